@@ -1,0 +1,142 @@
+"""PEP 249 driver for Tidegate and other HiveServer2 servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tidegate._version import __version__
+from tidegate.channel import TransportFactory
+from tidegate.connection import Connection
+from tidegate.cursor import Cursor
+from tidegate.dsn import ConnectOptions, is_url, parse_url
+from tidegate.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,
+)
+from tidegate.operation import OperationState, OperationStatus
+from tidegate.rows import RowFactory, dict_row, namedtuple_row, tuple_row
+from tidegate.types import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+    TypeObject,
+)
+
+__all__ = [
+    "__version__",
+    "apilevel",
+    "BINARY",
+    "Binary",
+    "connect",
+    "Connection",
+    "Cursor",
+    "DatabaseError",
+    "DataError",
+    "Date",
+    "DateFromTicks",
+    "DATETIME",
+    "dict_row",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "namedtuple_row",
+    "NotSupportedError",
+    "NUMBER",
+    "OperationalError",
+    "OperationState",
+    "OperationStatus",
+    "paramstyle",
+    "ProgrammingError",
+    "RowFactory",
+    "ROWID",
+    "STRING",
+    "threadsafety",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
+    "tuple_row",
+    "TypeObject",
+    "Warning",
+]
+
+apilevel: Final = "2.0"
+threadsafety: Final = 2
+"""Threads may share the module and connections."""
+paramstyle: Final = "pyformat"
+"""``%(name)s``; ``%s`` and ``?`` are understood as well."""
+
+
+def connect(
+    host: str | None = None,
+    port: int | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    auth: str | None = None,
+    schema: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    connect_timeout: float | None = None,
+    timeout: float | None = None,
+    query_timeout: int | None = None,
+    fetch_size: int | None = None,
+    transport: TransportFactory | None = None,
+    row_factory: RowFactory = tuple_row,
+) -> Connection:
+    """Open a session on a HiveServer2.
+
+    :param host: name or address, ``localhost`` if left out; or a URL, ``tidegate://…`` or
+        ``jdbc:hive2://…``, whose parts the other arguments override.
+    :param port: 10000 if left out.
+    :param user: the user of the operating system if left out.
+    :param auth: ``NONE`` (SASL without a check, the default), ``LDAP`` or ``CUSTOM`` (SASL PLAIN
+        with the password), or ``NOSASL``.
+    :param schema: the current schema, ``default`` if left out.
+    :param settings: settings of the session, as SET would make them; a key beginning with
+        ``hivevar:`` is a variable.
+    :param connect_timeout: seconds until the session must be open, 60 if left out.
+    :param timeout: seconds that one reply may take, any time if left out. A statement that runs
+        long takes many replies, each of which the server may hold for 5 seconds.
+    :param query_timeout: seconds that a statement may run on the server.
+    :param fetch_size: rows asked for at a time; by default what the server suggests.
+    :param transport: makes the Thrift transport to speak over instead of a socket.
+    :param row_factory: ``tuple_row``, ``dict_row``, ``namedtuple_row`` or one of your own.
+    :raises OperationalError: if the server cannot be reached, refuses or has no such schema.
+    :raises InterfaceError: if the URL is malformed.
+    """
+    options = parse_url(host) if host is not None and is_url(host) else ConnectOptions()
+    given: dict[str, Any] = {
+        "host": None if host is None or is_url(host) else host,
+        "port": port,
+        "user": user,
+        "password": password,
+        "auth": auth,
+        "schema": schema,
+        "settings": None if settings is None else {**options.settings, **settings},
+        "connect_timeout": connect_timeout,
+        "timeout": timeout,
+        "query_timeout": query_timeout,
+        "fetch_size": fetch_size,
+    }
+    told = {key: value for key, value in given.items() if value is not None}
+    return Connection(replace(options, **told), transport=transport, row_factory=row_factory)

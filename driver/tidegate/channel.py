@@ -1,0 +1,219 @@
+"""Calls over one transport, one after the other, in the order in which threads ask."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final
+
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TException
+from thrift.transport.TTransport import TTransportException
+
+from tidegate import auth
+from tidegate.dsn import ConnectOptions
+from tidegate.errors import Error, NotSupportedError, OperationalError, connection_lost
+from tidegate.transport import Transport
+from tidegate.wire.sasl import SaslError
+from tidegate.wire.service import Client, TApplicationException, accelerated_protocol
+
+TransportFactory = Callable[[], Transport]
+
+_BROKEN: Final = (OSError, EOFError, TTransportException, TProtocolException, SaslError)
+
+
+class FairLock:
+    """A lock that threads get in the order in which they asked.
+
+    A cursor that polls takes the lock again at once; with an ordinary lock the other threads of
+    its connection would starve.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._held = False
+
+    @property
+    def held(self) -> bool:
+        """Whether some thread has the lock right now."""
+        return self._held
+
+    def __enter__(self) -> None:
+        with self._mutex:
+            if not self._held:
+                self._held = True
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            turn.acquire()
+        except BaseException:
+            self._give_up(turn)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._release()
+
+    def _give_up(self, turn: threading.Lock) -> None:
+        with self._mutex:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return
+        self._release()
+
+    def _release(self) -> None:
+        with self._mutex:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._held = False
+
+
+class Channel:
+    """An authenticated transport with the service's calls."""
+
+    def __init__(self, options: ConnectOptions, factory: TransportFactory) -> None:
+        """Connect and authenticate.
+
+        :raises OperationalError: if the server cannot be reached or refuses.
+        """
+        self._lock = FairLock()
+        self._closed = False
+        self._outstanding: str | None = None
+        authenticate = auth.method(options.auth)
+        self._inner = factory()
+        try:
+            self._inner.open()
+            self._transport = authenticate(self._inner, options)
+        except BaseException as error:
+            self._inner.close()
+            if isinstance(error, (*_BROKEN, UnicodeError)):
+                raise _unreachable(options, error) from error
+            raise
+        self._client = Client(accelerated_protocol(self._transport))
+
+    @property
+    def closed(self) -> bool:
+        """Whether the channel was closed or broke."""
+        return self._closed
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way, or an interrupted one is yet to be answered."""
+        return self._lock.held or self._outstanding is not None
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Bound the wait for each further reply, where the transport can do that."""
+        bound = getattr(self._inner, "set_timeout", None)
+        if bound is not None:
+            bound(seconds)
+
+    def call(self, name: str, request: Any) -> Any:
+        """Send one call and return its reply.
+
+        :raises NotSupportedError: if the server does not know the call.
+        :raises OperationalError: if the connection breaks; the channel is closed then.
+        """
+        with self._lock:
+            if self._closed:
+                raise connection_lost("it was closed before")
+            try:
+                self._drain()
+                return self._exchange(name, request)
+            except Error:
+                raise
+            except TApplicationException as error:
+                raise _refused(name, error) from error
+            except (*_BROKEN, TException) as error:
+                self.close()
+                raise connection_lost(_describe(error)) from error
+
+    def close(self) -> None:
+        """Close the transport; also frees a thread that waits for a reply."""
+        self._closed = True
+        self._transport.close()
+
+    def _exchange(self, name: str, request: Any) -> Any:
+        try:
+            getattr(self._client, f"send_{name}")(request)
+        except BaseException:
+            # Half a request may be on its way: nothing after it could be understood.
+            self.close()
+            raise
+        self._outstanding = name
+        return self._receive(name)
+
+    def _receive(self, name: str) -> Any:
+        wait = getattr(self._inner, "wait", None)
+        if wait is not None:
+            # An interrupt nearly always comes here, where nothing of the reply is consumed yet:
+            # the next call reads past that reply, and the connection stays in step.
+            wait()
+        self._outstanding = None
+        try:
+            return getattr(self._client, f"recv_{name}")()
+        except TApplicationException:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _drain(self) -> None:
+        if self._outstanding is not None:
+            # Whatever an interrupted call was answered, nobody waits for it any more.
+            with contextlib.suppress(TApplicationException):
+                self._receive(self._outstanding)
+
+
+def _unreachable(options: ConnectOptions, error: BaseException) -> OperationalError:
+    where = f"{options.host}:{options.port}"
+    if isinstance(error, TimeoutError):
+        return OperationalError(
+            f"no answer from {where} within {options.connect_timeout:g} s",
+            sqlstate="08001",
+            hint=f"Check host, port, firewall, and whether the server expects auth={options.auth}.",
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return OperationalError(
+            f"connection refused by {where}: check that the server runs there, and host and port",
+            sqlstate="08001",
+            hint="Start it with tidegate-server, or name another host and port.",
+        )
+    if isinstance(error, EOFError | SaslError | ConnectionResetError):
+        return OperationalError(
+            f"{where} does not answer as a HiveServer2 with auth={options.auth}: "
+            f"{_describe(error)}",
+            sqlstate="08001",
+            hint="Check the port, and auth: NONE, or NOSASL where the server uses no SASL.",
+        )
+    return OperationalError(
+        f"cannot connect to {where}: {_describe(error)}",
+        sqlstate="08001",
+        hint="Check host and port.",
+    )
+
+
+def _refused(name: str, error: Any) -> Error:
+    if error.type == TApplicationException.UNKNOWN_METHOD:
+        return NotSupportedError(f"the server does not offer the call {name}", sqlstate="0A000")
+    return OperationalError(
+        f"the server failed in the call {name}: {error.message}", sqlstate="HY000"
+    )
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no reply came in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

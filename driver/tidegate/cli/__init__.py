@@ -1,0 +1,138 @@
+"""The command line ``tidegate``: scripts, single statements, a shell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from getpass import getpass
+from importlib.util import find_spec
+from pathlib import Path
+
+import tidegate
+from tidegate.cli.arguments import Arguments, Script, Source, parse
+from tidegate.cli.commands import QuitShellError, run_command
+from tidegate.cli.formats import MissingExtraError
+from tidegate.cli.report import describe_error
+from tidegate.cli.run import Display, InterruptedStatementError
+from tidegate.cli.script import Connect, Workbench, connect, connect_options, run_text
+
+DONE = 0
+STATEMENT_FAILED = 1
+WRONG_USAGE = 2
+NO_CONNECTION = 3
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None, *, connect: Connect = connect) -> int:
+    """Run the command line and return the exit status that ``--help`` lists."""
+    arguments = parse(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _main(arguments, connect)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away; nothing may be written at interpreter exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (InterruptedStatementError, KeyboardInterrupt):
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    return status
+
+
+def _main(arguments: Arguments, connect: Connect) -> int:
+    bench = Workbench(display=_display(arguments), connect=connect)
+    try:
+        scripts = [_read(script) for script in (*arguments.init, *_scripts(arguments))]
+        shell = _shell() if _is_interactive(arguments) else None
+    except (MissingExtraError, OSError, UnicodeDecodeError) as error:
+        bench.display.complain(f"ERROR {error}")
+        return WRONG_USAGE
+    target = arguments.target
+    if arguments.ask_password:
+        target = replace(target, password=getpass("Password: "))
+    try:
+        bench.open(connect_options(target))
+    except tidegate.InterfaceError as error:
+        bench.display.complain(describe_error(error))
+        return WRONG_USAGE
+    except tidegate.Error as error:
+        bench.display.complain(describe_error(error))
+        return NO_CONNECTION
+    try:
+        succeeded = _run(bench, scripts, force=arguments.force)
+        if shell is not None and succeeded:
+            shell(bench)
+    finally:
+        _close(bench)
+    return DONE if succeeded else STATEMENT_FAILED
+
+
+def _run(bench: Workbench, scripts: Sequence[tuple[str, str | None]], *, force: bool) -> bool:
+    succeeded = True
+    try:
+        for text, source in scripts:
+            if not run_text(bench, text, command=run_command, source=source, force=force):
+                succeeded = False
+                if not force:
+                    break
+    except QuitShellError:
+        return succeeded
+    return succeeded
+
+
+def _close(bench: Workbench) -> None:
+    try:
+        bench.close()
+    except tidegate.Error as error:
+        # Everything was done: a connection that broke meanwhile is only worth a word.
+        bench.display.complain(f"WARNING closing the session: {error}")
+
+
+def _is_interactive(arguments: Arguments) -> bool:
+    return not arguments.scripts and sys.stdin.isatty()
+
+
+def _scripts(arguments: Arguments) -> tuple[Script, ...]:
+    if arguments.scripts or sys.stdin.isatty():
+        return arguments.scripts
+    return (Script(Source.FILE, "-"),)
+
+
+def _read(script: Script) -> tuple[str, str | None]:
+    """Return the text of a script and the name that its errors show.
+
+    :raises OSError: if the file cannot be read.
+    """
+    if script.source is Source.STATEMENT:
+        return script.value, None
+    if script.value == "-":
+        return sys.stdin.read(), "stdin"
+    return Path(script.value).read_text(encoding="utf-8"), script.value
+
+
+def _display(arguments: Arguments) -> Display:
+    chosen = arguments.format
+    if chosen is None:
+        # A driver-only install lays out no tables.
+        chosen = "table" if find_spec("tabulate") is not None else "vertical"
+    return Display(
+        out=sys.stdout,
+        err=sys.stderr,
+        format=chosen,
+        header=arguments.header,
+        quiet=arguments.quiet,
+        progress=sys.stderr.isatty() and not arguments.quiet,
+    )
+
+
+def _shell() -> Callable[[Workbench], None]:
+    """Return the shell.
+
+    :raises MissingExtraError: if its packages are not installed.
+    """
+    from tidegate.cli.shell import run_shell
+
+    return run_shell

@@ -1,0 +1,218 @@
+"""The command line of ``tidegate`` as a frozen value."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from tidegate._version import __version__
+from tidegate.cli.formats import FORMATS
+
+_EXAMPLES = """\
+examples:
+  tidegate                                          open the shell on localhost:10000
+  tidegate -u tidegate://ada@gateway:10000/sales    open it on another server and schema
+  tidegate -e "SHOW MATERIALIZED TABLES"            run one statement
+  tidegate -f nightly.sql --set spark.sql.shuffle.partitions=8
+  tidegate --format csv -e "SELECT * FROM t" | head
+  echo "SELECT 1" | tidegate --format json          read the script from standard input
+
+In the shell a statement ends with ';', !help lists the commands, Ctrl-C cancels the running
+statement on the server, Ctrl-D leaves.
+
+exit status: 0 done, 1 a statement failed, 2 wrong usage, 3 no connection, 130 interrupted.
+"""
+
+
+class Source(Enum):
+    """Where a script of the command line comes from."""
+
+    STATEMENT = "-e"
+    FILE = "-f"
+    INIT = "-i"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One thing to run: the text of ``-e``, or the path of ``-f`` or ``-i`` (``-`` is stdin)."""
+
+    source: Source
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which server to connect to, as whom; None leaves the choice to the driver."""
+
+    url: str | None = None
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    auth: str | None = None
+    schema: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """Everything the command line says."""
+
+    target: Target = field(default_factory=Target)
+    scripts: tuple[Script, ...] = ()
+    init: tuple[Script, ...] = ()
+    format: str | None = None
+    header: bool = True
+    force: bool = False
+    quiet: bool = False
+    ask_password: bool = False
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """Read the command line.
+
+    :raises SystemExit: with status 0 after ``--help`` and ``--version``, 2 after wrong usage.
+    """
+    parser = _parser()
+    given = parser.parse_args(argv)
+    target = Target(
+        url=given.url,
+        host=given.host,
+        port=given.port,
+        user=given.user,
+        password=_password(parser, given),
+        auth=given.auth,
+        schema=given.schema,
+        settings=tuple(given.set),
+    )
+    if given.url and (given.host or given.port):
+        parser.error("-u already names the server: leave out --host and --port")
+    return Arguments(
+        target=target,
+        scripts=tuple(given.scripts),
+        init=tuple(given.init),
+        format=given.format,
+        header=not given.no_header,
+        force=given.force,
+        quiet=given.quiet,
+        ask_password=given.password is _ASK,
+    )
+
+
+_ASK = "\0ask"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidegate",
+        description="Run SQL on a Tidegate server, or on any other that speaks HiveServer2.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_server(parser.add_argument_group("server"))
+    _add_scripts(parser.add_argument_group("what to run (without any of these: the shell)"))
+    _add_output(parser.add_argument_group("output"))
+    parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
+    return parser
+
+
+def _add_server(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "-u",
+        "--url",
+        default=os.environ.get("TIDEGATE_URL"),
+        help="tidegate://user@host:port/schema?auth=… or jdbc:hive2://… "
+        "(default: environment variable TIDEGATE_URL)",
+    )
+    group.add_argument("--host", help="name or address of the server (default: localhost)")
+    group.add_argument("--port", type=int, help="its Thrift port (default: 10000)")
+    group.add_argument("-n", "--user", help="user name")
+    group.add_argument(
+        "-p", "--password", nargs="?", const=_ASK, help="password; asked for when left out"
+    )
+    group.add_argument("--password-file", metavar="FILE", help="file that holds the password")
+    group.add_argument("--auth", help="how to authenticate, for example NONE, NOSASL or LDAP")
+    group.add_argument("-d", "--schema", help="schema to begin in")
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="session setting, may be repeated",
+    )
+
+
+def _add_scripts(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "-e",
+        "--execute",
+        dest="scripts",
+        action="append",
+        default=[],
+        type=lambda text: Script(Source.STATEMENT, text),
+        metavar="SQL",
+        help="run these statements, may be repeated and mixed with -f",
+    )
+    group.add_argument(
+        "-f",
+        "--file",
+        dest="scripts",
+        action="append",
+        type=lambda text: Script(Source.FILE, text),
+        metavar="FILE",
+        help="run this file; - is standard input",
+    )
+    group.add_argument(
+        "-i",
+        "--init",
+        action="append",
+        default=[],
+        type=lambda text: Script(Source.INIT, text),
+        metavar="FILE",
+        help="run this file first, also before the shell",
+    )
+    errors = group.add_mutually_exclusive_group()
+    errors.add_argument(
+        "--stop-on-error",
+        dest="force",
+        action="store_false",
+        default=False,
+        help="stop a script at its first error (default)",
+    )
+    errors.add_argument(
+        "--force", dest="force", action="store_true", help="go on with a script after an error"
+    )
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--format",
+        choices=tuple(FORMATS),
+        help="how results are written (default: table)",
+    )
+    group.add_argument("--no-header", action="store_true", help="leave the column names out")
+    group.add_argument(
+        "-q", "--quiet", action="store_true", help="no [INFO] lines, row counts or progress"
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return key.strip(), value
+
+
+def _password(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:
+    if given.password_file is not None:
+        try:
+            return Path(given.password_file).read_text().rstrip("\r\n")
+        except OSError as error:
+            parser.error(f"cannot read the password file: {error}")
+    return None if given.password is _ASK else given.password

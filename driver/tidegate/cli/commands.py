@@ -1,0 +1,197 @@
+"""The table of ``!commands``, named after beeline's."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidegate.cli.formats import FORMATS
+from tidegate.cli.run import run_metadata
+from tidegate.cli.script import CommandError, Workbench, run_text
+from tidegate.cursor import Cursor
+from tidegate.dsn import is_url, parse_url
+
+_TABLE_COLUMNS = ("TABLE_SCHEM", "TABLE_NAME", "TABLE_TYPE", "REMARKS")
+_COLUMN_COLUMNS = (
+    *("TABLE_SCHEM", "TABLE_NAME", "COLUMN_NAME", "TYPE_NAME", "IS_NULLABLE", "REMARKS"),
+)
+
+
+class QuitShellError(Exception):
+    """The user wants to leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: what follows its name, one line of help, what it does."""
+
+    usage: str
+    help: str
+    run: Callable[[Workbench, Sequence[str]], None]
+
+
+def run_command(bench: Workbench, line: str) -> None:
+    """Run a line such as ``!tables sales``.
+
+    :raises CommandError: if there is no such command or its arguments are wrong.
+    :raises QuitShellError: if the command is to leave.
+    """
+    name, _, rest = line.removeprefix("!").strip().partition(" ")
+    if name.lower() == "sh":
+        _shell(rest)
+        return
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        raise CommandError(f"There is no command !{name}: !help lists them.")
+    try:
+        arguments = shlex.split(rest)
+    except ValueError as error:
+        raise CommandError(f"!{name}: {error}.") from error
+    command.run(bench, arguments)
+
+
+def _help(bench: Workbench, arguments: Sequence[str]) -> None:
+    width = max(len(f"!{name} {command.usage}") for name, command in COMMANDS.items())
+    lines = [
+        f"{f'!{name} {command.usage}':<{width}}  {command.help}"
+        for name, command in COMMANDS.items()
+    ]
+    lines.append("Anything else is SQL and ends with a semicolon.")
+    bench.display.out.write("\n".join(lines) + "\n")
+
+
+def _quit(bench: Workbench, arguments: Sequence[str]) -> None:
+    raise QuitShellError
+
+
+def _tables(bench: Workbench, arguments: Sequence[str]) -> None:
+    schema, table = _pattern("tables", arguments)
+    _list(bench, lambda cursor: cursor.tables(schema, table), _TABLE_COLUMNS)
+
+
+def _materialized(bench: Workbench, arguments: Sequence[str]) -> None:
+    schema, table = _pattern("mts", arguments)
+    types = ["MATERIALIZED_TABLE"]
+    _list(bench, lambda cursor: cursor.tables(schema, table, types), _TABLE_COLUMNS)
+
+
+def _columns(bench: Workbench, arguments: Sequence[str]) -> None:
+    if not arguments:
+        raise CommandError("Write !columns [SCHEMA.]TABLE.")
+    schema, table = _pattern("columns", arguments)
+    _list(bench, lambda cursor: cursor.columns(schema, table), _COLUMN_COLUMNS)
+
+
+def _schemas(bench: Workbench, arguments: Sequence[str]) -> None:
+    _list(bench, lambda cursor: cursor.schemas(), ("TABLE_SCHEM",))
+
+
+def _functions(bench: Workbench, arguments: Sequence[str]) -> None:
+    _list(bench, lambda cursor: cursor.functions(), ("FUNCTION_NAME",))
+
+
+def _list(bench: Workbench, call: Callable[[Cursor], object], columns: Sequence[str]) -> None:
+    run_metadata(bench.require(), call, bench.display, columns)
+
+
+def _connect(bench: Workbench, arguments: Sequence[str]) -> None:
+    if not 1 <= len(arguments) <= 3 or not is_url(arguments[0]):
+        raise CommandError("Write !connect URL [USER [PASSWORD]].")
+    options = parse_url(arguments[0])
+    if len(arguments) > 1:
+        options = replace(options, user=arguments[1])
+    if len(arguments) > 2:
+        options = replace(options, password=arguments[2])
+    bench.open(options)
+    bench.display.notice(f"[INFO] Connected to {options.host}:{options.port}.")
+
+
+def _reconnect(bench: Workbench, arguments: Sequence[str]) -> None:
+    if bench.options is None:
+        raise CommandError("There was no connection yet: use !connect URL.")
+    bench.open(bench.options)
+    bench.display.notice(f"[INFO] Connected to {bench.options.host}:{bench.options.port}.")
+
+
+def _close(bench: Workbench, arguments: Sequence[str]) -> None:
+    bench.close()
+
+
+def _set(bench: Workbench, arguments: Sequence[str]) -> None:
+    display = bench.display
+    match arguments:
+        case []:
+            for name, value in (
+                ("format", display.format),
+                ("header", _on_off(display.header)),
+                ("quiet", _on_off(display.quiet)),
+            ):
+                display.out.write(f"{name} {value}\n")
+        case ["format", str(name)] if name in FORMATS:
+            display.format = name
+        case ["header", "on" | "off" as value]:
+            display.header = value == "on"
+        case ["quiet", "on" | "off" as value]:
+            display.quiet = value == "on"
+        case _:
+            raise CommandError(
+                f"Write !set format {'|'.join(FORMATS)}, !set header on|off or !set quiet on|off; "
+                "settings of the server are SQL: SET key = value;"
+            )
+
+
+def _run(bench: Workbench, arguments: Sequence[str]) -> None:
+    if len(arguments) != 1:
+        raise CommandError("Write !run FILE.")
+    try:
+        text = Path(arguments[0]).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"Cannot read the file: {error}.") from error
+    if not run_text(bench, text, command=run_command, source=arguments[0]):
+        raise CommandError(f"{arguments[0]} was not run to its end.")
+
+
+def _history(bench: Workbench, arguments: Sequence[str]) -> None:
+    # The shell itself keeps the history and answers this; a script has none.
+    raise CommandError("Only the interactive shell has a history.")
+
+
+def _shell(line: str) -> None:
+    if not line.strip():
+        raise CommandError("Write !sh COMMAND.")
+    status = subprocess.run(line, shell=True, check=False).returncode
+    if status:
+        raise CommandError(f"The command ended with status {status}.")
+
+
+def _pattern(name: str, arguments: Sequence[str]) -> tuple[str | None, str]:
+    if len(arguments) > 1:
+        raise CommandError(f"Write !{name} [[SCHEMA.]PATTERN].")
+    schema, dot, table = (arguments[0] if arguments else "%").rpartition(".")
+    return (schema if dot else None), table
+
+
+def _on_off(value: bool) -> str:
+    return "on" if value else "off"
+
+
+COMMANDS: dict[str, Command] = {
+    "help": Command("", "list the commands", _help),
+    "tables": Command("[[SCHEMA.]PATTERN]", "list tables, views, materialized tables", _tables),
+    "mts": Command("[[SCHEMA.]PATTERN]", "list materialized tables", _materialized),
+    "columns": Command("[SCHEMA.]TABLE", "list the columns of a table", _columns),
+    "schemas": Command("", "list schemas", _schemas),
+    "functions": Command("", "list functions", _functions),
+    "connect": Command("URL [USER [PASSWORD]]", "connect to another server", _connect),
+    "reconnect": Command("", "connect anew to the same server", _reconnect),
+    "close": Command("", "close the connection", _close),
+    "set": Command("[NAME VALUE]", "show or change how results are written", _set),
+    "run": Command("FILE", "run a file of statements", _run),
+    "history": Command("", "list what was entered", _history),
+    "sh": Command("COMMAND", "run a command of the system's shell", lambda _, words: _shell("")),
+    "quit": Command("", "leave (also Ctrl-D)", _quit),
+}
+"""Every command by its name without the exclamation mark."""

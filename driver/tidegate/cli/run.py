@@ -1,0 +1,242 @@
+"""Runs one statement so that Ctrl-C cancels it on the server."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TextIO, TypeVar
+
+from tidegate.cli.formats import FORMATS, PAGE_ROWS, Page
+from tidegate.connection import Connection
+from tidegate.cursor import Cursor
+from tidegate.errors import Error
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Note = Callable[[str], None]
+Execute = Callable[[Note | None], object]
+
+_TICK_SECONDS = 0.2
+_POLL_SECONDS = 0.1
+_PROGRESS_AFTER_SECONDS = 1.0
+_PROGRESS_WIDTH = 70
+_ERASE_LINE = "\r\x1b[K"
+
+
+class InterruptedStatementError(Exception):
+    """The user pressed Ctrl-C, and the statement was canceled on the server."""
+
+
+@dataclass(slots=True)
+class Display:
+    """How results and notices are shown; the shell's ``!set`` changes it."""
+
+    out: TextIO
+    err: TextIO
+    format: str = "table"
+    header: bool = True
+    quiet: bool = False
+    progress: bool = False
+
+    def notice(self, text: str) -> None:
+        """Write a line about a statement, on the error stream unless a person reads both."""
+        if self.quiet:
+            return
+        beside_the_data = self.format == "table" and self.out.isatty()
+        stream = self.out if beside_the_data else self.err
+        self.out.flush()
+        stream.write(text + "\n")
+        stream.flush()
+
+    def complain(self, text: str) -> None:
+        """Write an error."""
+        self.out.flush()
+        self.err.write(text + "\n")
+        self.err.flush()
+
+
+@dataclass(slots=True)
+class _Progress:
+    """One line on the error stream that says how long and what."""
+
+    stream: TextIO
+    started: float = field(default_factory=time.monotonic)
+    text: str = ""
+    shown: str = ""
+
+    def show(self) -> None:
+        elapsed = time.monotonic() - self.started
+        line = f"{elapsed:.0f} s  {self.text[:_PROGRESS_WIDTH]}"
+        if elapsed >= _PROGRESS_AFTER_SECONDS and line != self.shown:
+            self.stream.write(f"{_ERASE_LINE}{line}")
+            self.stream.flush()
+            self.shown = line
+
+    def erase(self) -> None:
+        if self.shown:
+            self.stream.write(_ERASE_LINE)
+            self.stream.flush()
+            self.shown = ""
+
+
+def run_statement(connection: Connection, sql: str, display: Display) -> None:
+    """Run a statement, write its result and how it went.
+
+    :raises tidegate.Error: if the statement fails.
+    :raises InterruptedStatementError: after Ctrl-C.
+    """
+    with connection.cursor() as cursor:
+        _run(cursor, lambda note: _execute(cursor, sql, note), display, None)
+
+
+def run_metadata(
+    connection: Connection,
+    call: Callable[[Cursor], object],
+    display: Display,
+    columns: Sequence[str],
+) -> None:
+    """Run one of the cursor's metadata calls and write these columns of its result.
+
+    :raises tidegate.Error: if the call fails.
+    :raises InterruptedStatementError: after Ctrl-C.
+    """
+    with connection.cursor() as cursor:
+        _run(cursor, lambda note: call(cursor), display, columns)
+
+
+def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[str] | None) -> None:
+    started = time.monotonic()
+    progress = _Progress(display.err)
+
+    tick = progress.show if display.progress else None
+
+    def note(text: str) -> None:
+        progress.text = text
+
+    with (
+        _interrupts() as interrupted,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="statement") as executor,
+    ):
+
+        def in_background(call: Callable[[], T]) -> T:
+            future = executor.submit(call)
+            try:
+                return _wait(future, cursor, interrupted, tick)
+            finally:
+                progress.erase()
+
+        in_background(lambda: execute(note if display.progress else None))
+        if cursor.description is None:
+            _report_success(cursor, display)
+            return
+        names = [str(column[0]) for column in cursor.description]
+        pages = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
+        if chosen is not None:
+            names, pages = _projected(names, pages, chosen)
+        count = FORMATS[display.format](names, pages, display.out, display.header)
+    display.out.flush()
+    rows = "row" if count == 1 else "rows"
+    display.notice(f"{count} {rows} ({time.monotonic() - started:.3f} s)")
+
+
+def _execute(cursor: Cursor, sql: str, note: Note | None) -> None:
+    cursor.execute_async(sql)
+    if note is not None:
+        _follow(cursor, note)
+    cursor.wait()
+
+
+def _follow(cursor: Cursor, note: Note) -> None:
+    """Hand the lines of the statement's log on while it runs."""
+    while True:
+        asked = time.monotonic()
+        if cursor.poll().finished:
+            return
+        for line in cursor.fetch_logs():
+            note(line)
+        # Some servers answer a poll at once: do not hurry them.
+        time.sleep(max(0.0, _POLL_SECONDS - (time.monotonic() - asked)))
+
+
+def _wait(
+    future: Future[T],
+    cursor: Cursor,
+    interrupted: threading.Event,
+    tick: Callable[[], None] | None,
+) -> T:
+    """Wait for a call that runs in the background; an interrupt cancels the statement.
+
+    The call is never torn in the middle of an answer, so the connection stays usable.
+    """
+    while not future.done():
+        wait([future], timeout=_TICK_SECONDS)
+        if interrupted.is_set():
+            # At every tick: the statement may not have had its handle the first time.
+            _cancel(cursor)
+        elif tick is not None:
+            tick()
+    if interrupted.is_set():
+        raise InterruptedStatementError from future.exception()
+    return future.result()
+
+
+@contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into an event; a second one interrupts Python itself.
+
+    An exception out of nowhere would tear the driver's calls and the thread pool apart.
+    """
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def take(number: int, frame: FrameType | None) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, take)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _cancel(cursor: Cursor) -> None:
+    try:
+        cursor.cancel()
+    except Error as error:
+        # Where the connection is gone, the call that is waited for ends with that error.
+        logger.debug("The statement could not be canceled: %s", error)
+
+
+def _pages(fetch: Callable[[], Page]) -> Iterator[Page]:
+    while page := fetch():
+        yield page
+
+
+def _projected(
+    names: Sequence[str], pages: Iterator[Page], chosen: Sequence[str]
+) -> tuple[list[str], Iterator[Page]]:
+    """Keep the chosen columns, in their order; all when the server names them otherwise."""
+    places = [names.index(name) for name in chosen if name in names]
+    if not places:
+        return list(names), pages
+    kept = ([[row[place] for place in places] for row in page] for page in pages)
+    return [names[place] for place in places], kept
+
+
+def _report_success(cursor: Cursor, display: Display) -> None:
+    if cursor.rowcount >= 0:
+        rows = "row" if cursor.rowcount == 1 else "rows"
+        display.notice(f"[INFO] Execute statement succeeded: {cursor.rowcount} {rows}.")
+    else:
+        display.notice("[INFO] Execute statement succeeded.")

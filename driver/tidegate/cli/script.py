@@ -1,0 +1,143 @@
+"""Runs statements and commands one after the other, reporting each error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+
+import tidegate
+from tidegate.cli.arguments import Target
+from tidegate.cli.formats import MissingExtraError
+from tidegate.cli.report import describe_error
+from tidegate.cli.run import Display, run_statement
+from tidegate.cli.split import Part, split
+from tidegate.connection import Connection
+from tidegate.dsn import ConnectOptions, is_url, parse_url
+
+Connect = Callable[[ConnectOptions], Connection]
+
+
+class NotConnectedError(Exception):
+    """There is no connection to run a statement on."""
+
+
+class CommandError(Exception):
+    """A shell command was written wrongly; the message says how it is written."""
+
+
+@dataclass(slots=True)
+class Workbench:
+    """What statements and commands work on: a connection that may change, and a display."""
+
+    display: Display
+    connect: Connect
+    options: ConnectOptions | None = None
+    connection: Connection | None = None
+
+    def open(self, options: ConnectOptions) -> None:
+        """Connect, closing the connection there was.
+
+        :raises tidegate.Error: if the server cannot be reached or refuses.
+        """
+        connection = self.connect(options)
+        self.close()
+        self.options, self.connection = options, connection
+
+    def close(self) -> None:
+        """Close the connection if there is one."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def require(self) -> Connection:
+        """Return the connection.
+
+        :raises NotConnectedError: if there is none.
+        """
+        if self.connection is None:
+            raise NotConnectedError("Not connected: use !connect URL or !reconnect.")
+        return self.connection
+
+
+RunCommand = Callable[[Workbench, str], None]
+
+
+def connect(options: ConnectOptions) -> Connection:
+    """Open a connection by the driver.
+
+    :raises tidegate.Error: if the server cannot be reached or refuses.
+    """
+    return tidegate.connect(
+        **{field.name: getattr(options, field.name) for field in fields(options)}
+    )
+
+
+def connect_options(target: Target) -> ConnectOptions:
+    """Return the options of a URL or host, overlaid with what else the command line says.
+
+    :raises tidegate.Error: if the URL cannot be used.
+    """
+    url = target.url if target.url is not None or target.host is None else target.host
+    base = parse_url(url) if url is not None and is_url(url) else ConnectOptions()
+    host = None if target.host is not None and is_url(target.host) else target.host
+    options = replace(
+        base,
+        host=host or base.host,
+        port=base.port if target.port is None else target.port,
+        user=base.user if target.user is None else target.user,
+        password=base.password if target.password is None else target.password,
+        auth=target.auth or base.auth,
+        schema=target.schema or base.schema,
+    )
+    return replace(options, settings={**base.settings, **dict(target.settings)})
+
+
+def run_text(
+    bench: Workbench,
+    text: str,
+    *,
+    command: RunCommand,
+    source: str | None = None,
+    force: bool = False,
+) -> bool:
+    """Run a script, and return whether all of it went well.
+
+    It stops at the first error unless ``force``. ``source`` is the name that errors show.
+
+    :raises InterruptedStatementError: after Ctrl-C.
+    """
+    return run_parts(bench, split(text), command=command, source=source, force=force)
+
+
+def run_parts(
+    bench: Workbench,
+    parts: Iterable[Part],
+    *,
+    command: RunCommand,
+    source: str | None = None,
+    force: bool = False,
+) -> bool:
+    """Run the parts of a script, as :func:`run_text` does."""
+    succeeded = True
+    for part in parts:
+        if part.sql and not _run_part(bench, part, command, source):
+            succeeded = False
+            if not force:
+                break
+    return succeeded
+
+
+def _run_part(bench: Workbench, part: Part, command: RunCommand, source: str | None) -> bool:
+    try:
+        if part.is_command:
+            command(bench, part.sql)
+        else:
+            run_statement(bench.require(), part.sql, bench.display)
+    except tidegate.Error as error:
+        bench.display.complain(describe_error(error, part, source))
+        return False
+    except (CommandError, MissingExtraError, NotConnectedError) as error:
+        where = f"{source}:{part.line}: " if source is not None else ""
+        bench.display.complain(f"{where}ERROR {error}")
+        return False
+    return True

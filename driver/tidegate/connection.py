@@ -1,0 +1,232 @@
+"""A connection: one session on a HiveServer2."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tidegate.auth import default_user
+from tidegate.channel import Channel, TransportFactory
+from tidegate.cursor import Cursor
+from tidegate.dsn import ConnectOptions
+from tidegate.errors import Error, InterfaceError, NotSupportedError, OperationalError
+from tidegate.rows import RowFactory, tuple_row
+from tidegate.status import check
+from tidegate.transport import SocketTransport
+from tidegate.wire.service import ttypes
+
+_log = logging.getLogger(__name__)
+
+RESULT_FORMAT: Final = "tidegate.result.format"
+"""The OpenSession key by which client and server agree on Arrow."""
+
+_SUGGESTED_FETCH_SIZE: Final = "hive.server2.thrift.resultset.default.fetch.size"
+_DEFAULT_FETCH_SIZE: Final = 10_000
+_QUALIFIED: Final = ("hivevar:", "hiveconf:", "system:", "env:", "metaconf:")
+
+
+class Connection:
+    """A session on the server; made by ``tidegate.connect``.
+
+    Threads may share it: their calls run one after the other. There are no transactions: every
+    statement is committed by itself.
+    """
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        *,
+        transport: TransportFactory | None = None,
+        row_factory: RowFactory = tuple_row,
+    ) -> None:
+        """Open the session.
+
+        :raises OperationalError: if the server cannot be reached or refuses.
+        """
+        self.row_factory = row_factory
+        self._options = options
+        self._factory = transport or self._socket
+        self._closing = threading.Lock()
+        self._closed = False
+        self._channel = Channel(options, self._factory)
+        try:
+            self._open_session()
+        except BaseException as error:
+            lost = self._channel.closed
+            self._channel.close()
+            if lost and isinstance(error, OperationalError):
+                raise _no_session(options, error) from error
+            raise
+        self._channel.set_timeout(options.timeout)
+
+    def _socket(self) -> SocketTransport:
+        options = self._options
+        return SocketTransport(options.host, options.port, timeout=options.connect_timeout)
+
+    def _open_session(self) -> None:
+        options = self._options
+        request = ttypes.TOpenSessionReq(
+            client_protocol=ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V10,
+            username=options.user or default_user(),
+            password=options.password or "anonymous",
+            configuration=_configuration(options),
+        )
+        try:
+            reply = self._channel.call("OpenSession", request)
+        except OperationalError as error:
+            if "client_protocol" not in str(error):
+                raise
+            # Java reads a version that it does not know as none at all. Every server since
+            # Hive 0.13 knows V6, the first one with columns.
+            request.client_protocol = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V6
+            reply = self._channel.call("OpenSession", request)
+        check(reply.status)
+        self._handle = reply.sessionHandle
+        self.server_settings: Mapping[str, str] = reply.configuration or {}
+        """What the server said about the session when it was opened."""
+        self.native = RESULT_FORMAT in self.server_settings
+        """Whether the server is one that knows Tidegate's extensions."""
+        self.sends_arrow = self.server_settings.get(RESULT_FORMAT) == "arrow"
+        """Whether results arrive in Arrow's format."""
+        self.fetch_size = options.fetch_size or _suggested(self.server_settings)
+        """Rows asked for at a time."""
+        _log.info(
+            "session opened on %s:%s as %s", options.host, options.port, options.user or "default"
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or the connection to the server is lost."""
+        return self._closed or self._channel.closed
+
+    @property
+    def query_timeout(self) -> int:
+        """Seconds a statement may run on the server; 0 for any time."""
+        return self._options.query_timeout
+
+    @property
+    def session_handle(self) -> Any:
+        """The server's handle of the session, for calls of one's own."""
+        return self._handle
+
+    def cursor(self, row_factory: RowFactory | None = None) -> Cursor:
+        """Return a new cursor; ``row_factory`` overrides the connection's.
+
+        :raises InterfaceError: if the connection was closed.
+        """
+        self._refuse_closed()
+        return Cursor(self, row_factory or self.row_factory)
+
+    def call(self, name: str, request: Any) -> Any:
+        """Run one call of the service and return its reply, whose status may be an error.
+
+        :raises InterfaceError: if the connection was closed.
+        :raises OperationalError: if it breaks now; it counts as closed from then on.
+        """
+        self._refuse_closed()
+        return self._channel.call(name, request)
+
+    def call_aside(self, name: str, request: Any) -> Any:
+        """As ``call``, but never behind a call that is under way: by a connection of its own."""
+        self._refuse_closed()
+        if not self._channel.busy:
+            return self._channel.call(name, request)
+        aside = Channel(self._options, self._factory)
+        try:
+            return aside.call(name, request)
+        finally:
+            aside.close()
+
+    def ping(self) -> None:
+        """Ask the server for its name, which also keeps an idle session alive.
+
+        :raises OperationalError: if it does not answer or does not know the session.
+        """
+        request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
+        check(self.call("GetInfo", request).status)
+
+    def is_alive(self) -> bool:
+        """Tell whether the session can still be used."""
+        try:
+            self.ping()
+        except Error as error:
+            _log.debug("the session does not answer: %s", error)
+            return False
+        return True
+
+    def commit(self) -> None:
+        """Do nothing: every statement is committed by itself."""
+        self._refuse_closed()
+
+    def rollback(self) -> None:
+        """Refuse: there is no transaction to undo.
+
+        :raises NotSupportedError: always.
+        """
+        self._refuse_closed()
+        raise NotSupportedError(
+            "there are no transactions: every statement is committed by itself", sqlstate="0A000"
+        )
+
+    def close(self) -> None:
+        """Close the session on the server; later calls do nothing."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            if not self._channel.closed:
+                self._channel.call("CloseSession", ttypes.TCloseSessionReq(self._handle))
+        except OperationalError as error:
+            # The server ends the sessions of a lost connection by itself.
+            _log.debug("the session could not be closed: %s", error)
+        finally:
+            self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise InterfaceError("the connection is closed", sqlstate="08003")
+
+
+def _no_session(options: ConnectOptions, error: OperationalError) -> OperationalError:
+    return OperationalError(
+        f"{options.host}:{options.port} took the connection but opened no session: {error}",
+        sqlstate="08001",
+        hint=f"Check that it is a HiveServer2 and expects auth={options.auth}.",
+    )
+
+
+def _configuration(options: ConnectOptions) -> dict[str, str]:
+    settings = {_setting(key): str(value) for key, value in options.settings.items()}
+    arrow = {RESULT_FORMAT: "arrow"} if find_spec("pyarrow") is not None else {}
+    return {
+        "use:database": options.schema,
+        **arrow,
+        **settings,
+    }
+
+
+def _setting(key: str) -> str:
+    if key.startswith(("set:", "use:")) or key == "hive.server2.proxy.user":
+        return key
+    return f"set:{key}" if key.startswith(_QUALIFIED) else f"set:hiveconf:{key}"
+
+
+def _suggested(settings: Mapping[str, str]) -> int:
+    text = settings.get(_SUGGESTED_FETCH_SIZE, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_FETCH_SIZE

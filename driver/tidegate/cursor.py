@@ -1,0 +1,427 @@
+"""The cursor of PEP 249, with asynchronous execution, logs, Arrow, metadata besides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from tidegate.batches import insert_batches
+from tidegate.errors import (
+    DatabaseError,
+    Error,
+    InterfaceError,
+    NotSupportedError,
+    ProgrammingError,
+)
+from tidegate.operation import Operation, OperationStatus
+from tidegate.parameters import Parameters, bind
+from tidegate.result import ResultSet
+from tidegate.rows import RowFactory, tuple_row
+from tidegate.status import check
+from tidegate.wire.schema import WireColumn
+from tidegate.wire.service import ttypes
+
+if TYPE_CHECKING:
+    from tidegate.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+Description = list[tuple[str, str, None, None, int | None, int | None, bool | None]]
+
+_UNKNOWN_COUNT: Final = -1
+
+
+class Cursor:
+    """Runs statements and hands out their rows.
+
+    Made by ``Connection.cursor``. One thread uses a cursor at a time; ``cancel`` alone may be
+    called from another.
+
+    Values arrive as int, float, Decimal, str, bytes, bool, date, datetime, timedelta (day-time
+    intervals), list and dict (ARRAY, MAP, STRUCT) and None; year-month intervals as str such as
+    ``1-2``. A TIMESTAMP is a naive datetime in the time zone of the session, as Hive shows it.
+    """
+
+    def __init__(self, connection: Connection, row_factory: RowFactory = tuple_row) -> None:
+        self.connection = connection
+        self.row_factory = row_factory
+        self.arraysize = 1
+        """Rows that ``fetchmany`` returns unless told otherwise."""
+        self._closed = False
+        self._operation: Operation | None = None
+        self._status: OperationStatus | None = None
+        self._columns: tuple[WireColumn, ...] = ()
+        self._result: ResultSet | None = None
+        self._rowcount = _UNKNOWN_COUNT
+
+    # Attributes of PEP 249.
+
+    @property
+    def description(self) -> Description | None:
+        """One tuple per column: name, type_code, None, None, precision, scale, null_ok.
+
+        ``type_code`` is the SQL type's name, such as ``DECIMAL``, and equals one of the type
+        objects STRING, BINARY, NUMBER and DATETIME. None when there are no rows to fetch.
+        """
+        if not self._columns:
+            return None
+        return [
+            (c.name, c.type.name, None, None, c.type.precision, c.type.scale, None)
+            for c in self._columns
+        ]
+
+    @property
+    def rowcount(self) -> int:
+        """Rows changed by the last DML where the server counts them, otherwise -1."""
+        return self._rowcount
+
+    @property
+    def columns_info(self) -> tuple[WireColumn, ...]:
+        """The columns of the result with all that the server said about their types."""
+        return self._columns
+
+    @property
+    def query_id(self) -> str | None:
+        """The server's id of the last statement, None before the first one."""
+        return self._operation.query_id if self._operation else None
+
+    # Running statements.
+
+    def execute(
+        self,
+        operation: str,
+        parameters: Parameters | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Run a statement until it is done.
+
+        Markers are ``%(name)s`` with a mapping, ``%s`` or ``?`` with a sequence; without
+        ``parameters`` the statement goes out as it is. ``settings`` hold for this statement only.
+
+        :raises Error: of the class that the server's SQLSTATE asks for.
+        """
+        self.execute_async(operation, parameters, settings=settings)
+        return self.wait()
+
+    def execute_async(
+        self,
+        operation: str,
+        parameters: Parameters | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Start a statement and return; ``poll`` and ``wait`` follow it."""
+        self._refuse_closed()
+        self._forget()
+        statement = operation if parameters is None else bind(operation, parameters)
+        overlay = {key: str(value) for key, value in settings.items()} if settings else None
+        request = ttypes.TExecuteStatementReq(
+            sessionHandle=self.connection.session_handle,
+            statement=statement,
+            confOverlay=overlay,
+            runAsync=True,
+            queryTimeout=self.connection.query_timeout,
+        )
+        self._begin("ExecuteStatement", request)
+        return self
+
+    def executemany(
+        self,
+        operation: str,
+        seq_of_parameters: Iterable[Parameters],
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Run a statement once per set of parameters.
+
+        An ``INSERT … VALUES (…)`` runs with many rows at a time. ``rowcount`` is the sum.
+        """
+        self._refuse_closed()
+        total = 0
+        for statement in insert_batches(operation, seq_of_parameters):
+            self.execute(statement, settings=settings)
+            known = total >= 0 and self._rowcount >= 0
+            total = total + self._rowcount if known else _UNKNOWN_COUNT
+        self._rowcount = total
+        return self
+
+    def poll(self) -> OperationStatus:
+        """Ask how far the statement is; the server may hold the answer for some seconds.
+
+        :raises Error: if the statement failed.
+        :raises ProgrammingError: if none was started.
+        """
+        status = self._started().poll()
+        if status.finished and self._status is None:
+            self._finish(status)
+        return status
+
+    def wait(self) -> Self:
+        """Block until the statement is done; an interrupt cancels it on the server.
+
+        :raises Error: if the statement failed.
+        :raises ProgrammingError: if none was started.
+        """
+        operation = self._started()
+        if self._status is None:
+            try:
+                self._finish(operation.wait())
+            except KeyboardInterrupt:
+                self._cancel_interrupted(operation)
+                raise
+        return self
+
+    def cancel(self) -> None:
+        """Cancel the statement on the server, if there is one; any thread may do so."""
+        operation = self._operation
+        if operation is not None:
+            operation.cancel()
+
+    def fetch_logs(self) -> list[str]:
+        """Return the lines of the statement's log that were not returned yet."""
+        return self._started().fetch_log()
+
+    def logs(self) -> Iterator[str]:
+        """Yield the lines of the statement's log as they come, until it is done.
+
+        :raises Error: at the end, if the statement failed.
+        """
+        operation = self._started()
+        failure: DatabaseError | None = None
+        while self._status is None and failure is None:
+            yield from operation.fetch_log()
+            try:
+                self.poll()
+            except DatabaseError as error:
+                failure = error
+        while lines := operation.fetch_log():
+            yield from lines
+        if failure is not None:
+            raise failure
+
+    def callproc(self, procname: str, parameters: Sequence[Any] | None = None) -> None:
+        """Refuse: there are no stored procedures.
+
+        :raises NotSupportedError: always.
+        """
+        raise NotSupportedError("stored procedures are not supported", sqlstate="0A000")
+
+    # Metadata; each answers rows to fetch.
+
+    def catalogs(self) -> Self:
+        """List the catalogs."""
+        return self._metadata("GetCatalogs", ttypes.TGetCatalogsReq)
+
+    def schemas(self, pattern: str | None = None, *, catalog: str | None = None) -> Self:
+        """List the schemas whose name matches ``pattern`` (``%`` and ``_`` as in LIKE)."""
+        return self._metadata(
+            "GetSchemas", ttypes.TGetSchemasReq, catalogName=catalog, schemaName=pattern
+        )
+
+    def tables(
+        self,
+        schema: str | None = None,
+        pattern: str | None = None,
+        types: Sequence[str] | None = None,
+        *,
+        catalog: str | None = None,
+    ) -> Self:
+        """List tables, views and materialized tables by patterns; ``types`` as table_types."""
+        return self._metadata(
+            "GetTables",
+            ttypes.TGetTablesReq,
+            catalogName=catalog,
+            schemaName=schema,
+            tableName=pattern,
+            tableTypes=list(types) if types is not None else None,
+        )
+
+    def columns(
+        self,
+        schema: str | None = None,
+        table: str | None = None,
+        pattern: str | None = None,
+        *,
+        catalog: str | None = None,
+    ) -> Self:
+        """List the columns that match the patterns of schema, table and column."""
+        return self._metadata(
+            "GetColumns",
+            ttypes.TGetColumnsReq,
+            catalogName=catalog,
+            schemaName=schema,
+            tableName=table,
+            columnName=pattern,
+        )
+
+    def table_types(self) -> Self:
+        """List the kinds of tables."""
+        return self._metadata("GetTableTypes", ttypes.TGetTableTypesReq)
+
+    def type_info(self) -> Self:
+        """List the data types."""
+        return self._metadata("GetTypeInfo", ttypes.TGetTypeInfoReq)
+
+    def functions(
+        self, pattern: str = "%", schema: str | None = None, *, catalog: str | None = None
+    ) -> Self:
+        """List the functions whose name matches ``pattern``."""
+        return self._metadata(
+            "GetFunctions",
+            ttypes.TGetFunctionsReq,
+            catalogName=catalog,
+            schemaName=schema,
+            functionName=pattern,
+        )
+
+    def primary_keys(
+        self, schema: str | None, table: str | None, *, catalog: str | None = None
+    ) -> Self:
+        """List the columns of a table's primary key."""
+        return self._metadata(
+            "GetPrimaryKeys",
+            ttypes.TGetPrimaryKeysReq,
+            catalogName=catalog,
+            schemaName=schema,
+            tableName=table,
+        )
+
+    # Fetching.
+
+    def fetchone(self) -> Any | None:
+        """Return the next row, None at the end."""
+        return self._rows().fetchone()
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        """Return the next ``size`` rows, or ``arraysize``; fewer at the end."""
+        return self._rows().fetchmany(self.arraysize if size is None else size)
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows that are left."""
+        return self._rows().fetchall()
+
+    def fetch_arrow_table(self) -> Any:
+        """Return all rows that are left as a ``pyarrow.Table``.
+
+        Nested values are strings of JSON; a timestamp keeps its zone.
+
+        :raises NotSupportedError: without pyarrow.
+        """
+        return self._arrow(None)
+
+    def fetchmany_arrow(self, size: int) -> Any:
+        """Return the next ``size`` rows as a ``pyarrow.Table``, fewer at the end."""
+        return self._arrow(size)
+
+    def fetch_pandas(self) -> Any:
+        """Return all rows that are left as a ``pandas.DataFrame``, by way of Arrow."""
+        return self._arrow(None).to_pandas()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def nextset(self) -> None:
+        """Return None: a statement has one result."""
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Do nothing, as PEP 249 allows."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Do nothing, as PEP 249 allows."""
+
+    def close(self) -> None:
+        """Cancel what still runs and free the result; later calls do nothing."""
+        if not self._closed:
+            self._forget()
+            self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _metadata(self, call: str, request_class: Any, **fields: Any) -> Self:
+        self._refuse_closed()
+        self._forget()
+        self._begin(call, request_class(self.connection.session_handle, **fields))
+        return self.wait()
+
+    def _begin(self, call: str, request: Any) -> None:
+        reply = self.connection.call(call, request)
+        check(reply.status)
+        self._operation = Operation(self.connection, reply.operationHandle)
+
+    def _finish(self, status: OperationStatus) -> None:
+        operation = self._started()
+        if status.has_result_set:
+            self._columns = operation.columns()
+        if self._columns:
+            self._result = ResultSet(
+                self._columns,
+                fetch=operation.fetch,
+                fetch_size=self.connection.fetch_size,
+                make_row=self._row_maker(),
+                native=self.connection.native,
+                arrow=self.connection.sends_arrow,
+            )
+        if status.modified_rows is not None and status.modified_rows >= 0:
+            self._rowcount = status.modified_rows
+        self._status = status
+
+    def _row_maker(self) -> Any:
+        if self.row_factory is tuple_row:
+            return None
+        return self.row_factory([column.name for column in self._columns])
+
+    def _forget(self) -> None:
+        operation, self._operation = self._operation, None
+        self._status, self._result, self._columns = None, None, ()
+        self._rowcount = _UNKNOWN_COUNT
+        if operation is not None and not self.connection.closed:
+            operation.close()
+
+    def _started(self) -> Operation:
+        self._refuse_closed()
+        if self._operation is None:
+            raise ProgrammingError("no statement was executed on this cursor", sqlstate="HY010")
+        return self._operation
+
+    def _rows(self) -> ResultSet:
+        if self._result is None:
+            self.wait()
+        if self._result is None:
+            raise ProgrammingError("the statement has no rows to fetch", sqlstate="HY010")
+        return self._result
+
+    def _arrow(self, size: int | None) -> Any:
+        try:
+            return self._rows().table(size)
+        except ModuleNotFoundError as error:
+            raise NotSupportedError(
+                f"Arrow results need {error.name}", hint="pip install 'tidegate[arrow]'"
+            ) from error
+
+    def _cancel_interrupted(self, operation: Operation) -> None:
+        try:
+            operation.cancel()
+        except Error as error:
+            _log.warning("the interrupted statement could not be canceled: %s", error)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed", sqlstate="24000")

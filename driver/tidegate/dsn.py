@@ -1,0 +1,165 @@
+"""Connection URLs as connect options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tidegate.errors import InterfaceError, NotSupportedError
+
+JDBC_PREFIX: Final = "jdbc:hive2://"
+NATIVE_PREFIX: Final = "tidegate://"
+DEFAULT_PORT: Final = 10000
+
+_JDBC_AUTH: Final = {"nosasl": "NOSASL", "none": "NONE"}
+_JDBC_UNSUPPORTED: Final = {
+    "principal": "Kerberos",
+    "servicediscoverymode": "service discovery with ZooKeeper",
+    "zookeepernamespace": "service discovery with ZooKeeper",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectOptions:
+    """What a connection is told; the meaning of each field stands at ``tidegate.connect``."""
+
+    host: str = "localhost"
+    port: int = DEFAULT_PORT
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    auth: str = "NONE"
+    schema: str = "default"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    connect_timeout: float = 60.0
+    timeout: float | None = None
+    query_timeout: int = 0
+    fetch_size: int | None = None
+
+
+def is_url(text: str) -> bool:
+    """Tell whether ``text`` is a URL instead of a host name."""
+    return "://" in text
+
+
+def parse_url(url: str) -> ConnectOptions:
+    """Read a ``jdbc:hive2://`` or ``tidegate://`` URL.
+
+    :raises InterfaceError: if it is neither or malformed.
+    :raises NotSupportedError: if it asks for a transport or mechanism the driver has not.
+    """
+    if url.lower().startswith(JDBC_PREFIX):
+        return _parse_jdbc(url[len(JDBC_PREFIX) :])
+    if url.lower().startswith(NATIVE_PREFIX):
+        return _parse_native(url)
+    scheme = url.partition("://")[0]
+    raise InterfaceError(
+        f"expected a URL beginning with {NATIVE_PREFIX} or {JDBC_PREFIX}, but {scheme}:// came"
+    )
+
+
+def _parse_native(url: str) -> ConnectOptions:
+    """``tidegate://user:password@host:port/schema?auth=…&timeout=…&setting=…``"""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InterfaceError(f"the URL is malformed: {error}") from None
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    timeout = query.pop("timeout", None)
+    fetch_size = query.pop("fetch_size", None)
+    return ConnectOptions(
+        host=parts.hostname or "localhost",
+        port=DEFAULT_PORT if port is None else port,
+        user=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        auth=query.pop("auth", "NONE"),
+        schema=unquote(parts.path.strip("/")) or "default",
+        connect_timeout=_number("connect_timeout", query.pop("connect_timeout", "60")),
+        timeout=None if timeout is None else _number("timeout", timeout),
+        query_timeout=int(_number("query_timeout", query.pop("query_timeout", "0"))),
+        fetch_size=None if fetch_size is None else int(_number("fetch_size", fetch_size)),
+        settings=query,
+    )
+
+
+def _parse_jdbc(rest: str) -> ConnectOptions:
+    """``host:port/schema;session=…?hiveconf=…#hivevar=…``, after the prefix."""
+    rest, _, variables = rest.partition("#")
+    rest, _, conf = rest.partition("?")
+    path, *session_pairs = rest.split(";")
+    address, _, schema = path.partition("/")
+    session = _pairs(session_pairs)
+    _refuse_unsupported(address, session)
+    host, port = _address(address)
+    fetch_size = session.get("fetchsize")
+    return ConnectOptions(
+        host=host,
+        port=port,
+        user=session.get("user"),
+        password=session.get("password"),
+        auth=_jdbc_auth(session),
+        schema=schema or "default",
+        fetch_size=None if fetch_size is None else int(_number("fetchSize", fetch_size)),
+        settings={
+            **_pairs(conf.split(";"), keep_case=True),
+            **{
+                f"hivevar:{key}": value
+                for key, value in _pairs(variables.split(";"), keep_case=True).items()
+            },
+        },
+    )
+
+
+def _address(address: str) -> tuple[str, int]:
+    if not address:
+        raise InterfaceError("the URL names no host; an embedded Hive is not available")
+    if "," in address:
+        raise NotSupportedError(f"several hosts in one URL are not supported: {address}")
+    try:
+        parts = urlsplit(f"//{address}")
+        return parts.hostname or "localhost", DEFAULT_PORT if parts.port is None else parts.port
+    except ValueError as error:
+        raise InterfaceError(f"the address {address} is malformed: {error}") from None
+
+
+def _pairs(texts: list[str], *, keep_case: bool = False) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        if not text:
+            continue
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InterfaceError(f"expected key=value in the URL, but {text!r} came")
+        found[key if keep_case else key.lower()] = value
+    return found
+
+
+def _refuse_unsupported(address: str, session: Mapping[str, str]) -> None:
+    for key, feature in _JDBC_UNSUPPORTED.items():
+        if key in session:
+            raise NotSupportedError(f"the driver does not offer {feature} ({key} in the URL)")
+    if session.get("transportmode", "binary").lower() != "binary":
+        raise NotSupportedError("the driver does not offer transportMode=http")
+    if session.get("ssl", "false").lower() == "true":
+        raise NotSupportedError("the driver does not offer ssl=true")
+
+
+def _jdbc_auth(session: Mapping[str, str]) -> str:
+    given = session.get("auth", "none")
+    if given.lower() not in _JDBC_AUTH:
+        raise NotSupportedError(
+            f"the driver does not offer auth={given}; it offers auth=noSasl or none at all"
+        )
+    return _JDBC_AUTH[given.lower()]
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise InterfaceError(f"expected a number for {key}, but {text!r} came") from None
+    if not 0 <= number < float("inf"):
+        raise InterfaceError(f"expected a positive number for {key}, but {text} came")
+    return number

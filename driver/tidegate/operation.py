@@ -1,0 +1,198 @@
+"""One operation on the server: its state, results, log, end."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from time import monotonic
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from tidegate.errors import Error, NotSupportedError, server_error
+from tidegate.result import Pause
+from tidegate.status import check
+from tidegate.wire.columns import decode_column
+from tidegate.wire.schema import WireColumn, read_table_schema
+from tidegate.wire.service import ttypes
+
+_log = logging.getLogger(__name__)
+
+_FETCH_LOG: Final = 1
+_LOG_LINES: Final = 1000
+
+
+class OperationState(Enum):
+    """The state of an operation; values are the protocol's numbers."""
+
+    INITIALIZED = ttypes.TOperationState.INITIALIZED_STATE
+    RUNNING = ttypes.TOperationState.RUNNING_STATE
+    FINISHED = ttypes.TOperationState.FINISHED_STATE
+    CANCELED = ttypes.TOperationState.CANCELED_STATE
+    CLOSED = ttypes.TOperationState.CLOSED_STATE
+    ERROR = ttypes.TOperationState.ERROR_STATE
+    UNKNOWN = ttypes.TOperationState.UKNOWN_STATE
+    PENDING = ttypes.TOperationState.PENDING_STATE
+    TIMEDOUT = ttypes.TOperationState.TIMEDOUT_STATE
+
+
+_UNFINISHED: Final = frozenset(
+    {OperationState.INITIALIZED, OperationState.RUNNING, OperationState.PENDING}
+)
+_ENDED_BADLY: Final = {
+    OperationState.CANCELED: ("the operation was canceled", "57014"),
+    OperationState.TIMEDOUT: ("the operation ran longer than its timeout", "57014"),
+    OperationState.CLOSED: ("the operation was closed on the server", "HY010"),
+    OperationState.UNKNOWN: ("the server does not know the operation's state", "HY000"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationStatus:
+    """How far an operation is.
+
+    ``progress`` counts from 0.0 to 1.0 where the server tells it; ``modified_rows`` is None for
+    anything but DML, or where the server does not count.
+    """
+
+    state: OperationState
+    has_result_set: bool
+    modified_rows: int | None = None
+    progress: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the operation is done."""
+        return self.state not in _UNFINISHED
+
+
+class Caller(Protocol):
+    """What an operation needs of its connection."""
+
+    def call(self, name: str, request: Any) -> Any: ...
+    def call_aside(self, name: str, request: Any) -> Any: ...
+
+
+class Operation:
+    """An operation by its handle; knows nothing of rows."""
+
+    def __init__(self, caller: Caller, handle: Any) -> None:
+        self._caller = caller
+        self.handle = handle
+        self._query_id: str | None = None
+        self._closed = False
+
+    @property
+    def query_id(self) -> str:
+        """The server's id of the operation, the id in its handle where it gives no other."""
+        if self._query_id is None:
+            try:
+                reply = self._caller.call("GetQueryId", ttypes.TGetQueryIdReq(self.handle))
+                self._query_id = reply.queryId
+            except Error as error:
+                _log.debug("the server gives no query id: %s", error)
+            self._query_id = self._query_id or str(UUID(bytes=self.handle.operationId.guid))
+        return self._query_id
+
+    def poll(self) -> OperationStatus:
+        """Ask for the state once; the server may hold the answer until the state changes.
+
+        :raises Error: if the operation failed, was canceled or ran into its timeout.
+        """
+        request = ttypes.TGetOperationStatusReq(self.handle, getProgressUpdate=True)
+        reply = self._caller.call("GetOperationStatus", request)
+        check(reply.status)
+        state = _state(reply.operationState)
+        if state is OperationState.ERROR:
+            raise server_error(
+                reply.errorMessage,
+                sqlstate=reply.sqlState,
+                error_code=reply.errorCode,
+                info=reply.status.infoMessages,
+                query_id=self.query_id,
+            )
+        if state in _ENDED_BADLY:
+            message, sqlstate = _ENDED_BADLY[state]
+            raise server_error(
+                reply.errorMessage or message,
+                sqlstate=reply.sqlState or sqlstate,
+                error_code=reply.errorCode,
+                query_id=self.query_id,
+            )
+        has_result_set = reply.hasResultSet
+        if has_result_set is None:
+            has_result_set = self.handle.hasResultSet
+        return OperationStatus(
+            state=state,
+            has_result_set=has_result_set,
+            modified_rows=reply.numModifiedRows,
+            progress=_progress(reply.progressUpdateResponse),
+        )
+
+    def wait(self) -> OperationStatus:
+        """Poll until the operation is done.
+
+        :raises Error: if it failed, was canceled or ran into its timeout.
+        """
+        pause = Pause()
+        while True:
+            started = monotonic()
+            status = self.poll()
+            if status.finished:
+                return status
+            pause.after(started)
+
+    def columns(self) -> tuple[WireColumn, ...]:
+        """Ask for the columns of the result."""
+        request = ttypes.TGetResultSetMetadataReq(self.handle)
+        reply = self._caller.call("GetResultSetMetadata", request)
+        check(reply.status, query_id=self._query_id)
+        return read_table_schema(reply.schema) if reply.schema else ()
+
+    def fetch(self, max_rows: int) -> Any:
+        """Ask for the next rows of the result; returns TFetchResultsResp."""
+        request = ttypes.TFetchResultsReq(
+            self.handle, ttypes.TFetchOrientation.FETCH_NEXT, max_rows
+        )
+        reply = self._caller.call("FetchResults", request)
+        check(reply.status, query_id=self._query_id)
+        return reply
+
+    def fetch_log(self) -> list[str]:
+        """Ask for the lines of the log that were not fetched yet."""
+        request = ttypes.TFetchResultsReq(
+            self.handle, ttypes.TFetchOrientation.FETCH_NEXT, _LOG_LINES, _FETCH_LOG
+        )
+        reply = self._caller.call("FetchResults", request)
+        check(reply.status, query_id=self._query_id)
+        columns = reply.results.columns if reply.results else None
+        return [line or "" for line in decode_column(columns[0])] if columns else []
+
+    def cancel(self) -> None:
+        """Cancel the operation, even while another thread waits for it on the connection."""
+        request = ttypes.TCancelOperationReq(self.handle)
+        check(self._caller.call_aside("CancelOperation", request).status)
+
+    def close(self) -> None:
+        """Free what the server keeps for the operation; what still runs is canceled."""
+        if self._closed:
+            return
+        self._closed = True
+        request = ttypes.TCloseOperationReq(self.handle)
+        try:
+            check(self._caller.call("CloseOperation", request).status)
+        except NotSupportedError:
+            raise
+        except Error as error:
+            # It may be gone: closed with its session, expired, or lost with the connection.
+            _log.debug("the operation could not be closed: %s", error)
+
+
+def _state(number: int | None) -> OperationState:
+    return OperationState.UNKNOWN if number is None else OperationState(number)
+
+
+def _progress(update: Any) -> float | None:
+    if update is None or update.status == ttypes.TJobExecutionStatus.NOT_AVAILABLE:
+        return None
+    return float(update.progressedPercentage)

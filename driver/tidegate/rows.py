@@ -1,0 +1,38 @@
+"""Row factories: what a fetched row looks like."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Row = tuple[Any, ...]
+RowMaker = Callable[[Row], Any]
+RowFactory = Callable[[Sequence[str]], RowMaker]
+"""Takes the names of the columns and returns what makes a row of a tuple of values."""
+
+
+def tuple_row(names: Sequence[str]) -> RowMaker:
+    """Rows are plain tuples; the default."""
+    return _unchanged
+
+
+def _unchanged(values: Row) -> Row:
+    return values
+
+
+def dict_row(names: Sequence[str]) -> RowMaker:
+    """Rows are dictionaries by column name; of columns with the same name the last one wins."""
+    keys = tuple(names)
+
+    def make(values: Row) -> dict[str, Any]:
+        return dict(zip(keys, values, strict=True))
+
+    return make
+
+
+def namedtuple_row(names: Sequence[str]) -> RowMaker:
+    """Rows are named tuples; names that are no identifiers become ``_0``, ``_1`` and so on."""
+    kind: Any = namedtuple("Row", tuple(names), rename=True)  # type: ignore[misc]
+    make: RowMaker = kind._make
+    return make

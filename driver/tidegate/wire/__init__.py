@@ -1,0 +1,1 @@
+"""What client and server must agree on, down to the bytes."""

@@ -1,0 +1,117 @@
+"""SASL as Thrift frames it: negotiation messages, then length-prefixed data."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+NEGOTIATION_HEADER: Final = 5
+"""Bytes before a negotiation payload: one of status, four of length."""
+
+DATA_HEADER: Final = 4
+"""Bytes before a data payload: its length."""
+
+MAX_NEGOTIATION_BYTES: Final = 1 << 20
+"""The longest negotiation payload that either side takes; real ones have a few kilobytes."""
+
+MAX_DATA_BYTES: Final = 1 << 30
+"""The longest data frame the driver takes."""
+
+_NEGOTIATION = struct.Struct(">Bi")
+_DATA = struct.Struct(">i")
+
+
+class SaslError(Exception):
+    """The other side broke the framing or refused; the text says what came."""
+
+
+class SaslStatus(IntEnum):
+    """The first byte of a negotiation message."""
+
+    START = 1
+    OK = 2
+    BAD = 3
+    ERROR = 4
+    COMPLETE = 5
+
+
+def negotiation_frame(status: SaslStatus, payload: bytes) -> bytes:
+    """Return one negotiation message; a START carries the name of the mechanism."""
+    return _NEGOTIATION.pack(status, len(payload)) + payload
+
+
+def parse_negotiation_header(
+    header: bytes, *, limit: int = MAX_NEGOTIATION_BYTES
+) -> tuple[SaslStatus, int]:
+    """Return the status and the payload's length in bytes of a five-byte header.
+
+    :raises SaslError: if the status is unknown, or the length negative or above ``limit``.
+    """
+    number, length = _NEGOTIATION.unpack(header)
+    try:
+        status = SaslStatus(number)
+    except ValueError:
+        raise SaslError(f"expected a SASL status from 1 to 5, but {number} came") from None
+    return status, _checked(length, limit, "negotiation message")
+
+
+def data_frame(payload: bytes) -> bytes:
+    """Return ``payload`` with its length before it."""
+    return _DATA.pack(len(payload)) + payload
+
+
+def parse_data_header(header: bytes, *, limit: int = MAX_DATA_BYTES) -> int:
+    """Return the payload's length in bytes of a four-byte header.
+
+    :raises SaslError: if it is negative or above ``limit``.
+    """
+    (length,) = _DATA.unpack(header)
+    return _checked(length, limit, "data frame")
+
+
+def _checked(length: int, limit: int, what: str) -> int:
+    if not 0 <= length <= limit:
+        raise SaslError(f"expected a {what} of at most {limit} bytes, but {length} were announced")
+    return length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainCredentials:
+    """What a client says with the mechanism PLAIN; ``authorization`` is whom to act as."""
+
+    user: str
+    password: str
+    authorization: str = ""
+
+    def __repr__(self) -> str:
+        return f"PlainCredentials(user={self.user!r}, authorization={self.authorization!r})"
+
+
+def plain_response(credentials: PlainCredentials) -> bytes:
+    """Return the initial response of PLAIN (RFC 4616).
+
+    :raises SaslError: if a part contains the separator NUL.
+    """
+    parts = (credentials.authorization, credentials.user, credentials.password)
+    if any("\0" in part for part in parts):
+        raise SaslError("user and password must not contain the character NUL")
+    return "\0".join(parts).encode()
+
+
+def parse_plain_response(payload: bytes) -> PlainCredentials:
+    """Take an initial response of PLAIN apart.
+
+    :raises SaslError: if it has not three parts in UTF-8 or names no user.
+    """
+    try:
+        parts = payload.decode().split("\0")
+    except UnicodeDecodeError:
+        raise SaslError("expected a PLAIN response in UTF-8") from None
+    if len(parts) != 3:
+        raise SaslError(f"expected 3 parts in the PLAIN response, but {len(parts)} came")
+    authorization, user, password = parts
+    if not user:
+        raise SaslError("the PLAIN response names no user")
+    return PlainCredentials(user=user, password=password, authorization=authorization)

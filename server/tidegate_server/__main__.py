@@ -1,0 +1,264 @@
+"""The command tidegate-server: from arguments to a running gateway."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import errno
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from tidegate_server.config import Config
+    from tidegate_server.link.java import Java
+
+NEEDED = (
+    "pyspark",
+    "delta",
+    "deltalake",
+    "pyarrow",
+    "numpy",
+    "sqlglot",
+    "sqlalchemy",
+    "croniter",
+    "babel",
+    "msgspec",
+    "pydantic_settings",
+)
+
+_FREE_KEYS = ("options", "engine.settings")
+"""Sections whose keys hold dots themselves."""
+
+_UNUSABLE = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.ENOSPC,
+    }
+)
+
+EXAMPLES = """\
+examples:
+  tidegate-server
+      a gateway on 127.0.0.1:10000 with its Spark engine; everything is kept in ./tidegate-data
+  tidegate-server --demo
+      the same with a demo pipeline running against it
+  tidegate-server --data /srv/tidegate --port 10009
+  tidegate-server --set engine.driver_memory=8g --set engine.settings.spark.sql.ansi.enabled=false
+      any key of the configuration file
+  tidegate-server --config tidegate.toml
+      with, for example:  [server]
+                          port = 10009
+                          [engine]
+                          master = "local[4]"
+  TIDEGATE_SERVER__PORT=10009 tidegate-server
+      the same from the environment
+
+then:
+  beeline -u jdbc:hive2://127.0.0.1:10000/
+  tidegate -u jdbc:hive2://127.0.0.1:10000/
+"""
+
+
+class UsageError(Exception):
+    """The gateway cannot start as told; the message says why, a line per cause."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, or 2 when it could not start as told."""
+    options = _parser().parse_args(arguments)
+    try:
+        _check_extra()
+        config = _config(options)
+        java = _java()
+        return _serve(config, java, options)
+    except UsageError as problem:
+        for line in str(problem).splitlines():
+            sys.stderr.write(f"tidegate-server: {line}\n")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidegate-server",
+        description="Tidegate's gateway: HiveServer2 for every client, materialized tables, and a "
+        "Spark engine that it starts and watches.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML configuration file")
+    parser.add_argument("--data", metavar="DIR", help="data directory (default: tidegate-data)")
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 10000)")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen on a non-loopback address although there is no authentication",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="SECTION.KEY=VALUE",
+        help="any other key of the configuration; may be repeated",
+    )
+    parser.add_argument("--demo", action="store_true", help="run the demo pipeline as well")
+    parser.add_argument(
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="write host, port and process ids there as JSON, again whenever an engine is up",
+    )
+    return parser
+
+
+def _check_extra() -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            "The server's packages are not installed: pip install 'tidegate[server]' "
+            f"(missing: {', '.join(missing)})."
+        )
+
+
+def overrides(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the command line's part of the configuration, nested.
+
+    :raises UsageError: if a ``--set`` is not of the form SECTION.KEY=VALUE, or contradicts
+        another one.
+    """
+    pairs: list[tuple[str, str]] = []
+    for text in options.settings:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UsageError(
+                f"--set {text}: expected SECTION.KEY=VALUE, such as server.port=10009."
+            )
+        pairs.append((key.strip(), value))
+    for key, value in (
+        ("data", options.data),
+        ("server.host", options.host),
+        ("server.port", options.port),
+        ("server.insecure", "true" if options.insecure else None),
+    ):
+        if value is not None:
+            pairs.append((key, value))
+    nested: dict[str, Any] = {}
+    for key, value in pairs:
+        *sections, last = _path(key)
+        target = nested
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise UsageError(f"{key} cannot be set: {section} is a value, not a section.")
+        target[last] = value
+    return nested
+
+
+def _path(key: str) -> list[str]:
+    for free in _FREE_KEYS:
+        if key.startswith(f"{free}."):
+            return [*free.split("."), key[len(free) + 1 :]]
+    return key.split(".")
+
+
+def _config(options: argparse.Namespace) -> Config:
+    # Imported late: the extra's packages were checked just before.
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
+
+    from tidegate_server.config import load_config
+
+    given = overrides(options)
+    try:
+        config = load_config(options.config, given)
+    except FileNotFoundError as problem:
+        raise UsageError(f"The {problem}.") from problem
+    except ValidationError as problem:
+        raise UsageError("\n".join(_complaints(problem))) from problem
+    except (SettingsError, ValueError) as problem:
+        raise UsageError(f"The configuration cannot be read: {problem}.") from problem
+    return config
+
+
+def _complaints(problem: ValidationError) -> list[str]:
+    from tidegate_server.config import Config
+
+    lines = []
+    for item in problem.errors(include_url=False):
+        *sections, last = (str(part) for part in item["loc"])
+        key = ".".join((*sections, last))
+        if item["type"] == "extra_forbidden":
+            known = _known_keys(Config, sections)
+            close = difflib.get_close_matches(last, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
+            lines.append(f"Unknown configuration key {key}: {hint}")
+        else:
+            lines.append(f"Configuration key {key} cannot be {item['input']!r}: {item['msg']}.")
+    return lines
+
+
+def _known_keys(model: Any, sections: list[str]) -> list[str]:
+    for section in sections:
+        model = model.model_fields[section].annotation
+    return sorted(model.model_fields)
+
+
+def _java() -> Java:
+    from tidegate_server.link.java import JavaMissingError, find_java
+
+    try:
+        return find_java()
+    except JavaMissingError as problem:
+        raise UsageError(str(problem)) from problem
+
+
+def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
+    from tidegate_server.app import Gateway
+    from tidegate_server.errors import ServerError
+    from tidegate_server.foreground import run
+    from tidegate_server.link.lock import DataDirectoryTakenError
+
+    try:
+        gateway = Gateway(config, java_home=java.home, announce=_say)
+        return run(gateway, say=_say, demo=options.demo, ready_file=options.ready_file)
+    except DataDirectoryTakenError as problem:
+        raise UsageError(str(problem)) from problem
+    except ServerError as problem:
+        raise UsageError(f"{problem.message} {problem.hint}".rstrip()) from problem
+    except OSError as problem:
+        _explain(problem, config)
+
+
+def _explain(problem: OSError, config: Config) -> NoReturn:
+    """Turn what the system refused at start into a sentence, or let it through."""
+    address = f"{config.server.host}:{config.server.port}"
+    match problem.errno:
+        case errno.EADDRINUSE:
+            text = f"Another program listens on {address}: stop it or choose another --port."
+        case errno.EADDRNOTAVAIL:
+            text = f"This machine has no address {config.server.host}: choose another --host."
+        case code if code in _UNUSABLE:
+            what = problem.filename or address
+            text = f"{what} is not usable ({problem.strerror}): choose another --data or --port."
+        case _:
+            raise problem
+    raise UsageError(text) from problem
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+"""The composition root of the gateway: builds its parts, starts them, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tidegate_server.catalog.sql import SqlCatalog
+from tidegate_server.command.context import Services
+from tidegate_server.command.dispatch import execute, returns_rows
+from tidegate_server.command.recovery import Recovery
+from tidegate_server.command.refresher import Refresher
+from tidegate_server.command.system_tables import SYSTEM_SCHEMA, SystemTables
+from tidegate_server.config import Config
+from tidegate_server.errors import Code, error
+from tidegate_server.link.flight import FlightEngine
+from tidegate_server.link.lock import DataDirectoryLock
+from tidegate_server.link.messages import (
+    EngineInfo,
+    EngineOptions,
+    RegisterSystemTable,
+    Request,
+    SourceVersions,
+    Versions,
+)
+from tidegate_server.link.supervisor import ENGINE_COMMAND, Supervisor
+from tidegate_server.model.clock import Clock, SystemClock, new_id
+from tidegate_server.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.model.versions import Source
+from tidegate_server.protocol.server import ThriftServer, check_bind
+from tidegate_server.scheduler.continuous import ContinuousWatcher
+from tidegate_server.scheduler.embedded import EmbeddedScheduler
+from tidegate_server.scheduler.ledger import SqlLedger
+from tidegate_server.session.manager import SessionManager
+from tidegate_server.store.database import Database
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_REFRESH_PATIENCE = 5.0
+"""Seconds that running refreshes get to end when the gateway stops."""
+_RECOVERY_INTERVAL = 60.0
+"""Seconds between looks for runs of servers that died, on a store of several."""
+
+
+class Gateway:
+    """A gateway and the engine it keeps; a context manager that listens while it is entered.
+
+    The parts start in the order lock, store, listener, engine, and stop in the reverse one.
+    Statements that need no Spark are answered as soon as it listens.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        java_home: Path,
+        announce: Callable[[str], None] = log.info,
+        clock: Clock | None = None,
+        engine_command: Sequence[str] = ENGINE_COMMAND,
+    ) -> None:
+        """Build the parts; nothing is opened or started yet.
+
+        ``announce`` is told in a sentence what becomes of the engine.
+
+        :raises ServerError: INSECURE_ADDRESS.
+        """
+        check_bind(config)
+        self.data = config.data.resolve()
+        self.host, self.port = config.server.host, config.server.port
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._stack = ExitStack()
+        self._scheduling = False
+        self._lock = DataDirectoryLock(self.data)
+        self._database = Database(config.store_url)
+        self._supervisor = Supervisor(
+            _engine_options(config, java_home),
+            logs=self.data / "logs",
+            start_timeout=config.engine.start_timeout,
+            announce=announce,
+            prepare=self._preparations,
+            command=engine_command,
+        )
+        self._engine = FlightEngine(self._supervisor)
+        catalog = SqlCatalog(self._database)
+        ledger = SqlLedger(self._database)
+        server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        self._system_tables = SystemTables(catalog, ledger, self.data / "system")
+        self._refresher = Refresher(
+            catalog=catalog,
+            ledger=ledger,
+            engine=self._engine,
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            lease_seconds=config.scheduler.lease,
+        )
+        self._scheduler = EmbeddedScheduler(
+            database=self._database,
+            ledger=ledger,
+            tables=catalog,
+            run_refresh=self._refresher.run,
+            skip_refresh=self._refresher.skip,
+            watcher=ContinuousWatcher(
+                tables=catalog, ledger=ledger, source_versions=self._source_versions
+            ),
+            config=config.scheduler,
+            clock=self._clock,
+            options=config.options,
+        )
+        self._recovery = Recovery(
+            catalog=catalog,
+            ledger=ledger,
+            engine=self._engine,
+            refresher=self._refresher,
+            scheduler=self._scheduler,
+            server_id=server_id,
+            shared=self._database.shared,
+            began=self._clock.now(),
+        )
+        services = Services(
+            config=config,
+            catalog=catalog,
+            ledger=ledger,
+            scheduler=self._scheduler,
+            engine=self._engine,
+            run_refresh=self._refresher.run,
+            cancel_refresh=self._refresher.cancel,
+            publish_system_tables=self._system_tables.publish,
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+        )
+        self._listener = _Listener(
+            ThriftServer(config, SessionManager(services, execute, returns_rows))
+        )
+        self._supervisor.on_ready(self._engine_ready)
+
+    def __enter__(self) -> Gateway:
+        """Listen, and begin to start the engine.
+
+        :raises DataDirectoryTakenError: if another gateway uses the data directory.
+        :raises OSError: if the data directory or the address is not usable.
+        """
+        self.data.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            stack.enter_context(self._lock)
+            stack.callback(self._database.close)
+            self._database.open()
+            stack.callback(self._engine.close)
+            refreshes_ended = threading.Event()
+            stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
+            stack.callback(self._supervisor.stop)
+            stack.callback(self._close_scheduler, refreshes_ended)
+            self.host, self.port = self._listener.start()
+            stack.callback(self._listener.stop)
+            if self._database.shared:
+                stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
+            self._supervisor.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, problem, trace)
+
+    @property
+    def address(self) -> str:
+        """Host and port as they stand in a URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def engine_generation(self) -> int:
+        """Counts the engines of this gateway from 1."""
+        return self._supervisor.generation
+
+    def on_engine_ready(self, callback: Callable[[EngineInfo], None]) -> None:
+        """Have ``callback`` called whenever an engine is up, after the gateway's own work."""
+        self._supervisor.on_ready(callback)
+
+    def hurry(self) -> None:
+        """Let a stop that is under way wait for nothing."""
+        self._supervisor.hurry()
+
+    def _preparations(self) -> Iterator[Request]:
+        """Yield what makes the system tables readable in a new engine."""
+        self._system_tables.ensure()
+        comments = self._system_tables.comments()
+        for name, location in self._system_tables.locations().items():
+            yield RegisterSystemTable(
+                name=TableName(DEFAULT_CATALOG, SYSTEM_SCHEMA, name),
+                location=location,
+                comment=comments[name],
+            )
+
+    def _engine_ready(self, info: EngineInfo) -> None:
+        log.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
+        self._recover()
+        if not self._scheduling and self._config.scheduler.type != "none":
+            self._scheduling = True
+            self._scheduler.open()
+
+    def _recover(self) -> None:
+        self._recovery.recover(self._clock.now())
+
+    def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
+        answer = self._engine.call(SourceVersions(sources=sources), wait=0)
+        if not isinstance(answer, Versions):
+            raise error(Code.INTERNAL, reason=f"versions were asked, {answer!r} came")
+        return answer.versions
+
+    def _close_scheduler(self, ended: threading.Event) -> None:
+        """Fire nothing more; refreshes that take long are ended by their engine's end."""
+
+        def close() -> None:
+            self._scheduler.close()
+            ended.set()
+
+        threading.Thread(target=close, name="scheduler-close", daemon=True).start()
+        ended.wait(_REFRESH_PATIENCE)
+        self._refresher.close()
+
+
+def _engine_options(config: Config, java_home: Path) -> EngineOptions:
+    return EngineOptions(
+        socket="",
+        data=str(config.data.resolve()),
+        master=config.engine.master,
+        driver_memory=config.engine.driver_memory,
+        java_home=str(java_home),
+        direct_bytes=config.engine.direct_bytes,
+        spool_quota=config.engine.spool_quota,
+        settings=config.engine.settings,
+    )
+
+
+class _Listener:
+    """Runs the asyncio server on a thread of its own, away from blocking parts and signals."""
+
+    def __init__(self, server: ThriftServer) -> None:
+        self._server = server
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+
+    def start(self) -> tuple[str, int]:
+        self._loop = asyncio.new_event_loop()
+        self._thread.start()
+        try:
+            return self._do(self._server.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def stop(self) -> None:
+        self._do(self._server.stop())
+        self._end()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Repeat:
+    """Does something every so many seconds on a thread of its own while it is entered."""
+
+    def __init__(self, work: Callable[[], None], seconds: float, name: str) -> None:
+        self._work = work
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *problem: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            try:
+                self._work()
+            except Exception:
+                # One failed round must not end all later ones.
+                log.exception("Repeated work failed")

@@ -1,0 +1,80 @@
+"""What a catalog of materialized tables promises.
+
+Guarantees: a definition is written whole or not at all; reads see only whole definitions; names
+are unique without regard to case; a status moves only along ``model.states.REFRESH_MOVES``.
+Not guaranteed: that the storage behind a definition exists; the caller orders those effects.
+Recovery: every definition also stands in its table's properties, from which a lost catalog can be
+rebuilt.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidegate_server.errors import Code, error
+from tidegate_server.model.names import TableName
+from tidegate_server.model.states import REFRESH_MOVES, RefreshStatus, allowed
+from tidegate_server.model.table import MaterializedTable
+
+
+class CatalogReader(Protocol):
+    """The reading side; planners and listings get no more."""
+
+    def find(self, name: TableName) -> MaterializedTable | None:
+        """Return the materialized table of that name, or None."""
+        ...
+
+    def by_id(self, table_id: str) -> MaterializedTable | None:
+        """Return the materialized table of that id, or None."""
+        ...
+
+    def tables(
+        self, catalog: str | None = None, schema: str | None = None
+    ) -> tuple[MaterializedTable, ...]:
+        """Return the materialized tables of a catalog and schema (None: of all), by name."""
+        ...
+
+    def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
+        """Return the materialized tables whose query reads ``name`` directly, by name."""
+        ...
+
+
+class Catalog(CatalogReader, Protocol):
+    """The writing side."""
+
+    def create(self, table: MaterializedTable) -> None:
+        """Add a definition.
+
+        :raises ServerError: MT_ALREADY_EXISTS if the name is taken.
+        """
+        ...
+
+    def replace(self, table: MaterializedTable) -> None:
+        """Write a changed definition over the one of the same id.
+
+        Its refresh status and status reason stay as stored; :meth:`move` changes them.
+
+        :raises ServerError: MT_NOT_FOUND if the id is gone, MT_ALREADY_EXISTS if its new name is
+            taken.
+        """
+        ...
+
+    def move(
+        self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
+    ) -> bool:
+        """Change the refresh status; False when it was not ``start`` any more."""
+        ...
+
+    def drop(self, table_id: str) -> None:
+        """Remove a definition; one that is gone already is harmless."""
+        ...
+
+
+def check_move(start: RefreshStatus, end: RefreshStatus) -> None:
+    """Refuse a change of status that the life cycle does not have.
+
+    :raises ServerError: INTERNAL, since only a mistake in the server asks for one.
+    """
+    if not allowed(REFRESH_MOVES, start, end):
+        reason = f"a refresh status cannot move from {start.value} to {end.value}"
+        raise error(Code.INTERNAL, reason=reason)

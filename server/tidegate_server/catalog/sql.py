@@ -1,0 +1,214 @@
+"""The catalog in the store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tidegate_server.catalog.base import check_move
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.model.names import TableName
+from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.store.database import Database
+from tidegate_server.store.tables import materialized_tables as t
+from tidegate_server.store.tables import sources as s
+
+
+class SqlCatalog:
+    """Keeps definitions in two tables of the store; every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, name: TableName) -> MaterializedTable | None:
+        return _first(self._select(*_named(t, name)))
+
+    def by_id(self, table_id: str) -> MaterializedTable | None:
+        return _first(self._select(t.c.id == table_id))
+
+    def tables(
+        self, catalog: str | None = None, schema: str | None = None
+    ) -> tuple[MaterializedTable, ...]:
+        where: list[ColumnElement[bool]] = []
+        if catalog is not None:
+            where.append(t.c.folded_catalog == catalog.lower())
+        if schema is not None:
+            where.append(t.c.folded_schema == schema.lower())
+        return self._select(*where)
+
+    def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
+        reading = select(s.c.materialized_table_id).where(*_named(s, name))
+        return self._select(t.c.id.in_(reading))
+
+    def create(self, table: MaterializedTable) -> None:
+        try:
+            with self._database.begin() as connection:
+                connection.execute(insert(t).values(**_values(table), **_status(table)))
+                _insert_sources(connection, table)
+        except IntegrityError as failure:
+            raise _taken(table.name) from failure
+
+    def replace(self, table: MaterializedTable) -> None:
+        try:
+            with self._database.begin() as connection:
+                change = update(t).where(t.c.id == table.id).values(**_values(table))
+                if connection.execute(change).rowcount == 0:
+                    raise error(Code.MT_NOT_FOUND, table=table.name)
+                connection.execute(delete(s).where(s.c.materialized_table_id == table.id))
+                _insert_sources(connection, table)
+        except IntegrityError as failure:
+            raise _taken(table.name) from failure
+
+    def move(
+        self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
+    ) -> bool:
+        check_move(start, end)
+        change = (
+            update(t)
+            .where(t.c.id == table_id, t.c.refresh_status == start.value)
+            .values(refresh_status=end.value, status_reason=reason)
+        )
+        with self._database.begin() as connection:
+            return connection.execute(change).rowcount == 1
+
+    def drop(self, table_id: str) -> None:
+        with self._database.begin() as connection:
+            connection.execute(delete(t).where(t.c.id == table_id))
+
+    def _select(self, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
+        tables = (
+            select(t)
+            .where(*where)
+            .order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table)
+        )
+        edges = (
+            select(s)
+            .where(s.c.materialized_table_id.in_(select(t.c.id).where(*where)))
+            .order_by(s.c.position)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(tables).all()
+            if not rows:
+                return ()
+            reads: dict[str, list[Source]] = defaultdict(list)
+            for edge in connection.execute(edges):
+                reads[edge.materialized_table_id].append(_source(edge))
+        # A database's collation may sort otherwise than Python; the order is ours to promise.
+        found = [_table(row, tuple(reads[row.id])) for row in rows]
+        return tuple(sorted(found, key=lambda table: table.name.folded()))
+
+
+def _named(table: Any, name: TableName) -> tuple[ColumnElement[bool], ...]:
+    folded = name.folded()
+    return (
+        table.c.folded_catalog == folded.catalog,
+        table.c.folded_schema == folded.schema,
+        table.c.folded_table == folded.table,
+    )
+
+
+def _name_values(name: TableName) -> dict[str, str]:
+    folded = name.folded()
+    return {
+        "catalog_name": name.catalog,
+        "schema_name": name.schema,
+        "table_name": name.table,
+        "folded_catalog": folded.catalog,
+        "folded_schema": folded.schema,
+        "folded_table": folded.table,
+    }
+
+
+def _status(table: MaterializedTable) -> Mapping[str, Any]:
+    return {"refresh_status": table.refresh_status.value, "status_reason": table.status_reason}
+
+
+def _values(table: MaterializedTable) -> Mapping[str, Any]:
+    """Return every column but the status, which only ``move`` changes later."""
+    return {
+        **_name_values(table.name),
+        "id": table.id,
+        "columns": table.schema,
+        "original_query": table.original_query,
+        "expanded_query": table.expanded_query,
+        "freshness_value": table.freshness.value,
+        "freshness_unit": table.freshness.unit.name,
+        "logical_refresh_mode": table.logical_refresh_mode.value,
+        "refresh_mode": table.refresh_mode.value,
+        "owner": table.owner,
+        "created_at": table.created_at,
+        "location": table.location,
+        "comment": table.comment,
+        "options": table.options,
+        "partition_keys": table.partition_keys,
+        "primary_key": table.primary_key,
+        "settings": table.settings,
+        "execution_target": table.execution_target,
+        "definition_version": table.definition_version,
+    }
+
+
+def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
+    rows = [
+        {
+            **_name_values(source.name),
+            "materialized_table_id": table.id,
+            "position": position,
+            "kind": source.kind.value,
+            "table_id": source.table_id,
+            "materialized_table": source.materialized_table,
+        }
+        for position, source in enumerate(table.sources)
+    ]
+    if rows:
+        connection.execute(insert(s), rows)
+
+
+def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
+    return MaterializedTable(
+        id=row.id,
+        name=TableName(row.catalog_name, row.schema_name, row.table_name),
+        schema=row.columns,
+        original_query=row.original_query,
+        expanded_query=row.expanded_query,
+        freshness=Freshness(row.freshness_value, TimeUnit[row.freshness_unit]),
+        logical_refresh_mode=LogicalRefreshMode(row.logical_refresh_mode),
+        refresh_mode=RefreshMode(row.refresh_mode),
+        refresh_status=RefreshStatus(row.refresh_status),
+        owner=row.owner,
+        created_at=row.created_at,
+        location=row.location,
+        comment=row.comment,
+        options=row.options,
+        partition_keys=row.partition_keys,
+        primary_key=row.primary_key,
+        sources=reads,
+        settings=row.settings,
+        execution_target=row.execution_target,
+        status_reason=row.status_reason,
+        definition_version=row.definition_version,
+    )
+
+
+def _source(row: Row[Any]) -> Source:
+    return Source(
+        name=TableName(row.catalog_name, row.schema_name, row.table_name),
+        kind=SourceKind(row.kind),
+        table_id=row.table_id,
+        materialized_table=row.materialized_table,
+    )
+
+
+def _first(found: tuple[MaterializedTable, ...]) -> MaterializedTable | None:
+    return found[0] if found else None
+
+
+def _taken(name: TableName) -> ServerError:
+    return error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)

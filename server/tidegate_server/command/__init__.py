@@ -1,0 +1,1 @@
+"""What the gateway does for a parsed statement."""

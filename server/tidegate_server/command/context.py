@@ -1,0 +1,68 @@
+"""What a command is given: its session's state and the parts it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tidegate_server.catalog.base import Catalog
+from tidegate_server.config import Config
+from tidegate_server.link.client import Engine
+from tidegate_server.link.messages import Progress
+from tidegate_server.model.clock import Clock
+from tidegate_server.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts shared by all sessions; built once by ``app``."""
+
+    config: Config
+    catalog: Catalog
+    ledger: Ledger
+    scheduler: WorkflowScheduler
+    engine: Engine
+    run_refresh: RunRefresh
+    cancel_refresh: Callable[[str], bool]
+    """Stops the refreshes that an operation asked for, by its id; False if none is at work."""
+    publish_system_tables: Callable[[], None]
+    """Brings the tables of information_schema up to date; called before they are read."""
+    clock: Clock
+    new_id: Callable[[], str]
+    server_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionState:
+    """What statements change about their session; the engine's child session mirrors it.
+
+    ``settings`` is the overlay over the server's configuration: every SET of the session.
+    """
+
+    session_id: str
+    user: str
+    catalog: str
+    schema: str
+    settings: dict[str, str] = field(default_factory=dict)
+    engine_generation: int | None = None
+    """The engine start in which the child session was opened; None before the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One statement's surroundings."""
+
+    services: Services
+    session: SessionState
+    operation_id: str
+    log: Callable[[str], None]
+    progress: Callable[[Progress], None]
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    """Settings for this statement alone (Thrift's confOverlay)."""
+
+    def setting(self, key: str) -> str | None:
+        """Return a setting as this statement sees it, or None."""
+        for layer in (self.overlay, self.session.settings, self.services.config.options):
+            if key in layer:
+                return layer[key]
+        return None

@@ -1,0 +1,150 @@
+"""SUSPEND, RESUME and DROP of a materialized table."""
+
+from __future__ import annotations
+
+import logging
+
+from tidegate_server.command import resolve
+from tidegate_server.command.context import Context
+from tidegate_server.command.create import need_scheduler
+from tidegate_server.command.validate import not_yet
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import DropTable
+from tidegate_server.model.result import Result, nothing
+from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.scheduler.base import (
+    CreateWorkflow,
+    DeleteWorkflow,
+    ModifyWorkflow,
+    Workflow,
+)
+from tidegate_server.scheduler.workflows import workflow_for
+from tidegate_server.sql.statements import AlterResume, AlterSuspend, DropMaterializedTable
+
+log = logging.getLogger(__name__)
+
+_ACTIVATED, _SUSPENDED = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
+
+
+def suspend(statement: AlterSuspend, context: Context) -> Result:
+    """Stop keeping a table fresh; its data stays readable.
+
+    :raises ServerError: MT_STATE unless it is ACTIVATED.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    if table.refresh_status is not _ACTIVATED:
+        raise wrong_state(table, "SUSPEND", "ACTIVATED")
+    need_scheduler("SUSPEND", table.refresh_mode, context)
+    if not context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED):
+        raise _lost_race(table, "SUSPEND", "ACTIVATED", context)
+    try:
+        _set_pipeline(table, context, active=False)
+    except ServerError:
+        context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
+        raise
+    log.info("Suspended materialized table %s", table.name)
+    return nothing()
+
+
+def resume(statement: AlterResume, context: Context) -> Result:
+    """Keep a table fresh again; also replaces the missing pipeline of an ACTIVATED one.
+
+    :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline alive.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise wrong_state(table, "RESUME", "SUSPENDED")
+    need_scheduler("RESUME", table.refresh_mode, context)
+    if statement.options:
+        raise not_yet("RESUME WITH (...)", "Use RESUME, or SET options of the table.")
+    if table.refresh_status is _ACTIVATED:
+        if context.services.scheduler.workflow(table.id) is not None:
+            raise wrong_state(table, "RESUME", "SUSPENDED")
+        _set_pipeline(table, context, active=True)
+        return nothing()
+    if not context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED):
+        raise _lost_race(table, "RESUME", "SUSPENDED", context)
+    try:
+        _set_pipeline(table, context, active=True)
+    except ServerError:
+        context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED, table.status_reason)
+        raise
+    log.info("Resumed materialized table %s", table.name)
+    return nothing()
+
+
+def drop(statement: DropMaterializedTable, context: Context) -> Result:
+    """Withdraw the workflow, then remove the data and the definition.
+
+    :raises ServerError: MT_NOT_FOUND without IF EXISTS, MT_WRONG_KIND for a plain table or view,
+        MT_STATE while it is INITIALIZING.
+    """
+    name = resolve.table_name(statement.name, context)
+    table = context.services.catalog.find(name)
+    if table is None:
+        problem = resolve.missing(name, context, wait=None)
+        if statement.if_exists and problem.code == Code.MT_NOT_FOUND.name:
+            return nothing()
+        raise problem
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
+    need_scheduler("DROP", table.refresh_mode, context)
+    _remove(table, context)
+    _warn_consumers(table, context)
+    log.info("Dropped materialized table %s (%s)", table.name, table.id)
+    return nothing()
+
+
+def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerError:
+    """Return the error for a status that does not allow an action."""
+    found = table.refresh_status.value
+    if table.refresh_mode is RefreshMode.CONTINUOUS:
+        found = f"{found} with continuous pipeline {table.id}"
+    return error(Code.MT_STATE, table=table.name, found=found, action=action, expected=expected)
+
+
+def pipeline(table: MaterializedTable, context: Context) -> Workflow:
+    """Return the workflow a definition asks for, in the server's time zone."""
+    return workflow_for(table, context.services.config.scheduler.timezone)
+
+
+def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:
+    """Bring the workflow in line with the status; one that is missing is made."""
+    stored = context.services.catalog.by_id(table.id)
+    if stored is None:
+        raise error(Code.MT_NOT_FOUND, table=table.name)
+    workflow = pipeline(stored, context)
+    if context.services.scheduler.workflow(table.id) is not None:
+        context.services.scheduler.modify(ModifyWorkflow(workflow=workflow))
+    elif active:
+        context.services.scheduler.create(CreateWorkflow(workflow=workflow))
+
+
+def _lost_race(
+    table: MaterializedTable, action: str, expected: str, context: Context
+) -> ServerError:
+    now = context.services.catalog.by_id(table.id)
+    if now is None:
+        return error(Code.MT_NOT_FOUND, table=table.name)
+    return wrong_state(now, action, expected)
+
+
+def _remove(table: MaterializedTable, context: Context) -> None:
+    services = context.services
+    workflow = services.scheduler.workflow(table.id)
+    services.scheduler.delete(DeleteWorkflow(table_id=table.id))
+    try:
+        services.engine.call(DropTable(name=table.name, table_id=table.id))
+    except ServerError:
+        if workflow is not None:
+            services.scheduler.create(CreateWorkflow(workflow=workflow))
+        raise
+    services.catalog.drop(table.id)
+
+
+def _warn_consumers(table: MaterializedTable, context: Context) -> None:
+    consumers = context.services.catalog.consumers(table.name)
+    if consumers:
+        names = ", ".join(str(consumer.name) for consumer in consumers)
+        context.log(f"These materialized tables read {table.name}, which is gone: {names}")

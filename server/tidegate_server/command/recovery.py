@@ -1,0 +1,129 @@
+"""Settles what a server or an engine that died left unfinished."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from tidegate_server.catalog.base import Catalog
+from tidegate_server.command.refresher import (
+    LEASE_LOST,
+    TABLE_DROPPED,
+    Refresher,
+    close_run,
+    committed,
+)
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.client import Engine
+from tidegate_server.link.messages import DropTable, LastCommit, LastCommitted
+from tidegate_server.model.names import TableName
+from tidegate_server.model.runs import RefreshRun
+from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.scheduler.base import DeleteWorkflow, Ledger, WorkflowScheduler
+
+log = logging.getLogger(__name__)
+
+SERVER_STOPPED = "SERVER_STOPPED"
+_SLOWEST_CREATE = timedelta(minutes=15)
+_SLOWEST_WAIT = timedelta(hours=2)
+_ABSENT_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
+
+
+class Recovery:
+    """Repairs the store from the tables' own commits; may be run at any time, any number of times.
+
+    A run counts as dead when it is not at work in this process and nobody else can be at work on
+    it: on a store of one server always, on a shared one when its lease has expired or is held by
+    another run.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        ledger: Ledger,
+        engine: Engine,
+        refresher: Refresher,
+        scheduler: WorkflowScheduler,
+        server_id: str,
+        shared: bool,
+        began: datetime,
+    ) -> None:
+        """Take the parts; ``shared`` says whether other servers may use the store.
+
+        :param began: when this server started; tables older than this were not made by it.
+        """
+        self._catalog = catalog
+        self._ledger = ledger
+        self._engine = engine
+        self._refresher = refresher
+        self._scheduler = scheduler
+        self._server_id = server_id
+        self._shared = shared
+        self._began = began
+
+    def recover(self, now: datetime) -> bool:
+        """Settle all that can be settled now; False if some of it waits for an engine."""
+        try:
+            for run in self._ledger.unfinished():
+                if self._dead(run, now):
+                    self._settle_run(run, now)
+            for table in self._catalog.tables():
+                if table.refresh_status is RefreshStatus.INITIALIZING and self._stuck(table, now):
+                    self._settle_table(table)
+        except ServerError as failure:
+            if failure.code not in _ABSENT_ENGINE:
+                raise
+            log.info("recovery waits for an engine: %s", failure)
+            return False
+        return True
+
+    def _dead(self, run: RefreshRun, now: datetime) -> bool:
+        if self._refresher.at_work(run.refresh_id):
+            return False
+        if not self._shared or run.server_id == self._server_id:
+            return True
+        if run.state is RunState.QUEUED:
+            return now > run.queued_at + _SLOWEST_WAIT
+        return self._ledger.holder(run.table_id, now) != self._refresher.lease_owner(run)
+
+    def _settle_run(self, run: RefreshRun, now: datetime) -> None:
+        if run.state is RunState.QUEUED:
+            text = "its server stopped before it began"
+            close_run(self._ledger, run, RunState.CANCELLED, now, SERVER_STOPPED, text)
+        elif self._catalog.by_id(run.table_id) is None:
+            text = "the table was dropped"
+            close_run(self._ledger, run, RunState.ABANDONED, now, TABLE_DROPPED, text)
+        else:
+            self._settle_from_commit(run, now)
+        self._ledger.release(run.table_id, self._refresher.lease_owner(run))
+
+    def _settle_from_commit(self, run: RefreshRun, now: datetime) -> None:
+        answer = self._ask(run.table, run.table_id)
+        commit = answer.commit
+        if commit is not None:
+            self._ledger.raise_epoch(run.table_id, commit.epoch)
+        if commit is not None and commit.refresh_id == run.refresh_id:
+            close_run(self._ledger, committed(run, commit), RunState.SUCCEEDED, now)
+        else:
+            text = "its server or its lease was lost before it committed"
+            close_run(self._ledger, run, RunState.ABANDONED, now, LEASE_LOST, text)
+
+    def _stuck(self, table: MaterializedTable, now: datetime) -> bool:
+        if table.created_at >= self._began:
+            return False
+        return not self._shared or now > table.created_at + _SLOWEST_CREATE
+
+    def _settle_table(self, table: MaterializedTable) -> None:
+        """Take back a CREATE that never ended: nobody was told that it succeeded."""
+        log.warning("%s was never created completely and is removed", table.name)
+        self._scheduler.delete(DeleteWorkflow(table_id=table.id))
+        self._engine.call(DropTable(name=table.name, table_id=table.id), wait=0)
+        self._catalog.drop(table.id)
+
+    def _ask(self, name: TableName, table_id: str) -> LastCommitted:
+        answer = self._engine.call(LastCommit(name=name, table_id=table_id), wait=0)
+        if not isinstance(answer, LastCommitted):
+            raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
+        return answer

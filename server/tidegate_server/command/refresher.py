@@ -1,0 +1,420 @@
+"""Carries one refresh request out to its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.client import Engine
+from tidegate_server.link.messages import Cancel, LastCommit, LastCommitted, Refresh, Refreshed
+from tidegate_server.model.clock import Clock
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.model.states import RUN_MOVES, RefreshStatus, RunState, allowed
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
+from tidegate_server.scheduler.base import Ledger
+
+log = logging.getLogger(__name__)
+
+PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
+LEASE_LOST = "LEASE_LOST"
+TABLE_SUSPENDED = "TABLE_SUSPENDED"
+TABLE_DROPPED = "TABLE_DROPPED"
+CANCELED = "CANCELED"
+RECOVERED = "RECOVERED"
+
+_GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
+"""Triggers that come again: their request is skipped while another refresh runs."""
+_RETRY_CANCEL = 1.0
+_LOOK_FOR_LEASE = 0.5
+_CLOSED_BY = {
+    Code.OPERATION_CANCELED.name: RunState.CANCELLED,
+    Code.MT_REFRESH_FENCED.name: RunState.ABANDONED,
+}
+
+
+@dataclass(slots=True)
+class _Active:
+    """A run at work in this process; the events are how others reach it."""
+
+    run: RefreshRun
+    owner: str
+    wake: threading.Event = field(default_factory=threading.Event)
+    canceled: bool = False
+    lease_lost: bool = False
+    finished: bool = False
+
+
+class Refresher:
+    """Runs refreshes, one per table at a time over all servers of the store.
+
+    The lease makes a second refresh wait or give way; the epoch that comes with it stops, at the
+    table itself, one that outlived its lease.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: CatalogReader,
+        ledger: Ledger,
+        engine: Engine,
+        clock: Clock,
+        new_id: Callable[[], str],
+        server_id: str,
+        lease_seconds: float,
+        patience: timedelta = timedelta(hours=1),
+    ) -> None:
+        """Take the parts; ``patience`` bounds how long a request waits for a running refresh."""
+        self._catalog = catalog
+        self._ledger = ledger
+        self._engine = engine
+        self._clock = clock
+        self._new_id = new_id
+        self._server_id = server_id
+        self._lease_seconds = lease_seconds
+        self._patience = patience
+        self._changed = threading.Condition()
+        self._active: dict[str, _Active] = {}
+
+    def run(self, request: RefreshRequest) -> RefreshRun:
+        """Carry a request out and return its record; blocks. A failure is in the record.
+
+        :raises ServerError: MT_NOT_FOUND if there is no such table.
+        """
+        active = self._begin(request)
+        try:
+            return self._run(active, request)
+        except ServerError as failure:
+            return self._failed(active, failure)
+        except Exception as failure:
+            log.exception("refresh %s broke", active.run.refresh_id)
+            return self._failed(active, error(Code.INTERNAL, reason=repr(failure)))
+        finally:
+            self._end(active)
+
+    def skip(self, request: RefreshRequest) -> RefreshRun:
+        """Record a request that is not carried out since the previous refresh still runs."""
+        run = self._queued(request)
+        self._ledger.record(run)
+        return self._close(run, RunState.SKIPPED, *_previous(None))
+
+    def cancel(self, refresh_id: str) -> bool:
+        """Ask a run of this server to stop; False if it is not at work here.
+
+        A run whose id is :func:`step_id` of the given one counts as that run.
+        """
+        with self._changed:
+            runs = [a for a in self._active.values() if _asked_by(a.run.refresh_id, refresh_id)]
+            for active in runs:
+                active.canceled = True
+                active.wake.set()
+            self._changed.notify_all()
+            return bool(runs)
+
+    def close(self) -> None:
+        """Cancel every run at work here; those that still wait for a lease end at once."""
+        with self._changed:
+            waiting = tuple(self._active)
+        for refresh_id in waiting:
+            self.cancel(refresh_id)
+
+    def at_work(self, refresh_id: str) -> bool:
+        """Say whether a run is being carried out by this very process."""
+        with self._changed:
+            return refresh_id in self._active
+
+    def lease_owner(self, run: RefreshRun) -> str:
+        """Return the name under which a run holds its table's lease."""
+        return f"{run.server_id}/{run.refresh_id}"
+
+    # ---- one run ---------------------------------------------------------------------------
+
+    def _begin(self, request: RefreshRequest) -> _Active:
+        run = self._queued(request)
+        active = _Active(run, self.lease_owner(run))
+        with self._changed:
+            self._active[run.refresh_id] = active
+        try:
+            self._ledger.record(run)
+        except Exception:
+            self._end(active)
+            raise
+        return active
+
+    def _end(self, active: _Active) -> None:
+        try:
+            self._ledger.release(active.run.table_id, active.owner)
+        finally:
+            with self._changed:
+                self._active.pop(active.run.refresh_id, None)
+                self._changed.notify_all()
+
+    def _run(self, active: _Active, request: RefreshRequest) -> RefreshRun:
+        epoch = self._claim(active, wait=request.trigger not in _GIVES_WAY)
+        if active.canceled:
+            return self._settle(active, RunState.CANCELLED, CANCELED, "canceled before it began")
+        if epoch is None:
+            holder = self._ledger.holder(active.run.table_id, self._clock.now())
+            return self._settle(active, RunState.SKIPPED, *_previous(holder))
+        # While the request waited its table may have changed.
+        table = self._catalog.by_id(request.table_id)
+        if table is None:
+            return self._settle(active, RunState.CANCELLED, TABLE_DROPPED, "the table was dropped")
+        if request.trigger in _GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
+            text = f"the table is {table.refresh_status.value}"
+            return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
+        order = refresh_order(
+            table,
+            request,
+            refresh_id=active.run.refresh_id,
+            epoch=epoch,
+            asked_at=active.run.queued_at,
+        )
+        return self._carry_out(active, order)
+
+    def _claim(self, active: _Active, *, wait: bool) -> int | None:
+        """Take the lease, waiting for its holder if asked to; None without it."""
+        deadline = active.run.queued_at + self._patience
+        while True:
+            now = self._clock.now()
+            if active.canceled:
+                return None
+            epoch = self._ledger.claim(active.run.table_id, active.owner, now, self._lease_seconds)
+            if epoch is not None or not wait or now >= deadline:
+                return epoch
+            with self._changed:
+                # A run of this server wakes us when it ends; one elsewhere must be looked for.
+                self._changed.wait(_LOOK_FOR_LEASE)
+
+    def _carry_out(self, active: _Active, order: RefreshOrder) -> RefreshRun:
+        active.run = replace(
+            active.run,
+            state=RunState.RUNNING,
+            epoch=order.epoch,
+            started_at=self._clock.now(),
+            definition_version=order.definition_version,
+        )
+        self._ledger.record(active.run)
+        log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
+        keeper = threading.Thread(
+            target=self._keep, args=(active,), name=f"lease-{order.refresh_id}", daemon=True
+        )
+        keeper.start()
+        try:
+            answer = self._engine.call(Refresh(order=order))
+        except ServerError as failure:
+            return self._after_failure(active, order, failure)
+        finally:
+            active.finished = True
+            active.wake.set()
+            keeper.join()
+        if not isinstance(answer, Refreshed):
+            raise error(Code.INTERNAL, reason=f"a refresh was answered by {type(answer).__name__}")
+        outcome = answer.outcome
+        run = replace(
+            active.run,
+            action=outcome.plan.strategy,
+            partitions=outcome.plan.partitions,
+            from_version=outcome.from_version,
+            to_version=outcome.to_version,
+            sources=dict(outcome.plan.vector),
+            rows_written=outcome.rows_written,
+        )
+        plan = outcome.plan
+        active.run = self._close(run, RunState.SUCCEEDED, plan.reason_code, plan.reason_text)
+        return active.run
+
+    def _after_failure(
+        self, active: _Active, order: RefreshOrder, failure: ServerError
+    ) -> RefreshRun:
+        """Decide what a failed call means: the commit may have been made nevertheless."""
+        lost = failure.code == Code.ENGINE_LOST.name
+        # Fenced although nobody took the lease: the store is behind the table's own epoch.
+        behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
+        if not lost and not behind:
+            return self._failed(active, failure)
+        try:
+            commit = self._last_commit(order)
+        except ServerError as unreadable:
+            log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
+            return _undecided(active.run, failure) if lost else self._failed(active, failure)
+        if commit is not None and lost and commit.refresh_id == order.refresh_id:
+            active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
+            return active.run
+        if commit is not None and behind:
+            self._ledger.raise_epoch(order.table_id, commit.epoch)
+        return self._failed(active, failure)
+
+    def _last_commit(self, order: RefreshOrder) -> CommittedRefresh | None:
+        answer = self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
+        if not isinstance(answer, LastCommitted):
+            raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
+        return answer.commit
+
+    # ---- the lease's keeper ----------------------------------------------------------------
+
+    def _keep(self, active: _Active) -> None:
+        """Prolong the lease at a third of its life; pass a wish to cancel on to the engine."""
+        pause = self._lease_seconds / 3
+        while not active.finished:
+            if active.wake.wait(pause):
+                active.wake.clear()
+            if active.finished:
+                return
+            try:
+                self._prolong(active)
+                if active.canceled or active.lease_lost:
+                    # Repeated, since the engine may not have begun when the first one came.
+                    pause = _RETRY_CANCEL
+                    self._engine.call(Cancel(operation_id=active.run.refresh_id), wait=0)
+            except Exception:
+                # The next round tries again; until then the epoch guards the table.
+                log.warning("refresh %s: its lease or cancel", active.run.refresh_id, exc_info=True)
+
+    def _prolong(self, active: _Active) -> None:
+        if active.lease_lost:
+            return
+        now = self._clock.now()
+        if not self._ledger.extend(active.run.table_id, active.owner, now, self._lease_seconds):
+            active.lease_lost = True
+            log.warning("refresh %s lost its lease", active.run.refresh_id)
+
+    # ---- records ---------------------------------------------------------------------------
+
+    def _queued(self, request: RefreshRequest) -> RefreshRun:
+        table = self._catalog.by_id(request.table_id)
+        if table is None:
+            raise error(Code.MT_NOT_FOUND, table=request.table_id)
+        return RefreshRun(
+            refresh_id=request.refresh_id or self._new_id(),
+            table_id=table.id,
+            table=table.name,
+            definition_version=table.definition_version,
+            trigger=request.trigger,
+            state=RunState.QUEUED,
+            queued_at=self._clock.now(),
+            requested_by=request.requested_by,
+            server_id=self._server_id,
+            schedule_time=request.schedule_time,
+            partitions=request.partitions,
+        )
+
+    def _failed(self, active: _Active, failure: ServerError) -> RefreshRun:
+        end = _CLOSED_BY.get(failure.code, RunState.FAILED)
+        reason: tuple[str | None, str | None] = (None, None)
+        if active.run.state is RunState.QUEUED:
+            end = RunState.CANCELLED
+        elif active.lease_lost and not active.canceled:
+            end, reason = RunState.ABANDONED, (LEASE_LOST, "another server took the lease over")
+        elif active.canceled or end is RunState.CANCELLED:
+            end, reason = RunState.CANCELLED, (CANCELED, failure.message)
+        active.run = self._close(_with_error(active.run, failure), end, *reason)
+        return active.run
+
+    def _settle(self, active: _Active, end: RunState, code: str, text: str) -> RefreshRun:
+        active.run = self._close(active.run, end, code, text)
+        return active.run
+
+    def _close(
+        self, run: RefreshRun, end: RunState, code: str | None = None, text: str | None = None
+    ) -> RefreshRun:
+        return close_run(self._ledger, run, end, self._clock.now(), code, text)
+
+
+def step_id(operation_id: str, step: int) -> str:
+    """Return the id of a later run that the same operation asks for; ``step`` counts from 1."""
+    return f"{operation_id}.{step}"
+
+
+def _asked_by(refresh_id: str, operation_id: str) -> bool:
+    return refresh_id == operation_id or refresh_id.startswith(f"{operation_id}.")
+
+
+def close_run(
+    ledger: Ledger,
+    run: RefreshRun,
+    end: RunState,
+    now: datetime,
+    code: str | None = None,
+    text: str | None = None,
+) -> RefreshRun:
+    """Record the end of a run and return it.
+
+    :raises ServerError: INTERNAL if the life cycle has no such move.
+    """
+    if not allowed(RUN_MOVES, run.state, end):
+        reason = f"a run cannot move from {run.state.value} to {end.value}"
+        raise error(Code.INTERNAL, reason=reason)
+    ended = replace(
+        run,
+        state=end,
+        finished_at=now,
+        reason_code=code or run.reason_code,
+        reason_text=text or run.reason_text,
+    )
+    ledger.record(ended)
+    log.info("refresh %s of %s: %s %s", run.refresh_id, run.table, end.value, code or "")
+    return ended
+
+
+def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
+    """Return a run filled in from the commit it made but could not report."""
+    return replace(
+        run,
+        action=Strategy.PARTITION if commit.partial else Strategy.FULL,
+        to_version=commit.version,
+        sources=dict(commit.vector),
+        reason_code=RECOVERED,
+        reason_text="read from the table's own last commit",
+    )
+
+
+def refresh_order(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    *,
+    refresh_id: str,
+    epoch: int,
+    asked_at: datetime,
+) -> RefreshOrder:
+    """Return what the engine is told to carry out, or with EXPLAIN to plan only."""
+    return RefreshOrder(
+        refresh_id=refresh_id,
+        table_id=table.id,
+        name=table.name,
+        definition_version=table.definition_version,
+        expanded_query=table.expanded_query,
+        columns=table.schema.names(),
+        partition_keys=table.partition_keys,
+        sources=table.sources,
+        epoch=epoch,
+        trigger=request.trigger,
+        logical_time=request.schedule_time or asked_at,
+        partitions=request.partitions,
+        force=request.force,
+        settings=table.settings,
+    )
+
+
+def _with_error(run: RefreshRun, failure: ServerError) -> RefreshRun:
+    return replace(
+        run,
+        error_class=failure.code,
+        sqlstate=failure.sqlstate,
+        error_message=failure.message,
+    )
+
+
+def _undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
+    """Return a failed run for the asker; the store keeps it RUNNING until recovery can tell."""
+    return replace(_with_error(run, failure), state=RunState.FAILED)
+
+
+def _previous(holder: str | None) -> tuple[str, str]:
+    by = f" ({holder})" if holder else ""
+    return PREVIOUS_RUNNING, f"the table's previous refresh was still running{by}"

@@ -1,0 +1,76 @@
+"""Names as written, completed and looked up."""
+
+from __future__ import annotations
+
+from tidegate_server.command.context import Context
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import ListTables, TableList
+from tidegate_server.model.names import TableName, qualify
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.sql.statements import Name
+
+
+def table_name(name: Name, context: Context) -> TableName:
+    """Complete a name with the session's catalog and schema, folded as the metastore folds."""
+    return qualify(name, context.session.catalog, context.session.schema).folded()
+
+
+def schema_name(name: Name, context: Context) -> tuple[str, str]:
+    """Complete a schema name of none to two parts; returns catalog and schema."""
+    match name:
+        case ():
+            return context.session.catalog, context.session.schema
+        case (schema,):
+            return context.session.catalog, schema
+        case (catalog, schema):
+            return catalog, schema
+        case _:
+            raise error(
+                Code.INVALID_REQUEST, reason=f"{'.'.join(name)} is not the name of a schema"
+            )
+
+
+def find(name: Name, context: Context) -> MaterializedTable | None:
+    """Return the materialized table of that name, or None."""
+    return context.services.catalog.find(table_name(name, context))
+
+
+def materialized_table(name: Name, context: Context) -> MaterializedTable:
+    """Return the materialized table of that name.
+
+    :raises ServerError: MT_NOT_FOUND, or MT_WRONG_KIND if it is a plain table or a view.
+    """
+    table = find(name, context)
+    if table is None:
+        raise missing(table_name(name, context), context, wait=0)
+    return table
+
+
+def missing(name: TableName, context: Context, *, wait: float | None) -> ServerError:
+    """Return the error for a name that no materialized table has.
+
+    ``wait`` is how many seconds the engine that knows plain tables may take to come up.
+    """
+    kind = plain_kind(name, context, wait=wait)
+    if kind is None:
+        return error(Code.MT_NOT_FOUND, table=name)
+    hint = f"Use the statements for {kind.split()[-1].upper()}."
+    return error(
+        Code.MT_WRONG_KIND, table=name, found=kind, expected="a materialized table", hint=hint
+    )
+
+
+def plain_kind(name: TableName, context: Context, *, wait: float | None) -> str | None:
+    """Return ``a table`` or ``a view`` if Spark has something of that name, else None.
+
+    With ``wait=0`` an engine that is not up counts as having nothing.
+    """
+    engine = context.services.engine
+    if wait == 0 and not engine.ready:
+        return None
+    answer = engine.call(ListTables(schema=name.schema), wait=wait)
+    found = answer.tables if isinstance(answer, TableList) else ()
+    for table in found:
+        if table.name.folded() == name.folded():
+            return "a view" if table.type == "VIEW" else "a table"
+    return None

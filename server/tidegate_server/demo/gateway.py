@@ -1,0 +1,102 @@
+"""A connection to the gateway that outlives engines, gateways and networks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import resources
+from string import Template
+from typing import Any
+
+import tidegate
+from tidegate.cli.split import split
+
+Say = Callable[[str], None]
+Rows = list[tuple[Any, ...]]
+
+_RETRIABLE_CLASSES = ("08", "40")
+_PAUSES = (1.0, 2.0, 5.0)
+
+
+class Gateway:
+    """Runs statements, and runs them again when the fault lies in the connection or the engine.
+
+    Every statement given to it must therefore be harmless to repeat.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], tidegate.Connection],
+        *,
+        say: Say,
+        patience: float = 600.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take the way to open connections; ``patience`` is in seconds of waiting per statement."""
+        self._connect = connect
+        self._say = say
+        self._patience = patience
+        self._sleep = sleep
+        self._connection: tidegate.Connection | None = None
+
+    def run(self, sql: str) -> Rows:
+        """Run one statement to its end and return its rows; none when it answers none.
+
+        :raises tidegate.Error: if it fails for a reason of its own, or patience ran out.
+        """
+        waited = 0.0
+        attempt = 0
+        while True:
+            try:
+                return self._try(sql)
+            except tidegate.Error as err:
+                pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
+                if not retriable(err) or waited + pause > self._patience:
+                    raise
+                if attempt == 0:
+                    self._say(f"waiting: {first_line(err)}")
+            self.close()
+            self._sleep(pause)
+            waited += pause
+            attempt += 1
+
+    def script(self, name: str, **facts: str) -> None:
+        """Run every statement of one of the demo's SQL files with ``$facts`` filled in."""
+        for statement in statements(name, **facts):
+            self.run(statement)
+
+    def close(self) -> None:
+        """Give the connection back; the next statement opens another."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.close()
+        except tidegate.Error as err:
+            self._say(f"the old connection was gone already: {first_line(err)}")
+
+    def _try(self, sql: str) -> Rows:
+        if self._connection is None:
+            self._connection = self._connect()
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [] if cursor.description is None else cursor.fetchall()
+
+
+def statements(name: str, **facts: str) -> list[str]:
+    """Return the statements of ``sql/<name>.sql`` with ``$facts`` filled in.
+
+    :raises KeyError: if the file names a fact that is not given.
+    """
+    text = resources.files(__package__).joinpath("sql", f"{name}.sql").read_text("utf-8")
+    return [part.sql for part in split(Template(text).substitute(facts)) if part.sql]
+
+
+def retriable(err: tidegate.Error) -> bool:
+    """Say whether the same statement may well succeed a little later."""
+    return (getattr(err, "sqlstate", None) or "")[:2] in _RETRIABLE_CLASSES
+
+
+def first_line(err: Exception) -> str:
+    """Return the first line of an error's text."""
+    return str(err).partition("\n")[0]

@@ -1,0 +1,1 @@
+"""The engine process: one classic PySpark driver behind an Arrow Flight server."""

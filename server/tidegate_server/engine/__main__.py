@@ -1,0 +1,83 @@
+"""Starts an engine: one JSON line of options on standard input, then Flight on a Unix socket."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from tidegate_server.engine.lifetime import Lifetime
+from tidegate_server.engine.results import ResultStore
+from tidegate_server.engine.server import EngineServer
+from tidegate_server.engine.service import Service
+from tidegate_server.engine.spark import Directories, start_spark, warm_up, warm_up_more
+from tidegate_server.errors import ServerError
+from tidegate_server.link.messages import EngineInfo, EngineOptions
+from tidegate_server.storage.delta import DeltaFormat
+
+logger = logging.getLogger("tidegate_server.engine")
+
+
+def main() -> None:
+    """Run until the gateway closes standard input, SIGTERM comes or the JVM dies."""
+    lifetime = Lifetime()
+    lifetime.handle_signals()
+    pipe = sys.stdin.buffer
+    options = msgspec.json.decode(pipe.readline(), type=EngineOptions)
+    directories = Directories(Path(options.data).resolve())
+    directories.prepare()
+    _log_to(directories.logs)
+    # The watcher reads a duplicate: the JVM's launcher must not find our end of the pipe busy.
+    lifetime.watch_gateway(os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0))
+    try:
+        _start(options, directories, lifetime)
+    except ServerError as failed:
+        logger.exception("the engine cannot start")
+        sys.stderr.write(f"{failed}\n")
+        sys.exit(1)
+    # The server listens on threads of its own; this one stays free to handle signals.
+    threading.Event().wait()
+
+
+def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime) -> None:
+    spark = start_spark(options, directories)
+    lifetime.handle_signals()  # again: PySpark has just put its own SIGINT handler in place
+    lifetime.watch_jvm(spark)
+    warm_up(spark)
+    results = ResultStore(
+        directories.spool, direct_bytes=options.direct_bytes, quota=options.spool_quota
+    )
+    info = EngineInfo(
+        spark_version=spark.version,
+        pid=os.getpid(),
+        jvm_pid=int(spark.sparkContext._gateway.proc.pid),
+    )
+    service = Service(spark, results, DeltaFormat(spark), info)
+    Path(options.socket).unlink(missing_ok=True)
+    server = EngineServer(options.socket, service)
+    lifetime.on_end(spark.stop)
+    lifetime.on_end(server.shutdown)
+    lifetime.on_end(service.close)
+    lifetime.on_end(lambda: Path(options.socket).unlink(missing_ok=True))
+    threading.Thread(
+        target=warm_up_more, args=(spark, directories.scratch), name="warm-up", daemon=True
+    ).start()
+    logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
+
+
+def _log_to(directory: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(
+        directory / "engine.log", maxBytes=16 << 20, backupCount=4, encoding="utf-8"
+    )
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    main()

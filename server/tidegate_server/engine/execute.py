@@ -1,0 +1,75 @@
+"""Runs a statement of a session exactly once and describes what came of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidegate_server.engine.operations import Operation
+from tidegate_server.engine.projection import result_schema
+from tidegate_server.engine.results import ResultStore
+from tidegate_server.engine.sessions import Child
+from tidegate_server.link.messages import Execute, Executed
+from tidegate_server.model.types import Schema
+from tidegate_server.storage.commits import inserted_rows
+
+_AFFECTED = "num_affected_rows"
+_WRITTEN = "numOutputRows"
+
+
+def execute(request: Execute, child: Child, operation: Operation, results: ResultStore) -> Executed:
+    """Run the statement; commands run inside ``spark.sql`` and are never run again."""
+    started = time.time_ns() // 1_000_000
+    with child.overlaid(request.settings):
+        frame = child.spark.sql(request.sql)
+        operation.check()
+        catalog, schema = child.current()
+        if not frame.columns:
+            return Executed(
+                result_id="",
+                schema=Schema(),
+                has_result_set=False,
+                chunks=0,
+                rows=0,
+                current_catalog=catalog,
+                current_schema=schema,
+                modified_rows=_inserted_rows(child, frame, started),
+            )
+        stored = results.store(frame, operation, request.session_id, request.inline_bytes)
+        return Executed(
+            result_id=stored.result_id,
+            schema=result_schema(frame),
+            has_result_set=True,
+            chunks=stored.chunks,
+            rows=stored.rows,
+            current_catalog=catalog,
+            current_schema=schema,
+            inline=stored.inline,
+            modified_rows=_affected_rows(frame),
+        )
+
+
+def _affected_rows(frame: DataFrame) -> int | None:
+    """Return what Delta's UPDATE, DELETE and MERGE answer as their first column."""
+    if frame.columns[0] != _AFFECTED or not _is_command(frame):
+        return None
+    row = frame.first()
+    return int(row[0]) if row is not None and row[0] is not None else None
+
+
+def _inserted_rows(child: Child, frame: DataFrame, started: int) -> int | None:
+    """Return how many rows an INSERT or CREATE TABLE AS wrote, when Spark has counted them."""
+    if not _is_command(frame):
+        return None
+    command: Any = frame._jdf.queryExecution().executedPlan().commandPhysicalPlan()
+    metrics = command.metrics()
+    if metrics.contains(_WRITTEN):
+        return int(metrics.apply(_WRITTEN).value())
+    return inserted_rows(child.spark._jvm, frame._jdf.queryExecution().analyzed(), started)
+
+
+def _is_command(frame: DataFrame) -> bool:
+    plan = frame._jdf.queryExecution().executedPlan()
+    return str(plan.getClass().getSimpleName()) == "CommandResultExec"

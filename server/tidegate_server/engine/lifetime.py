@@ -1,0 +1,72 @@
+"""The process lives no longer than its gateway and its JVM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import IO, Any
+
+from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+_GRACE = 2.0
+_JVM_LOST = 70
+
+
+class Lifetime:
+    """Ends the process once: cleanly within a short grace, then in any case."""
+
+    def __init__(self) -> None:
+        self._ending = threading.Event()
+        self._cleanups: list[Callable[[], None]] = []
+
+    def on_end(self, cleanup: Callable[[], None]) -> None:
+        """Add what is to be tried at the end, the latest first."""
+        self._cleanups.append(cleanup)
+
+    def end(self, reason: str, status: int = 0) -> None:
+        """Stop what can be stopped within the grace and leave; returns only to latecomers."""
+        if self._ending.is_set():
+            return
+        self._ending.set()
+        logger.info("engine ends: %s", reason)
+        worker = threading.Thread(target=self._clean, name="end", daemon=True)
+        worker.start()
+        worker.join(_GRACE)
+        os._exit(status)
+
+    def _clean(self) -> None:
+        for cleanup in reversed(self._cleanups):
+            try:
+                cleanup()
+            except Exception:
+                logger.exception("cleaning up failed")
+
+    def watch_gateway(self, pipe: IO[bytes]) -> None:
+        """End the process when ``pipe`` does: the gateway is gone."""
+
+        def watch() -> None:
+            while pipe.read(4096):
+                pass
+            self.end("the gateway is gone")
+
+        threading.Thread(target=watch, name="gateway-watch", daemon=True).start()
+
+    def watch_jvm(self, spark: SparkSession) -> None:
+        """End the process when the JVM dies, so that the gateway starts a new engine."""
+        process: Any = spark.sparkContext._gateway.proc
+
+        def watch() -> None:
+            process.wait()
+            self.end("the JVM died", _JVM_LOST)
+
+        threading.Thread(target=watch, name="jvm-watch", daemon=True).start()
+
+    def handle_signals(self) -> None:
+        """Ignore Ctrl-C, which reaches the whole terminal's group; end on SIGTERM."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: self.end("SIGTERM"))

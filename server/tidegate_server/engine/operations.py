@@ -1,0 +1,115 @@
+"""What runs at the moment: job tags, cancellation in every phase, progress."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.errors import Code, error
+from tidegate_server.link.messages import Progress
+
+logger = logging.getLogger(__name__)
+
+_POOLS = 16
+
+
+class Operation:
+    """One piece of work under its id; ``check`` is called between its steps."""
+
+    def __init__(self, operation_id: str) -> None:
+        self.id = operation_id
+        self._canceled = threading.Event()
+
+    @property
+    def canceled(self) -> bool:
+        """Whether somebody asked for the end of it."""
+        return self._canceled.is_set()
+
+    def cancel(self) -> None:
+        """Ask for the end; later calls are harmless."""
+        self._canceled.set()
+
+    def check(self) -> None:
+        """:raises ServerError: OPERATION_CANCELED if the end was asked for."""
+        if self.canceled:
+            raise error(Code.OPERATION_CANCELED, by="")
+
+
+class Operations:
+    """All running operations of the process.
+
+    Spark jobs of an operation carry its id as their tag.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._lock = threading.Lock()
+        self._running: dict[str, Operation] = {}
+
+    def begin(self, operation_id: str) -> Operation:
+        """Register an operation before its thread is found, so that it can be canceled."""
+        operation = Operation(operation_id)
+        with self._lock:
+            self._running[operation_id] = operation
+        return operation
+
+    @contextmanager
+    def working(self, operation: Operation) -> Iterator[Operation]:
+        """Bind this thread's Spark jobs to the operation until the block ends."""
+        try:
+            operation.check()
+            self._context.addJobTag(operation.id)
+            self._context.setInterruptOnCancel(True)
+            # Pools share the cores evenly; within one pool the first job comes first.
+            pool = f"p{zlib.crc32(operation.id.encode()) % _POOLS}"
+            self._context.setLocalProperty("spark.scheduler.pool", pool)
+            yield operation
+        finally:
+            with self._lock:
+                self._running.pop(operation.id, None)
+            self._context.removeJobTag(operation.id)
+
+    def cancel(self, operation_id: str) -> None:
+        """End an operation; one that is unknown or over is left alone."""
+        with self._lock:
+            operation = self._running.get(operation_id)
+        if operation is None:
+            return
+        operation.cancel()
+        self.interrupt(operation)
+        logger.info("canceled %s", operation_id)
+
+    def interrupt(self, operation: Operation) -> None:
+        """Stop the Spark jobs of a canceled operation; repeated while it still runs.
+
+        Once is not enough: adaptive execution submits a query's stages one after the other, each
+        as a job of its own.
+        """
+        self._context.cancelJobsWithTag(operation.id)
+
+    def progress(self, operation_id: str) -> Progress | None:
+        """Return how far the operation's Spark jobs are; None before the first one."""
+        tracker = self._context.statusTracker()
+        jobs = list(tracker.getJobIdsForTag(operation_id))
+        stages = {stage for job in jobs for stage in _stages(tracker, job)}
+        infos = [info.get() for s in stages if (info := tracker.getStageInfo(s)).isDefined()]
+        if not infos:
+            return None
+        return Progress(
+            stages_done=sum(i.numCompletedTasks() >= i.numTasks() for i in infos),
+            stages_total=len(infos),
+            tasks_done=sum(i.numCompletedTasks() for i in infos),
+            tasks_running=sum(i.numActiveTasks() for i in infos),
+            tasks_total=sum(i.numTasks() for i in infos),
+        )
+
+
+def _stages(tracker: Any, job: int) -> list[int]:
+    info = tracker.getJobInfo(job)
+    return list(info.get().stageIds()) if info.isDefined() else []

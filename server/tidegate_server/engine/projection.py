@@ -1,0 +1,109 @@
+"""The wire projection: which columns a result has and how Spark writes each for the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidegate_server.model.types import Column, Schema
+
+_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+_NATURAL = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def result_schema(frame: DataFrame) -> Schema:
+    """Return the columns as the user named them, with their Spark DDL types."""
+    return Schema(tuple(_column(f) for f in frame.schema.fields))
+
+
+def wire_frame(frame: DataFrame) -> DataFrame:
+    """Return ``frame`` with columns named c0, c1, … that hold only what the wire can carry."""
+    fields = frame.schema.fields
+    renamed = frame.toDF(*(f"c{i}" for i in range(len(fields))))
+    if all(_is_natural(field.dataType) for field in fields):
+        return renamed
+    return renamed.select(*(_wire_column(f"c{i}", f.dataType) for i, f in enumerate(fields)))
+
+
+def arrow_schema(wire: DataFrame, timezone: str) -> pa.Schema:
+    """Return the Arrow schema in which every batch of a wire frame is served."""
+    schema = to_arrow_schema(wire.schema)
+    return pa.schema([pa.field(f.name, _zoned(f.type, timezone)) for f in schema])
+
+
+def type_text(data_type: T.DataType, metadata: dict[str, Any] | None = None) -> str:
+    """Return a type as Spark DDL; char and varchar as declared."""
+    declared = (metadata or {}).get(_DECLARED)
+    return str(declared) if declared else data_type.simpleString()
+
+
+def _zoned(arrow: pa.DataType, timezone: str) -> pa.DataType:
+    """Arrow keeps instants; the zone says how clients are to see them."""
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        return pa.timestamp("us", tz=timezone)
+    return arrow
+
+
+def _column(field: T.StructField) -> Column:
+    comment = field.metadata.get("comment")
+    return Column(
+        name=field.name,
+        type=type_text(field.dataType, field.metadata),
+        nullable=field.nullable,
+        comment=str(comment) if comment else None,
+    )
+
+
+def _is_natural(data_type: T.DataType) -> bool:
+    return isinstance(data_type, _NATURAL)
+
+
+def _wire_column(name: str, data_type: T.DataType) -> SparkColumn:
+    column = F.col(name)
+    match data_type:
+        case _ if _is_natural(data_type):
+            return column
+        case T.VariantType():
+            text = F.to_json(column)
+        case _ if isinstance(data_type, _NESTED):
+            text = F.to_json(column, {"ignoreNullFields": "false"})
+        case T.DayTimeIntervalType():
+            text = _day_time_text(column)
+        case T.YearMonthIntervalType():
+            text = _quoted_part(column.cast("interval year to month"))
+        case _:
+            text = column.cast("string")
+    return text.alias(name)
+
+
+def _day_time_text(column: SparkColumn) -> SparkColumn:
+    """Return ``d hh:mm:ss.nnnnnnnnn`` as Hive prints it."""
+    text = _quoted_part(column.cast("interval day to second"))
+    fraction = F.when(text.contains("."), F.substring_index(text, ".", -1)).otherwise("")
+    return F.concat(F.substring_index(text, ".", 1), F.lit("."), F.rpad(fraction, 9, "0"))
+
+
+def _quoted_part(interval: SparkColumn) -> SparkColumn:
+    """Return what stands between the quotes of ``INTERVAL '…' …``."""
+    return F.regexp_extract(interval.cast("string"), "'([^']*)'", 1)

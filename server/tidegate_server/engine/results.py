@@ -1,0 +1,252 @@
+"""Results: small ones ride in the answer, larger ones wait in the spool as chunks."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from tidegate_server.engine.errors import exceeds_result_limit
+from tidegate_server.engine.operations import Operation
+from tidegate_server.engine.projection import arrow_schema, wire_frame
+from tidegate_server.errors import Code, error
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 8 << 20
+_ROW_GROUP_BYTES = 3 << 20  # encoded; decoded values take about three times as much
+_BATCH_ROWS = 16_384
+_ASSUMED_VALUE = 64  # bytes; what turns out larger than allowed is spooled after all
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a result went: inline bytes, or chunks under its id."""
+
+    result_id: str
+    rows: int
+    chunks: int
+    inline: bytes | None = None
+
+
+class Chunks(Protocol):
+    """A result that waits to be read."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every batch."""
+        ...
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        ...
+
+    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one chunk, counted from 0."""
+        ...
+
+
+class ArrowFile:
+    """Batches in one Arrow IPC file, mapped and not held in memory."""
+
+    def __init__(self, path: Path, table: pa.Table) -> None:
+        self._schema = table.schema
+        self._path = path
+        self._count = 0
+        rows = max(1, table.num_rows * _CHUNK_BYTES // max(table.nbytes, 1))
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            for batch in table.combine_chunks().to_batches(max_chunksize=rows):
+                writer.write_batch(batch)
+                self._count += 1
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def chunks(self) -> int:
+        return self._count
+
+    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(self._path)) as source:
+            yield pa.ipc.open_file(source).get_batch(chunk)
+
+
+class ParquetSpool:
+    """A directory Spark wrote; a chunk is one row group, in the order of the part files."""
+
+    def __init__(self, directory: Path, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._groups: list[tuple[Path, int]] = []
+        self.rows = 0
+        for path in sorted(directory.glob("part-*.parquet")):
+            with pq.ParquetFile(path) as file:
+                self.rows += file.metadata.num_rows
+                self._groups += [(path, group) for group in range(file.metadata.num_row_groups)]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def chunks(self) -> int:
+        return len(self._groups)
+
+    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        path, group = self._groups[chunk]
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
+                yield batch.cast(self._schema)
+
+
+class ResultStore:
+    """All results of the process, by id and by the session they belong to."""
+
+    def __init__(self, spool: Path, *, direct_bytes: int, quota: int) -> None:
+        self._spool = spool
+        self._direct_bytes = direct_bytes
+        self._quota = quota
+        self._lock = threading.Lock()
+        self._results: dict[str, Chunks] = {}
+        self._owners: dict[str, str] = {}
+
+    def store(
+        self, frame: DataFrame, operation: Operation, session_id: str, inline_bytes: int
+    ) -> Stored:
+        """Run a query once and keep its rows.
+
+        :raises ServerError: RESULT_TOO_LARGE, OPERATION_CANCELED or what Spark says.
+        """
+        wire = wire_frame(frame)
+        session = frame.sparkSession
+        schema = arrow_schema(wire, str(session.conf.get("spark.sql.session.timeZone")))
+        if not _is_small(wire, self._direct_bytes):
+            return self._spooled(wire, schema, operation, session_id)
+        try:
+            table = wire.toArrow().cast(schema)
+        except Exception as failed:
+            if not exceeds_result_limit(failed):
+                raise
+            logger.info("result of %s is larger than estimated", operation.id)
+            return self._spooled(wire, schema, operation, session_id)
+        return self._direct(table, operation, session_id, inline_bytes)
+
+    def read(self, result_id: str, chunk: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the schema and the batches of one chunk.
+
+        :raises ServerError: INVALID_REQUEST if there is no such result or chunk.
+        """
+        with self._lock:
+            found = self._results.get(result_id)
+        if found is None or not 0 <= chunk < found.chunks:
+            raise error(
+                Code.INVALID_REQUEST, reason=f"there is no chunk {chunk} of result {result_id}"
+            )
+        return found.schema, found.read(chunk)
+
+    def close(self, result_id: str) -> None:
+        """Delete a result; an unknown one is harmless."""
+        with self._lock:
+            self._results.pop(result_id, None)
+            known = self._owners.pop(result_id, None)
+        if known is not None:
+            shutil.rmtree(self._spool / result_id, ignore_errors=True)
+
+    def close_session(self, session_id: str) -> None:
+        """Delete every result of a session."""
+        with self._lock:
+            owned = [result for result, owner in self._owners.items() if owner == session_id]
+        for result_id in owned:
+            self.close(result_id)
+
+    def over_quota(self) -> bool:
+        """Say whether the spool holds more than its quota."""
+        return _size(self._spool) > self._quota
+
+    def too_large(self) -> Exception:
+        """Return the error for a spool beyond its quota."""
+        return error(Code.RESULT_TOO_LARGE, quota=self._quota)
+
+    def _direct(
+        self, table: pa.Table, operation: Operation, session_id: str, inline_bytes: int
+    ) -> Stored:
+        if table.nbytes <= inline_bytes:
+            inline = _ipc_stream(table)
+            return Stored(str(uuid.uuid4()), table.num_rows, chunks=0, inline=inline)
+        result_id, place = self._place(session_id)
+        place.mkdir()
+        file = ArrowFile(place / "result.arrow", table)
+        self._keep(result_id, file)
+        self._check(result_id, operation)
+        return Stored(result_id, table.num_rows, file.chunks)
+
+    def _spooled(
+        self, wire: DataFrame, schema: pa.Schema, operation: Operation, session_id: str
+    ) -> Stored:
+        result_id, place = self._place(session_id)
+        try:
+            writer = wire.write.option("parquet.block.size", str(_ROW_GROUP_BYTES))
+            writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2").parquet(
+                str(place)
+            )
+            spool = ParquetSpool(place, schema)
+        except BaseException:
+            self.close(result_id)
+            raise
+        self._keep(result_id, spool)
+        self._check(result_id, operation)
+        return Stored(result_id, spool.rows, spool.chunks)
+
+    def _place(self, session_id: str) -> tuple[str, Path]:
+        result_id = str(uuid.uuid4())
+        with self._lock:
+            self._owners[result_id] = session_id
+        return result_id, self._spool / result_id
+
+    def _keep(self, result_id: str, chunks: Chunks) -> None:
+        with self._lock:
+            self._results[result_id] = chunks
+
+    def _check(self, result_id: str, operation: Operation) -> None:
+        """Drop a result nobody wants or has room for."""
+        if operation.canceled or self.over_quota():
+            self.close(result_id)
+            operation.check()
+            raise self.too_large()
+
+
+def _is_small(wire: DataFrame, direct_bytes: int) -> bool:
+    """Say whether Spark's own bounds prove or estimate that the rows fit in memory."""
+    plan = wire._jdf.queryExecution().optimizedPlan()
+    most = plan.maxRows()
+    if most.isDefined() and most.get() * len(wire.columns) * _ASSUMED_VALUE <= direct_bytes:
+        return True
+    return int(str(plan.stats().sizeInBytes())) <= direct_bytes
+
+
+def _ipc_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _size(directory: Path) -> int:
+    """Return the bytes below a directory whose files may vanish meanwhile."""
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total

@@ -1,0 +1,63 @@
+"""The Flight server: answers travel as action results, chunks by DoGet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pyarrow.flight as flight
+
+from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.service import Service
+from tidegate_server.errors import Code, error
+from tidegate_server.link.messages import (
+    Answer,
+    decode_request,
+    decode_ticket,
+    encode_answer,
+    failure,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class EngineServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Decodes, hands to the service, encodes; every exception becomes a Failure."""
+
+    def __init__(self, socket: str, service: Service) -> None:
+        super().__init__(f"grpc+unix://{socket}")
+        self._service = service
+
+    def do_action(
+        self, context: flight.ServerCallContext, action: flight.Action
+    ) -> Iterator[flight.Result]:
+        for answer in self._answers(action):
+            yield flight.Result(encode_answer(answer))
+
+    def do_get(
+        self, context: flight.ServerCallContext, ticket: flight.Ticket
+    ) -> flight.FlightDataStream:
+        try:
+            wanted = decode_ticket(ticket.ticket)
+            schema, batches = self._service.results.read(wanted.result_id, wanted.chunk)
+        except Exception as failed:
+            told = to_server_error(failed)
+            carried = encode_answer(failure(told))
+            raise flight.FlightServerError(str(told), extra_info=carried) from failed
+        return flight.GeneratorStream(schema, batches)
+
+    def _answers(self, action: flight.Action) -> Iterator[Answer]:
+        try:
+            body = action.body.to_pybytes()
+            request = decode_request(action.type, body)
+        except (KeyError, msgspec.MsgspecError) as unusable:
+            reason = f"{action.type} cannot be read: {unusable}"
+            yield failure(error(Code.INVALID_REQUEST, reason=reason))
+            return
+        try:
+            yield from self._service.answers(request)
+        except Exception as failed:
+            told = to_server_error(failed)
+            logger.warning("%s failed: %s\n%s", action.type, told, told.detail)
+            yield failure(told)

@@ -1,0 +1,208 @@
+"""Carries requests out: each on a worker thread, watched while it runs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillRunning
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.engine.analyze import analyze
+from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.execute import execute
+from tidegate_server.engine.metastore import Metastore
+from tidegate_server.engine.operations import Operation, Operations
+from tidegate_server.engine.results import ResultStore
+from tidegate_server.engine.run import plan, refresh, source_versions
+from tidegate_server.engine.sessions import Sessions
+from tidegate_server.errors import ServerError
+from tidegate_server.link.messages import (
+    Analyze,
+    Answer,
+    Cancel,
+    CloseResult,
+    CloseSession,
+    CreateTable,
+    Done,
+    DropTable,
+    EngineInfo,
+    Execute,
+    ExplainRefresh,
+    LastCommit,
+    LastCommitted,
+    ListFunctions,
+    ListTables,
+    OpenSession,
+    Ping,
+    Planned,
+    Refresh,
+    Refreshed,
+    RegisterSystemTable,
+    Request,
+    SetTableProperties,
+    SourceVersions,
+    TableCreated,
+    Versions,
+)
+from tidegate_server.storage.base import TableFormat
+
+_TICK = 0.3
+_WORKERS = 24
+_CONTROL_WORKERS = 8
+
+
+class Service:
+    """One method's worth of work per request; blocking work never waits behind other work's pool.
+
+    Python threads keep their JVM thread, and with it the job tags, for life: all Spark work
+    happens on the threads of two pools and never on those of the Flight server.
+    """
+
+    def __init__(
+        self, spark: SparkSession, results: ResultStore, tables: TableFormat, info: EngineInfo
+    ) -> None:
+        self.results = results
+        self._spark = spark
+        self._tables = tables
+        self._info = info
+        self._sessions = Sessions(spark)
+        self._operations = Operations(spark)
+        self._metastore = Metastore(spark)
+        self._work = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
+        self._control = ThreadPoolExecutor(_CONTROL_WORKERS, thread_name_prefix="control")
+
+    def answers(self, request: Request) -> Iterator[Answer]:
+        """Yield progress while the request runs, then its final answer.
+
+        :raises ServerError: what went wrong.
+        """
+        match request:
+            case Execute() | Refresh():
+                yield from self._watched(request, _operation_id(request))
+            case Analyze() | CreateTable() | ExplainRefresh() | RegisterSystemTable():
+                yield from self._watched(request, str(uuid.uuid4()))
+            case Ping():
+                yield self._info
+            case _:
+                yield self._control.submit(self._controlled, request).result()
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._work.shutdown(wait=False, cancel_futures=True)
+        self._control.shutdown(wait=False, cancel_futures=True)
+
+    def _watched(self, request: Request, operation_id: str) -> Iterator[Answer]:
+        operation = self._operations.begin(operation_id)
+        future = self._work.submit(self._worked, request, operation)
+        exceeded = False
+        while True:
+            try:
+                answer = future.result(timeout=_TICK)
+            except StillRunning:
+                if future.done():
+                    continue
+                exceeded = exceeded or self._stop_beyond_quota(request, operation)
+                if operation.canceled:
+                    self._control.submit(self._operations.interrupt, operation).result()
+                progress = self._control.submit(self._operations.progress, operation_id).result()
+                if progress is not None:
+                    yield progress
+                continue
+            except ServerError as failed:
+                if exceeded:
+                    raise self.results.too_large() from failed
+                raise
+            yield answer
+            return
+
+    def _stop_beyond_quota(self, request: Request, operation: Operation) -> bool:
+        if not isinstance(request, Execute) or not self.results.over_quota():
+            return False
+        self._operations.cancel(operation.id)
+        return True
+
+    def _worked(self, request: Request, operation: Operation) -> Answer:
+        try:
+            with self._operations.working(operation):
+                return self._work_answer(request, operation)
+        except Exception as failed:
+            # Here and not later: the JVM's exceptions are asked for more on the thread they hit.
+            raise to_server_error(failed, canceled=operation.canceled) from failed
+
+    def _controlled(self, request: Request) -> Answer:
+        try:
+            return self._control_answer(request)
+        except Exception as failed:
+            raise to_server_error(failed) from failed
+
+    def _work_answer(self, request: Request, operation: Operation) -> Answer:
+        match request:
+            case Execute():
+                child = self._sessions.find(request.session_id)
+                return execute(request, child, operation, self.results)
+            case Analyze():
+                child = self._sessions.find(request.session_id)
+                return analyze(child, request.sql, self._tables)
+            case Refresh():
+                return Refreshed(
+                    outcome=refresh(request.order, self._spark, self._tables, operation)
+                )
+            case ExplainRefresh():
+                return Planned(plan=plan(request.order, self._spark.newSession(), self._tables)[0])
+            case CreateTable():
+                location, table_id = self._tables.create(
+                    request.name,
+                    request.schema,
+                    request.partition_keys,
+                    request.comment,
+                    request.properties,
+                )
+                return TableCreated(location=location, table_id=table_id)
+            case RegisterSystemTable():
+                self._metastore.register(request.name, request.location, request.comment)
+                return Done()
+            case _:
+                raise AssertionError(f"{type(request).__name__} is not work")
+
+    def _control_answer(self, request: Request) -> Answer:
+        match request:
+            case OpenSession():
+                self._sessions.open(request.session_id, request.settings, request.schema)
+                return Done()
+            case CloseSession():
+                self._sessions.close(request.session_id)
+                self.results.close_session(request.session_id)
+                return Done()
+            case Cancel():
+                self._operations.cancel(request.operation_id)
+                return Done()
+            case CloseResult():
+                self.results.close(request.result_id)
+                return Done()
+            case SourceVersions():
+                return Versions(versions=source_versions(request.sources, self._tables))
+            case LastCommit():
+                return self._last_commit(request)
+            case SetTableProperties():
+                self._tables.set_properties(request.name, request.properties)
+                return Done()
+            case DropTable():
+                self._tables.drop(request.name, request.table_id)
+                return Done()
+            case ListTables():
+                return self._metastore.tables(request.schema, with_columns=request.with_columns)
+            case ListFunctions():
+                return self._metastore.functions(self._sessions.find(request.session_id).spark)
+            case _:
+                raise AssertionError(f"{type(request).__name__} is not control")
+
+    def _last_commit(self, request: LastCommit) -> LastCommitted:
+        exists = self._tables.find(request.name) is not None
+        commit = self._tables.last_commit(request.name, request.table_id) if exists else None
+        return LastCommitted(commit=commit, exists=exists)
+
+
+def _operation_id(request: Execute | Refresh) -> str:
+    return request.operation_id if isinstance(request, Execute) else request.order.refresh_id

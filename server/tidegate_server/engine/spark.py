@@ -1,0 +1,196 @@
+"""Builds the one SparkSession of this process: settings, JVM flags, logging, warm-up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.engine.jars import resolve_jars
+from tidegate_server.link.messages import EngineOptions
+
+logger = logging.getLogger(__name__)
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {logs}/spark.log
+appender.file.filePattern = {logs}/spark.%i.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 4
+logger.hive.name = org.apache.hadoop.hive
+logger.hive.level = error
+logger.catalog.name = org.apache.spark.sql.hive.HiveExternalCatalog
+logger.catalog.level = error
+logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
+logger.plan.level = error
+"""
+
+# The direct path also carries results whose size Spark estimated too low.
+_RESULT_LIMIT_FACTOR = 4
+_WARM_QUERIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where the engine keeps what, below the data directory."""
+
+    data: Path
+
+    @property
+    def warehouse(self) -> Path:
+        """Managed tables."""
+        return self.data / "warehouse"
+
+    @property
+    def metastore(self) -> Path:
+        """The embedded Derby database."""
+        return self.data / "metastore"
+
+    @property
+    def spool(self) -> Path:
+        """Results on their way to clients."""
+        return self.data / "spool"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of engine, Spark and Derby."""
+        return self.data / "logs"
+
+    @property
+    def scratch(self) -> Path:
+        """Shuffle files and other things that die with the process."""
+        return self.data / "tmp"
+
+    def prepare(self) -> None:
+        """Create what is missing; sweep what an earlier process left in spool and scratch."""
+        for swept in (self.spool, self.scratch):
+            shutil.rmtree(swept, ignore_errors=True)
+        for needed in (self.warehouse, self.spool, self.logs, self.scratch):
+            needed.mkdir(parents=True, exist_ok=True)
+
+
+def start_spark(options: EngineOptions, directories: Directories) -> SparkSession:
+    """Start the JVM and return its root session.
+
+    :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars cannot be had.
+    """
+    jars = resolve_jars(options.java_home)
+    _prepare_environment(options)
+    _write_log_settings(directories.logs)
+    # PySpark would write every failed query to standard error besides raising it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    settings = spark_settings(options, directories, jars)
+    builder = SparkSession.builder.appName("tidegate").master(options.master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.enableHiveSupport().getOrCreate()
+
+
+def spark_settings(
+    options: EngineOptions, directories: Directories, jars: tuple[Path, ...]
+) -> dict[str, str]:
+    """Return every setting of the root session; the options' own come last and win."""
+    limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
+    settings = {
+        "spark.driver.memory": options.driver_memory,
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.driver.extraJavaOptions": _java_options(directories, options.settings),
+        "spark.driver.maxResultSize": str(limit),
+        "spark.local.dir": str(directories.scratch),
+        "spark.log.structuredLogging.enabled": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.artifact.isolation.enabled": "false",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.warehouse.dir": str(directories.warehouse),
+        "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),
+        "spark.hadoop.hive.exec.local.scratchdir": str(directories.scratch / "hive-local"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={directories.metastore};create=true"
+        ),
+    }
+    if _is_local(options.master):
+        settings.update(_local_settings(options.master))
+    given = {k: v for k, v in options.settings.items() if k != "spark.driver.extraJavaOptions"}
+    return {**settings, **given}
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _local_settings(master: str) -> Mapping[str, str]:
+    """Small numbers of partitions: with Delta's defaults a MERGE takes ten times as long."""
+    cores = re.match(r"local\[(\d+)", master)
+    count = int(cores[1]) if cores else os.cpu_count() or 1
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": str(min(2 * count, max(count, 2))),
+        # Listing files for VACUUM would otherwise make ten thousand tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * count),
+    }
+
+
+def _java_options(directories: Directories, given: Mapping[str, str]) -> str:
+    own = [
+        f"-Dlog4j2.configurationFile=file:{directories.logs / 'log4j2.properties'}",
+        f"-Dderby.stream.error.file={directories.logs / 'derby.log'}",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-XX:+UseParallelGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Xshare:auto",
+    ]
+    return " ".join([*own, given.get("spark.driver.extraJavaOptions", "")]).strip()
+
+
+def _prepare_environment(options: EngineOptions) -> None:
+    """Set what the JVM launcher reads from the environment."""
+    if options.java_home:
+        os.environ["JAVA_HOME"] = options.java_home
+    if _is_local(options.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _write_log_settings(logs: Path) -> None:
+    text = _LOG4J.format(logs=logs)
+    (logs / "log4j2.properties").write_text(text, encoding="utf-8")
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Run what loads most classes, so that the first client need not wait for it."""
+    spark.sql("SHOW DATABASES").collect()
+    spark.sql(
+        "SELECT id, to_json(array(id), map('ignoreNullFields', 'false')), current_timestamp() "
+        "FROM range(2) ORDER BY id"
+    ).toArrow()
+
+
+def warm_up_more(spark: SparkSession, directory: Path) -> None:
+    """Let the JVM compile the usual ways; run in the background once the engine is ready."""
+    place = str(directory / "warm-up")
+    session = spark.newSession()
+    for number in range(_WARM_QUERIES):
+        session.sql(f"SELECT {number}").toArrow()
+    session.range(2).write.format("delta").mode("overwrite").save(place)
+    session.read.format("delta").load(place).toArrow()
+    shutil.rmtree(place, ignore_errors=True)

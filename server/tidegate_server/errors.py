@@ -1,0 +1,287 @@
+"""Every error the server answers: one class and one table of codes.
+
+A message names what was expected and what came; the hint says what to do. Codes are stable and
+reach clients in TStatus.errorMessage as ``[CODE] message``; SQLSTATEs follow SQL:2016 and Spark's
+own assignment where Spark has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSpec:
+    """One row of the table: SQLSTATE, message template, hint template."""
+
+    sqlstate: str
+    message: str
+    hint: str = ""
+
+
+class Code(Enum):
+    """The stable error codes of Tidegate's own; Spark's error conditions pass through by name."""
+
+    PARSE_SYNTAX = ErrorSpec("42601", "Syntax error at {found}: expected {expected}.", "{hint}")
+    MT_NOT_FOUND = ErrorSpec(
+        "42P01",
+        "There is no materialized table {table}.",
+        "SHOW MATERIALIZED TABLES lists those of the current schema.",
+    )
+    MT_ALREADY_EXISTS = ErrorSpec(
+        "42P07",
+        "{kind} {table} exists already.",
+        "Choose another name, drop it first, or write IF NOT EXISTS.",
+    )
+    MT_WRONG_KIND = ErrorSpec("42809", "{table} is {found}, not {expected}.", "{hint}")
+    MT_PARTITION_COLUMN_NOT_FOUND = ErrorSpec(
+        "42703",
+        "Partition column {name} is not produced by the query; it produces {available}.",
+        "Add the column to the SELECT list or to PARTITIONED BY's spelling.",
+    )
+    MT_DATE_FORMATTER_NOT_PARTITION = ErrorSpec(
+        "42611",
+        "The date-formatter names {name}, which is not a partition column; those are: {available}.",
+        "Name a column of PARTITIONED BY in 'partition.fields.<column>.date-formatter'.",
+    )
+    MT_DATE_FORMATTER_TYPE = ErrorSpec(
+        "42611",
+        "The date-formatter needs a STRING partition column, but {name} is {type}.",
+        "Produce the column with date_format(...) or CAST(... AS STRING).",
+    )
+    MT_DATE_FORMATTER_PATTERN = ErrorSpec(
+        "22007",
+        "{pattern} is not a usable date pattern: {reason}.",
+        "Use Java date letters, for example yyyy-MM-dd or yyyyMMddHH.",
+    )
+    MT_COLUMN_COUNT = ErrorSpec(
+        "42802",
+        "The column list has {declared} columns but the query produces {produced}: {available}.",
+        "List every column of the query once.",
+    )
+    MT_COLUMN_NOT_FOUND = ErrorSpec(
+        "42703", "Column {name} is not produced by the query; it produces {available}."
+    )
+    MT_PK_NOT_FOUND = ErrorSpec(
+        "42703", "Primary key column {name} is not produced by the query: {available}."
+    )
+    MT_PK_NULLABLE = ErrorSpec(
+        "42831",
+        "Primary key {key} has the nullable column {name}.",
+        "Make the query produce it NOT NULL, for example with coalesce(...).",
+    )
+    MT_PK_ENFORCED = ErrorSpec(
+        "0A000", "Primary key {key} is not marked NOT ENFORCED.", "Write NOT ENFORCED after it."
+    )
+    MT_UNIQUE_UNSUPPORTED = ErrorSpec(
+        "0A000", "UNIQUE constraints are not supported.", "Declare PRIMARY KEY (...) NOT ENFORCED."
+    )
+    MT_FRESHNESS_LITERAL = ErrorSpec(
+        "22007",
+        "FRESHNESS only supports define interval type FRESHNESS, not {found}.",
+        "Write it as INTERVAL '3' MINUTE.",
+    )
+    MT_FRESHNESS_UNIT = ErrorSpec(
+        "22007", "FRESHNESS does not support the unit {unit}.", "Use SECOND, MINUTE, HOUR or DAY."
+    )
+    MT_FRESHNESS_POSITIVE = ErrorSpec(
+        "22007", "FRESHNESS only supports positive integer values, not {value}."
+    )
+    MT_FRESHNESS_TOO_LARGE = ErrorSpec(
+        "22007",
+        "In FULL mode freshness must be less than {limit} when the time unit is {unit}, but it is "
+        "{value}.",
+        "Use the next larger unit.",
+    )
+    MT_FRESHNESS_NOT_FACTOR = ErrorSpec(
+        "22007",
+        "In FULL mode only freshness that are factors of {limit} are supported when the time unit "
+        "is {unit}, but it is {value}.",
+    )
+    MT_FRESHNESS_DAY = ErrorSpec(
+        "22007", "In FULL mode freshness must be 1 when the time unit is DAY, but it is {value}."
+    )
+    MT_TEMPORARY_UNSUPPORTED = ErrorSpec(
+        "0A000", "A materialized table cannot be TEMPORARY.", "Leave the word out."
+    )
+    MT_REPLACE_UNSUPPORTED = ErrorSpec(
+        "0A000",
+        "CREATE OR REPLACE MATERIALIZED TABLE is not supported.",
+        "CREATE OR ALTER MATERIALIZED TABLE keeps the data and evolves the definition.",
+    )
+    MT_START_MODE_ARGUMENT = ErrorSpec(
+        "22023",
+        "{kind} takes {expected}, not {found}.",
+        "Write FROM_NOW(INTERVAL '1' HOUR) or FROM_TIMESTAMP(TIMESTAMP '2024-01-01 00:00:00').",
+    )
+    MT_START_MODE_CREATE = ErrorSpec(
+        "42601",
+        "{kind} is not possible in CREATE MATERIALIZED TABLE: a new table has nothing to resume.",
+        "Use it in CREATE OR ALTER MATERIALIZED TABLE, or choose a FROM_ mode.",
+    )
+    MT_WATERMARK_MULTIPLE = ErrorSpec("42601", "A materialized table has at most one watermark.")
+    MT_WATERMARK_COLUMN = ErrorSpec(
+        "42703", "Watermark column {name} is not produced by the query; it produces {available}."
+    )
+    MT_OPTIONS_EMPTY = ErrorSpec(
+        "42601", "{what} needs at least one option.", "Write for example {example}."
+    )
+    MT_OPTION_RESERVED = ErrorSpec("42809", "Option {key} cannot be reset.")
+    MT_DUPLICATE_COLUMN = ErrorSpec("42711", "Column {name} appears more than once.")
+    MT_PERSISTED_COLUMN_NOT_IN_QUERY = ErrorSpec(
+        "42703",
+        "{statement}: the {kind} column {name} is not produced by the query; it produces "
+        "{available}.",
+        "Add the column to the SELECT list, or leave it out of the column list.",
+    )
+    MT_INCOMPATIBLE_TYPE = ErrorSpec(
+        "42846",
+        "Column {name} at position {position} is declared {declared}, to which the query's "
+        "{produced} is not implicitly castable.",
+        "Write the CAST in the query.",
+    )
+    MT_PARTITION_TYPE = ErrorSpec(
+        "42804",
+        "Partition column {name} of {table} is {type}; REFRESH PARTITION needs a string column.",
+        "Produce the column with date_format(...) or CAST(... AS STRING).",
+    )
+    MT_NO_SCHEDULER = ErrorSpec(
+        "55000",
+        "{action} of a table in FULL mode needs a workflow scheduler, but none is configured.",
+        "Set scheduler.type = 'embedded' in the server's configuration.",
+    )
+    MT_TEMPORARY_DEPENDENCY = ErrorSpec(
+        "42K0F",
+        "The query reads the temporary {kind} {name}.",
+        "Refreshes run outside this session: use permanent tables, views and functions.",
+    )
+    MT_CYCLE = ErrorSpec("42P17", "The query of {table} reads {table} itself.")
+    MT_PARTITION_UNKNOWN = ErrorSpec(
+        "42703", "{name} is not a partition column of {table}; those are: {available}."
+    )
+    MT_STATE = ErrorSpec("55000", "{table} is {found}; {action} needs it to be {expected}.")
+    MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is not usable: {reason}.")
+    MT_EXECUTION_MODE = ErrorSpec(
+        "22023",
+        "execution.mode {mode} is not supported.",
+        "Supported: {supported}.",
+    )
+    MT_OPTION_VALUE = ErrorSpec("22023", "Option {key} cannot be {value}: {reason}.")
+    MT_REFRESH_FENCED = ErrorSpec(
+        "40001",
+        "Refresh epoch {epoch} of {table} was overtaken by epoch {current}; nothing was written.",
+        "The newer refresh stands; run REFRESH again if needed.",
+    )
+    MT_DATA_LOST = ErrorSpec(
+        "58030",
+        "The stored content of {table} cannot be read: {reason}.",
+        "Run ALTER MATERIALIZED TABLE {table} REFRESH to write it anew.",
+    )
+    STORE_VERSION = ErrorSpec(
+        "55000",
+        "The store has schema version {found}; this program knows versions up to {known}.",
+        "Run the newer release that wrote the store, or restore an older copy of it.",
+    )
+    ENGINE_UNAVAILABLE = ErrorSpec(
+        "08006",
+        "The Spark engine is not available: {reason}.",
+        "It is being started again; repeat the statement in a few seconds.",
+    )
+    ENGINE_LOST = ErrorSpec(
+        "08006",
+        "The Spark engine died while it ran this statement.",
+        "A new engine is starting; repeat the statement.",
+    )
+    OPERATION_CANCELED = ErrorSpec("57014", "The operation was canceled{by}.")
+    OPERATION_TIMEOUT = ErrorSpec(
+        "57014", "The operation ran longer than its timeout of {seconds} s."
+    )
+    RESULT_TOO_LARGE = ErrorSpec(
+        "54000",
+        "The result does not fit the spool quota of {quota} bytes.",
+        "Add a LIMIT, write the result to a table, or raise engine.spool_quota.",
+    )
+    INVALID_SESSION_HANDLE = ErrorSpec(
+        "08003", "Invalid SessionHandle: {handle}.", "Open a new session."
+    )
+    INVALID_OPERATION_HANDLE = ErrorSpec("HY000", "Invalid OperationHandle: {handle}.")
+    FETCH_ORIENTATION = ErrorSpec("HY106", "FetchResults does not support {orientation}.")
+    NOT_SUPPORTED = ErrorSpec("0A000", "{what} is not supported.", "{hint}")
+    INVALID_REQUEST = ErrorSpec("HY000", "The request is not usable: {reason}.")
+    TOO_MANY = ErrorSpec("53300", "Too many {what}: at most {limit} are allowed.", "{hint}")
+    SCHEMA_NOT_FOUND = ErrorSpec(
+        "42704", "There is no schema {schema}.", "SHOW SCHEMAS lists them."
+    )
+    INSECURE_ADDRESS = ErrorSpec(
+        "28000",
+        "Listening on {host} without authentication would let anyone in.",
+        "Listen on 127.0.0.1, or set server.insecure to allow it.",
+    )
+    INTERNAL = ErrorSpec(
+        "XX000", "Internal error: {reason}.", "The server's log has the details under this query."
+    )
+
+
+class ServerError(Exception):
+    """An error with its stable code, SQLSTATE, one-line message, hint and position in the SQL.
+
+    ``code`` is a name of :class:`Code` or, passed through, the name of a Spark error condition.
+    ``line`` and ``column`` count from 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        code: str,
+        sqlstate: str,
+        message: str,
+        hint: str = "",
+        line: int | None = None,
+        column: int | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.sqlstate = sqlstate
+        self.message = message
+        self.hint = hint
+        self.line = line
+        self.column = column
+        self.detail = detail
+
+    @property
+    def headline(self) -> str:
+        """The error in one line, without the hint."""
+        where = f" (line {self.line}, column {self.column})" if self.line is not None else ""
+        return f"[{self.code}] {self.message}{where}"
+
+    def __str__(self) -> str:
+        return f"{self.headline} {self.hint}" if self.hint else self.headline
+
+
+def error(
+    code: Code,
+    *,
+    line: int | None = None,
+    column: int | None = None,
+    detail: str = "",
+    **facts: object,
+) -> ServerError:
+    """Build the error of one code from the facts its templates name.
+
+    ``line`` and ``column`` are the position in the SQL; a column of a table is the fact ``name``.
+
+    :raises KeyError: if a fact of the message is missing; the hint may leave ``{hint}`` empty.
+    """
+    spec = code.value
+    given = {"hint": "", **facts}
+    return ServerError(
+        code=code.name,
+        sqlstate=spec.sqlstate,
+        message=spec.message.format(**given),
+        hint=spec.hint.format(**given),
+        line=line,
+        column=column,
+        detail=detail,
+    )

@@ -1,0 +1,1 @@
+"""Where gateway and engine meet."""

@@ -1,0 +1,43 @@
+"""Freshness: the greatest allowed lag of a materialized table behind its sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+
+
+class TimeUnit(Enum):
+    """Units in which freshness is written; the value is the unit's length in seconds."""
+
+    SECOND = 1
+    MINUTE = 60
+    HOUR = 3_600
+    DAY = 86_400
+    WEEK = 604_800
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """A positive whole number of one unit, kept as written so that it prints back the same."""
+
+    value: int
+    unit: TimeUnit
+
+    def __str__(self) -> str:
+        return f"INTERVAL '{self.value}' {self.unit.name}"
+
+    @property
+    def seconds(self) -> int:
+        """The length in seconds."""
+        return self.value * self.unit.value
+
+    @property
+    def duration(self) -> timedelta:
+        """The length as a timedelta."""
+        return timedelta(seconds=self.seconds)
+
+
+THRESHOLD = Freshness(30, TimeUnit.MINUTE)
+DEFAULT_CONTINUOUS = Freshness(3, TimeUnit.MINUTE)
+DEFAULT_FULL = Freshness(1, TimeUnit.HOUR)

@@ -1,0 +1,54 @@
+"""Qualified names of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_CATALOG = "spark_catalog"
+DEFAULT_SCHEMA = "default"
+
+
+def quote_identifier(name: str) -> str:
+    """Return ``name`` as a Spark identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_literal(text: str) -> str:
+    """Return ``text`` as a Spark string literal whose value is exactly ``text``."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table's full name; Spark folds unquoted and quoted names to lower case on its metastore."""
+
+    catalog: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.catalog}.{self.schema}.{self.table}"
+
+    def quoted(self) -> str:
+        """Return the name in SQL, every part in backticks."""
+        return ".".join(quote_identifier(part) for part in (self.catalog, self.schema, self.table))
+
+    def folded(self) -> TableName:
+        """Return the name in lower case, as the metastore stores and compares it."""
+        return TableName(self.catalog.lower(), self.schema.lower(), self.table.lower())
+
+
+def qualify(parts: tuple[str, ...], catalog: str, schema: str) -> TableName:
+    """Complete a name of one to three parts with the session's current catalog and schema.
+
+    :raises ValueError: if there are no parts or more than three.
+    """
+    match parts:
+        case (table,):
+            return TableName(catalog, schema, table)
+        case (given_schema, table):
+            return TableName(catalog, given_schema, table)
+        case (given_catalog, given_schema, table):
+            return TableName(given_catalog, given_schema, table)
+        case _:
+            raise ValueError(f"a table name has one to three parts, not {len(parts)}")

@@ -1,0 +1,34 @@
+"""Sources, their versions and the partitions a refresh covers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate_server.model.names import TableName
+
+
+class SourceKind(Enum):
+    """How a source's change can be known."""
+
+    VERSIONED = "VERSIONED"  # a table format with snapshots: Delta
+    PLAIN = "PLAIN"  # parquet, csv, jdbc: no versions, change is assumed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A table the definition query reads, views looked through."""
+
+    name: TableName
+    kind: SourceKind
+    table_id: str
+    """The format's own identity of the table (Delta: metadata id); changes when it is recreated."""
+    materialized_table: bool = False
+
+
+SourceVector = Mapping[str, int]
+"""The version of every versioned source one refresh read, by the source's table_id."""
+
+PartitionSpec = Mapping[str, str]
+"""Partition column to value, compared as strings; values are data and never pasted into SQL."""

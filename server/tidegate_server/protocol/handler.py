@@ -1,0 +1,444 @@
+"""The calls of the service: one method each, from request to response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidegate.wire.service import decode_struct, encode_struct, ttypes
+from tidegate_server.config import ServerSection
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.result import Result
+from tidegate_server.model.types import Schema, text_schema
+from tidegate_server.protocol import convert, encode, status
+from tidegate_server.protocol.information import information
+from tidegate_server.protocol.waiting import STATUS_WAIT, until_ended, until_news
+from tidegate_server.session import metadata
+from tidegate_server.session.configuration import (
+    FETCH_SIZE_KEY,
+    RESULT_FORMAT_KEY,
+    ResultFormat,
+)
+from tidegate_server.session.cursor import FetchOrientation, Page
+from tidegate_server.session.manager import SessionManager
+from tidegate_server.session.metadata import TablePattern
+from tidegate_server.session.operation import Operation, OperationKind
+from tidegate_server.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_PROTOCOL = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V11
+FIRST_COLUMNAR = 6
+FIRST_FOLLOWING_LOGS = 10
+FETCH_WAIT = 300.0
+"""Seconds for which a fetch waits for an operation that still runs."""
+_LOG_FETCH = 1
+
+
+@dataclass(slots=True)
+class Caller:
+    """The connection a call came on and whom it logged in as."""
+
+    connection_id: int
+    user: str = ""
+    has_session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A response struct that is bytes already."""
+
+    data: bytes
+
+
+class Handler:
+    """Carries calls out against the session manager.
+
+    Methods take ``(request, caller)`` and return the response, raising ServerError; ``call`` is
+    the one place that turns exceptions into a status.
+    """
+
+    def __init__(self, settings: ServerSection, sessions: SessionManager) -> None:
+        self._settings = settings
+        self._sessions = sessions
+
+    async def call(self, name: str, request: Any, caller: Caller) -> Any:
+        """Return the response of a call of the service; never raises but for cancellation."""
+        method = getattr(self, name)
+        try:
+            return await method(request, caller)
+        except ServerError as problem:
+            logger.debug("%s was refused: %s", name, problem)
+            return failure(name, problem)
+        except Exception as problem:
+            logger.exception("%s failed inside the server", name)
+            reason = f"{type(problem).__name__}: {problem}"
+            return failure(name, error(Code.INTERNAL, reason=reason))
+
+    # ---- sessions --------------------------------------------------------------------------
+
+    async def OpenSession(self, request: Any, caller: Caller) -> Any:
+        version = min(request.client_protocol, MAX_PROTOCOL)
+        user = caller.user or request.username or ""
+        session = await self._pooled(
+            lambda: self._sessions.open(
+                user, request.configuration, caller.connection_id, version + 1
+            )
+        )
+        caller.has_session = True
+        return ttypes.TOpenSessionResp(
+            status=status.success(),
+            serverProtocolVersion=version,
+            sessionHandle=convert.session_handle(session.handle),
+            configuration={
+                FETCH_SIZE_KEY: str(session.options.fetch_size or self._settings.fetch_size),
+                "hive.default.nulls.last": "false",
+                RESULT_FORMAT_KEY: session.options.result_format.value,
+            },
+        )
+
+    async def CloseSession(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        await self._pooled(lambda: self._sessions.close(session))
+        return ttypes.TCloseSessionResp(status=status.success())
+
+    async def SetClientInfo(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        logger.debug("Session %s: client info %s", session.id, request.configuration)
+        return ttypes.TSetClientInfoResp(status=status.success())
+
+    async def GetInfo(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        value = information(request.infoType, session.user)
+        return ttypes.TGetInfoResp(status=status.success(), infoValue=value)
+
+    # ---- statements ------------------------------------------------------------------------
+
+    async def ExecuteStatement(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        timeout = float(request.queryTimeout or 0) or None
+        operation = await self._pooled(
+            lambda: session.submit(request.statement, overlay=request.confOverlay, timeout=timeout)
+        )
+        if not request.runAsync:
+            await until_ended(operation, None)
+            await self._require_result(session, operation)
+        return ttypes.TExecuteStatementResp(
+            status=status.success(), operationHandle=convert.operation_handle(operation)
+        )
+
+    def ended_status(self, request: Any, caller: Caller) -> Any:
+        """Return the response of GetOperationStatus if the operation has ended, else None.
+
+        :raises ServerError: INVALID_OPERATION_HANDLE.
+        """
+        _, operation = self._operation(request, caller)
+        if not operation.state.terminal:
+            return None
+        return _operation_status(operation, with_progress=bool(request.getProgressUpdate))
+
+    async def GetOperationStatus(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        if session.protocol >= FIRST_FOLLOWING_LOGS:
+            await until_news(operation)
+        else:
+            # Older clients poll and read the log on one thread; sleeping after an unfinished
+            # poll, as dbt and Superset do, costs them more than late log lines.
+            await until_ended(operation, STATUS_WAIT)
+        return _operation_status(operation, with_progress=bool(request.getProgressUpdate))
+
+    async def CancelOperation(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        await self._pooled(lambda: session.cancel(operation))
+        return ttypes.TCancelOperationResp(status=status.success())
+
+    async def CloseOperation(self, request: Any, caller: Caller) -> Any:
+        handle = convert.read_operation_handle(request.operationHandle)
+        found = self._sessions.find_operation(handle, caller.connection_id)
+        if found is not None:
+            session, operation = found
+            await self._pooled(lambda: session.release(operation))
+        return ttypes.TCloseOperationResp(status=status.success())
+
+    async def GetResultSetMetadata(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        await until_ended(operation, FETCH_WAIT)
+        schema = _shown_schema(session, operation.result())
+        zone = session.state.settings.get("spark.sql.session.timeZone")
+        return ttypes.TGetResultSetMetadataResp(
+            status=status.success(), schema=convert.table_schema(schema, session.protocol, zone)
+        )
+
+    async def FetchResults(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        rows = request.maxRows if request.maxRows > 0 else self._settings.fetch_size
+        orientation = _orientation(request.orientation)
+        if request.fetchType == _LOG_FETCH:
+            return _fetch_log(session, operation, orientation, rows)
+        if not await until_ended(operation, FETCH_WAIT):
+            return ttypes.TFetchResultsResp(status=status.still_executing(), hasMoreRows=True)
+        return await self._pooled(lambda: self._fetch(session, operation, orientation, rows))
+
+    async def GetQueryId(self, request: Any, caller: Caller) -> Any:
+        _, operation = self._operation(request, caller)
+        return ttypes.TGetQueryIdResp(queryId=operation.id)
+
+    # ---- metadata --------------------------------------------------------------------------
+
+    async def GetTypeInfo(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_TYPE_INFO, lambda _: metadata.get_type_info()
+        )
+        return ttypes.TGetTypeInfoResp(status=status.success(), operationHandle=operation)
+
+    async def GetCatalogs(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_CATALOGS, lambda _: metadata.get_catalogs()
+        )
+        return ttypes.TGetCatalogsResp(status=status.success(), operationHandle=operation)
+
+    async def GetSchemas(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_SCHEMAS,
+            lambda s: metadata.get_schemas(
+                s.snapshot.listing(), request.catalogName, request.schemaName
+            ),
+        )
+        return ttypes.TGetSchemasResp(status=status.success(), operationHandle=operation)
+
+    async def GetTables(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_TABLES,
+            lambda s: metadata.get_tables(
+                s.snapshot.listing(), _pattern(request), request.tableTypes
+            ),
+        )
+        return ttypes.TGetTablesResp(status=status.success(), operationHandle=operation)
+
+    async def GetTableTypes(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_TABLE_TYPES, lambda _: metadata.get_table_types()
+        )
+        return ttypes.TGetTableTypesResp(status=status.success(), operationHandle=operation)
+
+    async def GetColumns(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_COLUMNS,
+            lambda s: metadata.get_columns(
+                s.snapshot.columns_of(request.schemaName), _pattern(request), request.columnName
+            ),
+        )
+        return ttypes.TGetColumnsResp(status=status.success(), operationHandle=operation)
+
+    async def GetFunctions(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_FUNCTIONS,
+            lambda s: metadata.get_functions(
+                s.snapshot.functions(s.id), request.catalogName, request.functionName
+            ),
+        )
+        return ttypes.TGetFunctionsResp(status=status.success(), operationHandle=operation)
+
+    async def GetPrimaryKeys(self, request: Any, caller: Caller) -> Any:
+        # Hive too sends the type GET_FUNCTIONS here, for want of one of its own.
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_FUNCTIONS,
+            lambda s: metadata.get_primary_keys(s.snapshot.listing(), _pattern(request)),
+        )
+        return ttypes.TGetPrimaryKeysResp(status=status.success(), operationHandle=operation)
+
+    async def GetCrossReference(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_FUNCTIONS, lambda _: metadata.get_cross_reference()
+        )
+        return ttypes.TGetCrossReferenceResp(status=status.success(), operationHandle=operation)
+
+    # ---- not served ------------------------------------------------------------------------
+
+    async def GetDelegationToken(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="GetDelegationToken")
+
+    async def CancelDelegationToken(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="CancelDelegationToken")
+
+    async def RenewDelegationToken(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="RenewDelegationToken")
+
+    async def UploadData(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="UploadData")
+
+    async def DownloadData(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="DownloadData")
+
+    # ---- parts -----------------------------------------------------------------------------
+
+    def _session(self, request: Any, caller: Caller) -> Session:
+        handle = convert.read_session_handle(request.sessionHandle)
+        session = self._sessions.get(handle, caller.connection_id)
+        caller.has_session = True
+        return session
+
+    def _operation(self, request: Any, caller: Caller) -> tuple[Session, Operation]:
+        handle = convert.read_operation_handle(request.operationHandle)
+        found = self._sessions.find_operation(handle, caller.connection_id)
+        if found is None:
+            raise error(Code.INVALID_OPERATION_HANDLE, handle=handle)
+        caller.has_session = True
+        return found
+
+    async def _list(
+        self,
+        request: Any,
+        caller: Caller,
+        kind: OperationKind,
+        work: Callable[[Session], Result],
+    ) -> Any:
+        session = self._session(request, caller)
+        operation = await self._pooled(lambda: session.list(kind, lambda: work(session)))
+        await self._require_result(session, operation)
+        return convert.operation_handle(operation)
+
+    async def _require_result(self, session: Session, operation: Operation) -> None:
+        """Raise the operation's error; then nobody has its handle, so it is closed."""
+        problem = operation.view().error
+        if problem is not None:
+            await self._pooled(lambda: session.release(operation))
+            raise problem
+
+    def _fetch(
+        self, session: Session, operation: Operation, orientation: FetchOrientation, rows: int
+    ) -> Encoded:
+        schema = _shown_schema(session, operation.result())
+        page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
+        return _encoded_page(session, schema, page)
+
+    async def _pooled(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._sessions.executor.short, work)
+
+
+def failure(name: str, problem: ServerError) -> Any:
+    """Return the response of a call that failed, with what its type requires besides a status."""
+    if name == "GetQueryId":
+        return problem  # its response has no status; the caller says it as an exception
+    response = getattr(ttypes, f"T{name}Resp")(status=status.failed(problem))
+    if name == "GetInfo":
+        response.infoValue = ttypes.TGetInfoValue(stringValue="")
+    if name in ("UploadData", "DownloadData"):
+        response.operationHandle = convert.no_operation_handle()
+    return response
+
+
+def _pattern(request: Any) -> TablePattern:
+    return TablePattern(request.catalogName, request.schemaName, request.tableName)
+
+
+def _orientation(number: int) -> FetchOrientation:
+    name = ttypes.TFetchOrientation._VALUES_TO_NAMES.get(number)
+    if name is None:
+        raise error(Code.FETCH_ORIENTATION, orientation=number)
+    return FetchOrientation(name)
+
+
+def _shown_schema(session: Session, result: Result) -> Schema:
+    schema = result.schema
+    return text_schema("Result") if session.options.always_result_set and not schema else schema
+
+
+def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
+    view = operation.view()
+    problem = view.error
+    return ttypes.TGetOperationStatusResp(
+        status=status.success(),
+        operationState=status.wire_state(view.state),
+        sqlState=problem.sqlstate if problem else None,
+        errorCode=status.ERROR_NUMBER if problem else None,
+        errorMessage=status.summary(problem) if problem else None,
+        taskStatus="[]",
+        operationStarted=convert.milliseconds(view.started_at),
+        operationCompleted=convert.milliseconds(view.ended_at) if view.ended_at else None,
+        hasResultSet=view.has_result_set,
+        progressUpdateResponse=convert.progress_update(view) if with_progress else None,
+        numModifiedRows=view.modified_rows,
+    )
+
+
+def _fetch_log(
+    session: Session, operation: Operation, orientation: FetchOrientation, rows: int
+) -> Any:
+    first = orientation is FetchOrientation.FIRST
+    start, lines = operation.log.read(rows, from_start=first)
+    row_set = encode.encode_text_row_set(lines, start)
+    return _response(session, row_set, has_more=operation.log.unread)
+
+
+def _encoded_page(session: Session, schema: Schema, page: Page) -> Encoded:
+    if session.options.result_format is ResultFormat.ARROW:
+        row_set = encode.encode_arrow_row_set(page.batch, page.start_row)
+    else:
+        row_set = encode.encode_row_set(schema, page.batch, page.start_row)
+    return _response(session, row_set, has_more=page.has_more)
+
+
+def _response(session: Session, row_set: bytes, *, has_more: bool) -> Encoded:
+    if session.protocol < FIRST_COLUMNAR:
+        row_set = _as_rows(row_set)
+    head = encode_struct(ttypes.TFetchResultsResp(status=status.success(), hasMoreRows=has_more))
+    return Encoded(encode.with_row_set(head, row_set))
+
+
+def _as_rows(row_set: bytes) -> bytes:
+    """Turn columns into the rows that protocols below V6 know."""
+    columns = decode_struct(ttypes.TRowSet, row_set)
+    values = [_cells(column) for column in columns.columns or ()]
+    rows = [ttypes.TRow(colVals=list(cells)) for cells in zip(*values, strict=True)]
+    return encode_struct(ttypes.TRowSet(startRowOffset=columns.startRowOffset, rows=rows))
+
+
+def _cells(column: Any) -> list[Any]:
+    field, value_class = next(
+        (field, value_class)
+        for field, value_class in _CELLS.items()
+        if getattr(column, field) is not None
+    )
+    part = getattr(column, field)
+    name = "stringVal" if field == "binaryVal" else field
+    return [
+        ttypes.TColumnValue(**{name: value_class(value=None if _is_null(part, i) else _text(v))})
+        for i, v in enumerate(part.values)
+    ]
+
+
+def _is_null(part: Any, row: int) -> bool:
+    return row // 8 < len(part.nulls) and bool(part.nulls[row // 8] >> row % 8 & 1)
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+_CELLS = {
+    "boolVal": ttypes.TBoolValue,
+    "byteVal": ttypes.TByteValue,
+    "i16Val": ttypes.TI16Value,
+    "i32Val": ttypes.TI32Value,
+    "i64Val": ttypes.TI64Value,
+    "doubleVal": ttypes.TDoubleValue,
+    "stringVal": ttypes.TStringValue,
+    "binaryVal": ttypes.TStringValue,
+}

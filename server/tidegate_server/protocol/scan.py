@@ -1,0 +1,228 @@
+"""Finds the end of TBinaryProtocol messages in a stream that has no length prefixes.
+
+The scanner looks at each byte of structure once, jumps over the rest, and can stop anywhere and
+go on when more bytes came. It bounds depth, containers and size, and it raises only FrameError.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+MAX_DEPTH: Final = 64
+MAX_CONTAINER: Final = 1_000_000
+MAX_NAME: Final = 256
+CALL: Final = 1
+
+_VERSION_1: Final = 0x8001
+_STOP, _STRUCT, _MAP, _SET, _LIST, _STRING = 0, 12, 13, 14, 15, 11
+_WIDTHS: Final = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8, 16: 16}
+_TYPES: Final = frozenset(_WIDTHS) | {_STRUCT, _MAP, _SET, _LIST, _STRING}
+# The fewest bytes a value can take; bounds a container's count by the message's size.
+_SMALLEST: Final = {**_WIDTHS, _STRUCT: 1, _STRING: 4, _MAP: 6, _SET: 5, _LIST: 5}
+
+_HEADER: Final = struct.Struct(">HBBi")
+_I32: Final = struct.Struct(">i")
+
+
+class FrameError(Exception):
+    """The bytes are no message this server takes; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One whole message: its header's fields and its struct's bytes."""
+
+    name: str
+    kind: int
+    sequence: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class _Open:
+    """A struct (``left`` None) or a container with ``left`` values still to come."""
+
+    types: tuple[int, ...]
+    left: int | None
+    turn: int = 0
+
+
+class MessageScanner:
+    """Cuts a byte stream into messages; the caller may raise ``max_bytes`` between messages."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._buffer = bytearray()
+        self._restart()
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they came from the socket."""
+        self._buffer += data
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an unfinished message are held."""
+        return len(self._buffer)
+
+    def next_message(self) -> Message | None:
+        """Return the next whole message, or None until more bytes are fed.
+
+        :raises FrameError: if the stream cannot be a message; it is unusable from then on.
+        """
+        if self._header is None and not self._read_header():
+            return None
+        while self._stack:
+            if not self._step():
+                self._require_size(len(self._buffer))
+                return None
+        return self._cut()
+
+    def _restart(self) -> None:
+        self._position = 0
+        self._body = 0
+        self._header: tuple[str, int, int] | None = None
+        self._stack: list[_Open] = []
+
+    def _read_header(self) -> bool:
+        if len(self._buffer) < _HEADER.size:
+            return False
+        version, _, kind, length = _HEADER.unpack_from(self._buffer)
+        if version != _VERSION_1:
+            raise FrameError(f"expected a strict binary header 0x8001, but {version:#06x} came")
+        if not 0 <= length <= MAX_NAME:
+            raise FrameError(f"expected a call's name of at most {MAX_NAME} bytes, not {length}")
+        end = _HEADER.size + length
+        if len(self._buffer) < end + 4:
+            return False
+        name = bytes(self._buffer[_HEADER.size : end]).decode("utf-8", "replace")
+        self._header = (name, kind, _I32.unpack_from(self._buffer, end)[0])
+        self._position = self._body = end + 4
+        self._stack = [_Open((), None)]
+        return True
+
+    def _cut(self) -> Message:
+        assert self._header is not None
+        end = self._position
+        self._require_size(end)
+        message = Message(*self._header, bytes(self._buffer[self._body : end]))
+        del self._buffer[:end]
+        self._restart()
+        return message
+
+    def _step(self) -> bool:
+        """Read one field header or value; False when its bytes are not there yet."""
+        top = self._stack[-1]
+        if top.left is None:
+            return self._field()
+        if top.left == 0:
+            self._stack.pop()
+            return True
+        if not self._value(top.types[top.turn]):
+            return False
+        self._advance(top)
+        return True
+
+    def _field(self) -> bool:
+        if not self._has(1):
+            return False
+        kind = self._buffer[self._position]
+        if kind == _STOP:
+            self._position += 1
+            self._stack.pop()
+            return True
+        self._require_type(kind)
+        if not self._has(3):
+            return False
+        before = self._position
+        self._position += 3
+        if self._value(kind):
+            return True
+        self._position = before
+        return False
+
+    def _advance(self, top: _Open) -> None:
+        top.turn += 1
+        if top.turn == len(top.types):
+            top.turn = 0
+            assert top.left is not None
+            top.left -= 1
+
+    def _value(self, kind: int) -> bool:
+        """Skip a scalar or open what has parts; False, and nothing read, without its bytes."""
+        if kind in _WIDTHS:
+            return self._skip(_WIDTHS[kind])
+        match kind:
+            case 11:
+                return self._string()
+            case 12:
+                self._open(_Open((), None))
+                return True
+            case 13:
+                return self._map()
+            case _:
+                return self._list()
+
+    def _string(self) -> bool:
+        if not self._has(4):
+            return False
+        length = _I32.unpack_from(self._buffer, self._position)[0]
+        if length < 0:
+            raise FrameError(f"a string announces {length} bytes")
+        self._require_size(self._position + 4 + length)
+        return self._skip(4 + length)
+
+    def _list(self) -> bool:
+        if not self._has(5):
+            return False
+        kind = self._buffer[self._position]
+        count = _I32.unpack_from(self._buffer, self._position + 1)[0]
+        return self._container((kind,), count, 5)
+
+    def _map(self) -> bool:
+        if not self._has(6):
+            return False
+        kinds = (self._buffer[self._position], self._buffer[self._position + 1])
+        count = _I32.unpack_from(self._buffer, self._position + 2)[0]
+        if count == 0:
+            # Writers may leave the types of an empty map open.
+            self._position += 6
+            return True
+        return self._container(kinds, count, 6)
+
+    def _container(self, kinds: tuple[int, ...], count: int, header: int) -> bool:
+        if not 0 <= count <= MAX_CONTAINER:
+            raise FrameError(f"a container announces {count} values")
+        if count:
+            for kind in kinds:
+                self._require_type(kind)
+            smallest = sum(_SMALLEST[kind] for kind in kinds)
+            self._require_size(self._position + header + count * smallest)
+            if all(kind in _WIDTHS for kind in kinds):
+                return self._skip(header + count * smallest)
+        self._position += header
+        self._open(_Open(kinds, count))
+        return True
+
+    def _open(self, part: _Open) -> None:
+        if len(self._stack) >= MAX_DEPTH:
+            raise FrameError(f"values are nested more than {MAX_DEPTH} deep")
+        self._stack.append(part)
+
+    def _skip(self, size: int) -> bool:
+        if not self._has(size):
+            return False
+        self._position += size
+        return True
+
+    def _has(self, size: int) -> bool:
+        return len(self._buffer) - self._position >= size
+
+    def _require_type(self, kind: int) -> None:
+        if kind not in _TYPES:
+            raise FrameError(f"{kind} is no type of a value")
+
+    def _require_size(self, size: int) -> None:
+        if size > self.max_bytes:
+            raise FrameError(f"the request needs more than {self.max_bytes} bytes")

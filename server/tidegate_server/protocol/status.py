@@ -1,0 +1,67 @@
+"""Exceptions and operation states as Thrift says them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidegate.wire.service import ttypes
+from tidegate_server.errors import Code, ServerError
+from tidegate_server.model.states import OperationState
+
+# Codes are names here, so the vendor's number says only that there was an error.
+ERROR_NUMBER: Final = 1
+_DETAIL_LIMIT: Final = 16_000
+
+_STATES = {
+    OperationState.INITIALIZED: ttypes.TOperationState.INITIALIZED_STATE,
+    # Superset takes PENDING for an end, so a queued operation shows as INITIALIZED.
+    OperationState.PENDING: ttypes.TOperationState.INITIALIZED_STATE,
+    OperationState.RUNNING: ttypes.TOperationState.RUNNING_STATE,
+    OperationState.FINISHED: ttypes.TOperationState.FINISHED_STATE,
+    OperationState.CANCELED: ttypes.TOperationState.CANCELED_STATE,
+    OperationState.CLOSED: ttypes.TOperationState.CLOSED_STATE,
+    OperationState.ERROR: ttypes.TOperationState.ERROR_STATE,
+    OperationState.TIMEDOUT: ttypes.TOperationState.TIMEDOUT_STATE,
+}
+_BAD_HANDLES = frozenset({Code.INVALID_SESSION_HANDLE.name, Code.INVALID_OPERATION_HANDLE.name})
+
+
+def success() -> Any:
+    """Return the TStatus of a call that went well."""
+    return ttypes.TStatus(statusCode=ttypes.TStatusCode.SUCCESS_STATUS)
+
+
+def still_executing() -> Any:
+    """Return the TStatus of a call whose answer is not there yet."""
+    return ttypes.TStatus(statusCode=ttypes.TStatusCode.STILL_EXECUTING_STATUS)
+
+
+def failed(problem: ServerError) -> Any:
+    """Return the TStatus of an error.
+
+    The details follow in Hive's form: a ``*class:message:frames:unique frames`` entry that Hive's
+    JDBC driver rebuilds a cause from, then lines for people.
+    """
+    bad_handle = problem.code in _BAD_HANDLES
+    codes = ttypes.TStatusCode
+    return ttypes.TStatus(
+        statusCode=codes.INVALID_HANDLE_STATUS if bad_handle else codes.ERROR_STATUS,
+        infoMessages=[
+            f"*java.sql.SQLException:{problem}:0:-1",
+            *problem.detail[:_DETAIL_LIMIT].splitlines(),
+        ],
+        sqlState=problem.sqlstate,
+        errorCode=ERROR_NUMBER,
+        errorMessage=summary(problem),
+    )
+
+
+def summary(problem: ServerError) -> str:
+    """Return the text that clients show: the error in one line, the hint in a second one."""
+    headline = problem.headline.partition("\n")[0]
+    return f"{headline}\nHint: {problem.hint}" if problem.hint else headline
+
+
+def wire_state(state: OperationState) -> int:
+    """Return the TOperationState to show."""
+    return int(_STATES[state])

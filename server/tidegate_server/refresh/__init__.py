@@ -1,0 +1,1 @@
+"""Decisions about refreshes: pure, without Spark and without the store."""

@@ -1,0 +1,219 @@
+"""Watches source versions so that changes become refresh requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from tidegate_server.errors import ServerError
+from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.scheduler.base import Ledger
+
+log = logging.getLogger(__name__)
+
+SourceVersions = Callable[[tuple[Source, ...]], Mapping[str, int]]
+"""Returns the newest version by table id, at once: a ServerError when no engine is up."""
+
+_MAX_BACKOFF = timedelta(seconds=60)
+
+
+class Tables(Protocol):
+    """The reading side of a catalog, as far as refreshes need it."""
+
+    def by_id(self, table_id: str) -> MaterializedTable | None: ...
+
+    def tables(
+        self, catalog: str | None = None, schema: str | None = None
+    ) -> tuple[MaterializedTable, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watch:
+    """What is remembered of one table between polls; all but the backoff stands in the store."""
+
+    definition_version: int | None = None
+    vector: Mapping[str, int] | None = None
+    """What the last refresh read; None before the first one."""
+    seen: Mapping[str, int] | None = None
+    """What was seen before the last successful refresh began."""
+    begun: Mapping[str, int] | None = None
+    """What was seen before the refresh at work began; versions seen since then come next."""
+    failures: int = 0
+    started_at: datetime | None = None
+    not_before: datetime | None = None
+
+
+class ContinuousWatcher:
+    """Says which ACTIVATED CONTINUOUS tables are behind their sources.
+
+    An idle table is refreshed as soon as a source changes; changes that follow within a quarter of
+    its freshness (at least a second) gather into the next refresh.
+    """
+
+    def __init__(self, *, tables: Tables, ledger: Ledger, source_versions: SourceVersions) -> None:
+        self._tables = tables
+        self._ledger = ledger
+        self._source_versions = source_versions
+        self._lock = threading.Lock()
+        self._watches: dict[str, _Watch] = {}
+        self._asked: dict[str, Mapping[str, int]] = {}
+        self._silence: str | None = None
+
+    def due(self, now: datetime) -> tuple[RefreshRequest, ...]:
+        """Return the refreshes to start now; each stays due until :meth:`started`."""
+        tables = [
+            table
+            for table in self._tables.tables()
+            if table.refresh_mode is RefreshMode.CONTINUOUS
+            and table.refresh_status is RefreshStatus.ACTIVATED
+        ]
+        self._forget_others(tables)
+        current = self._look(tables)
+        if current is None:
+            return ()
+        requests = (self._request(table, current, now) for table in tables)
+        return tuple(request for request in requests if request is not None)
+
+    def started(self, table_id: str, now: datetime) -> None:
+        """Note that the refresh of a table was started."""
+        with self._lock:
+            watch = self._watches.get(table_id, _Watch())
+            begun = self._asked.get(table_id)
+            self._watches[table_id] = replace(watch, started_at=now, begun=begun)
+
+    def finished(self, table_id: str, run: RefreshRun | None, now: datetime) -> None:
+        """Note how a started refresh ended; None when it could not even be recorded."""
+        with self._lock:
+            watch = self._watches.get(table_id, _Watch())
+            if run is not None and run.state is RunState.SUCCEEDED:
+                watch = replace(
+                    watch,
+                    definition_version=run.definition_version,
+                    vector=run.sources,
+                    seen=watch.begun,
+                    failures=0,
+                    not_before=None,
+                )
+            elif run is None or run.state is not RunState.SKIPPED:
+                failures = watch.failures + 1
+                watch = replace(watch, failures=failures, not_before=now + _backoff(failures))
+            self._watches[table_id] = watch
+
+    def _look(self, tables: list[MaterializedTable]) -> Mapping[str, int] | None:
+        """Ask for all sources at once; None while that is not possible."""
+        sources = {
+            source.table_id: source
+            for table in tables
+            for source in table.sources
+            if source.kind is SourceKind.VERSIONED
+        }
+        if not sources:
+            return {}
+        try:
+            versions = self._source_versions(tuple(sources.values()))
+        except ServerError as failure:
+            if self._silence != failure.code:
+                log.info("sources are not watched for now: %s", failure)
+                self._silence = failure.code
+            return None
+        if self._silence is not None:
+            log.info("sources are watched again")
+            self._silence = None
+        return versions
+
+    def _request(
+        self, table: MaterializedTable, current: Mapping[str, int], now: datetime
+    ) -> RefreshRequest | None:
+        watch = self._watch(table)
+        if watch.not_before is not None and now < watch.not_before:
+            return None
+        if watch.started_at is not None and now < watch.started_at + _pause(table):
+            return None
+        observed = {
+            source.table_id: current[source.table_id]
+            for source in table.sources
+            if source.table_id in current
+        }
+        if self._reason(table, watch, observed, now) is None:
+            return None
+        # Another server, or a refresh by hand, may have been quicker than this memory.
+        watch = self._reload(table, watch)
+        trigger = self._reason(table, watch, observed, now)
+        if trigger is None:
+            return None
+        with self._lock:
+            self._asked[table.id] = observed
+        return RefreshRequest(table_id=table.id, trigger=trigger, requested_by=table.owner)
+
+    @staticmethod
+    def _reason(
+        table: MaterializedTable, watch: _Watch, observed: Mapping[str, int], now: datetime
+    ) -> Trigger | None:
+        if watch.vector is None:
+            return Trigger.INITIAL
+        if watch.definition_version != table.definition_version:
+            return Trigger.EVOLUTION
+        if observed not in (dict(watch.vector), watch.seen):
+            return Trigger.UPSTREAM_CHANGE
+        plain = any(source.kind is SourceKind.PLAIN for source in table.sources)
+        rested = watch.started_at is None or now >= watch.started_at + table.freshness.duration
+        return Trigger.UPSTREAM_CHANGE if plain and rested else None
+
+    def _watch(self, table: MaterializedTable) -> _Watch:
+        with self._lock:
+            watch = self._watches.get(table.id)
+        return watch if watch is not None else self._reload(table, _first_look(table, self._ledger))
+
+    def _reload(self, table: MaterializedTable, watch: _Watch) -> _Watch:
+        last = self._ledger.last_success(table.id)
+        with self._lock:
+            if last is not None:
+                watch = replace(
+                    watch, vector=last.sources, definition_version=last.definition_version
+                )
+            self._watches[table.id] = watch
+        return watch
+
+    def _forget_others(self, tables: Iterable[MaterializedTable]) -> None:
+        """Drop the memory of tables that are gone or suspended; RESUME begins afresh."""
+        ids = {table.id for table in tables}
+        with self._lock:
+            for table_id in self._watches.keys() - ids:
+                del self._watches[table_id]
+                self._asked.pop(table_id, None)
+
+
+def _first_look(table: MaterializedTable, ledger: Ledger) -> _Watch:
+    """Continue after a restart from what the history says."""
+    failures = 0
+    latest: RefreshRun | None = None
+    for run in ledger.runs(table.id, limit=10):
+        latest = latest or run
+        if run.state is not RunState.FAILED:
+            break
+        failures += 1
+    if latest is None:
+        return _Watch()
+    ended = latest.finished_at or latest.queued_at
+    return _Watch(
+        failures=failures,
+        started_at=latest.started_at,
+        not_before=ended + _backoff(failures) if failures else None,
+    )
+
+
+def _pause(table: MaterializedTable) -> timedelta:
+    return max(timedelta(seconds=1), table.freshness.duration / 4)
+
+
+def _backoff(failures: int) -> timedelta:
+    """Return how long a table rests after so many failures in a row: 1, 2, 4 … 60 seconds."""
+    return min(_MAX_BACKOFF, timedelta(seconds=2 ** (min(failures, 10) - 1)))

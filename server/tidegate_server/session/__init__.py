@@ -1,0 +1,1 @@
+"""Sessions, what is asked in them, and the results."""

@@ -1,0 +1,266 @@
+"""An operation: its state machine, its outcome and its log."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import Progress
+from tidegate_server.model.clock import Clock
+from tidegate_server.model.result import Result
+from tidegate_server.model.states import OPERATION_MOVES, OperationState, allowed
+from tidegate_server.session.cursor import FetchOrientation, Measure, Page, ResultCursor
+from tidegate_server.session.handle import Handle
+
+LOG_LINES = 10_000
+"""Lines an operation keeps; older ones are dropped."""
+SHOWN_STEP = 10
+"""Percent that progress must gain to be logged again."""
+
+
+class OperationKind(Enum):
+    """What was asked (Hive's TOperationType)."""
+
+    EXECUTE_STATEMENT = "EXECUTE_STATEMENT"
+    GET_TYPE_INFO = "GET_TYPE_INFO"
+    GET_CATALOGS = "GET_CATALOGS"
+    GET_SCHEMAS = "GET_SCHEMAS"
+    GET_TABLES = "GET_TABLES"
+    GET_TABLE_TYPES = "GET_TABLE_TYPES"
+    GET_COLUMNS = "GET_COLUMNS"
+    GET_FUNCTIONS = "GET_FUNCTIONS"
+
+
+class OperationLog:
+    """Bounded lines with one reading position."""
+
+    def __init__(self, limit: int = LOG_LINES) -> None:
+        self._lines: deque[str] = deque(maxlen=limit)
+        self._lock = threading.Lock()
+        self._written = 0
+        self._read = 0
+
+    def append(self, line: str) -> None:
+        """Add a line; the oldest one goes when the buffer is full."""
+        with self._lock:
+            self._lines.append(line)
+            self._written += 1
+
+    def read(self, max_rows: int, *, from_start: bool = False) -> tuple[int, list[str]]:
+        """Return the number of the first line and at most ``max_rows`` lines not yet read."""
+        with self._lock:
+            oldest = self._written - len(self._lines)
+            start = oldest if from_start else max(self._read, oldest)
+            lines = list(self._lines)[start - oldest : start - oldest + max_rows]
+            self._read = start + len(lines)
+            return start, lines
+
+    @property
+    def unread(self) -> bool:
+        """Whether lines wait to be read."""
+        return self._read < self._written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationView:
+    """An operation as it was at one moment."""
+
+    state: OperationState
+    error: ServerError | None
+    has_result_set: bool
+    modified_rows: int | None
+    progress: Progress | None
+    started_at: datetime
+    ended_at: datetime | None
+
+
+class Operation:
+    """One thing asked in a session.
+
+    Threads race on it: a runner, cancels, timeouts, closes. Whoever moves the state first wins;
+    the others learn that they lost from a False.
+    """
+
+    def __init__(
+        self,
+        *,
+        handle: Handle,
+        kind: OperationKind,
+        clock: Clock,
+        statement: str = "",
+        has_result_set: bool = True,
+        force_result_set: bool = False,
+        overlay: Mapping[str, str] | None = None,
+    ) -> None:
+        self.handle = handle
+        self.id = str(handle)
+        self.kind = kind
+        self.statement = statement
+        self.overlay = dict(overlay or {})
+        self.log = OperationLog()
+        self.work_ended = threading.Event()
+        """Set when no thread works for this operation any more, whatever its state."""
+        self._clock = clock
+        self._predicted_result_set = has_result_set or force_result_set
+        self._forced_result_set = force_result_set
+        self._lock = threading.Lock()
+        self._state = OperationState.INITIALIZED
+        self._result: Result | None = None
+        self._cursor: ResultCursor | None = None
+        self._error: ServerError | None = None
+        self._progress: Progress | None = None
+        self._started_at = clock.now()
+        self._ended_at: datetime | None = None
+        self._listeners: set[Callable[[], None]] = set()
+        self._shown_percent = -1
+        self._started = False
+
+    @property
+    def state(self) -> OperationState:
+        """The present state."""
+        return self._state
+
+    @property
+    def started(self) -> bool:
+        """Whether a thread ever began to work for it."""
+        return self._started
+
+    @property
+    def predicted_result_set(self) -> bool:
+        """Whether rows are expected, said before anything ran."""
+        return self._predicted_result_set
+
+    def view(self) -> OperationView:
+        """Return state, error, progress and counts as they are together."""
+        with self._lock:
+            result = self._result
+            return OperationView(
+                state=self._state,
+                error=self._error,
+                has_result_set=self._predicted_result_set
+                if result is None
+                else result.has_result_set or self._forced_result_set,
+                modified_rows=None if result is None else result.modified_rows,
+                progress=self._progress,
+                started_at=self._started_at,
+                ended_at=self._ended_at,
+            )
+
+    def move(self, to: OperationState) -> bool:
+        """Change the state; False when the life cycle does not lead there from here."""
+        return self._settle(to, None, None)
+
+    def finish(self, result: Result) -> bool:
+        """End well with ``result``, which the operation owns from then on if this is True."""
+        return self._settle(OperationState.FINISHED, result, None)
+
+    def fail(self, reason: ServerError) -> bool:
+        """End with an error."""
+        return self._settle(OperationState.ERROR, None, reason)
+
+    def cancel(self, by: str = "") -> bool:
+        """End as canceled; ``by`` completes the sentence that clients read."""
+        reason = error(Code.OPERATION_CANCELED, by=by)
+        return self._settle(OperationState.CANCELED, None, reason)
+
+    def time_out(self, seconds: float) -> bool:
+        """End because it ran longer than ``seconds``."""
+        reason = error(Code.OPERATION_TIMEOUT, seconds=f"{seconds:g}")
+        return self._settle(OperationState.TIMEDOUT, None, reason)
+
+    def close(self) -> None:
+        """End for good and free the result; later calls are harmless."""
+        self.move(OperationState.CLOSED)
+        with self._lock:
+            result, self._result, self._cursor = self._result, None, None
+        if result is not None:
+            result.close()
+
+    def result(self) -> Result:
+        """Return the result of a finished operation.
+
+        :raises ServerError: the operation's own error; INVALID_OPERATION_HANDLE once closed;
+            INVALID_REQUEST while it still runs.
+        """
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._state is OperationState.CLOSED:
+                raise error(Code.INVALID_OPERATION_HANDLE, handle=self.id)
+            if self._result is None:
+                raise error(Code.INVALID_REQUEST, reason=f"operation {self.id} has not finished")
+            return self._result
+
+    def fetch(
+        self, orientation: FetchOrientation, max_rows: int, max_bytes: int, measure: Measure
+    ) -> Page:
+        """Return the next rows; blocks while the result is read. Raises as :meth:`result`."""
+        result = self.result()
+        with self._lock:
+            if self._cursor is None:
+                self._cursor = ResultCursor(result)
+            cursor = self._cursor
+        return cursor.fetch(orientation, max_rows, max_bytes, measure)
+
+    def write_log(self, line: str) -> None:
+        """Add a line for people in Hive's form."""
+        self.log.append(f"INFO  : {line}")
+        self._notify()
+
+    def report(self, progress: Progress) -> None:
+        """Keep the newest progress and log it in the words that Superset reads."""
+        with self._lock:
+            self._progress = progress
+            percent = percent_done(progress)
+            first = self._shown_percent < 0
+            changed = first or percent >= min(self._shown_percent + SHOWN_STEP, 100)
+            changed = changed and percent > self._shown_percent
+            self._shown_percent = percent if changed else self._shown_percent
+        if first:
+            self.log.append("INFO  : Total jobs = 1")
+            self.log.append("INFO  : Launching Job 1 out of 1")
+        if changed:
+            self.log.append(f"INFO  : Stage-1 map = {percent}%,  reduce = {percent}%")
+        self._notify()
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` from any thread after each change; returns the way to end that."""
+        with self._lock:
+            self._listeners.add(listener)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._listeners.discard(listener)
+
+        return unsubscribe
+
+    def _settle(
+        self, to: OperationState, result: Result | None, reason: ServerError | None
+    ) -> bool:
+        with self._lock:
+            if not allowed(OPERATION_MOVES, self._state, to):
+                return False
+            self._state = to
+            self._started = self._started or to is OperationState.RUNNING
+            self._result = result or self._result
+            self._error = reason or self._error
+            if to.terminal and self._ended_at is None:
+                self._ended_at = self._clock.now()
+        self._notify()
+        return True
+
+    def _notify(self) -> None:
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
+
+
+def percent_done(progress: Progress) -> int:
+    """Return finished tasks as whole percent, 0 while nothing is known."""
+    return 100 * progress.tasks_done // progress.tasks_total if progress.tasks_total else 0

@@ -1,0 +1,197 @@
+"""A session: one client's conversation with its state and its operations."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from tidegate_server.command.context import Context, Services, SessionState
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import CloseSession
+from tidegate_server.model.result import Result
+from tidegate_server.session.configuration import SessionOptions, substitute
+from tidegate_server.session.executor import Executor
+from tidegate_server.session.handle import Handle, issue
+from tidegate_server.session.operation import Operation, OperationKind
+from tidegate_server.session.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+ExecuteText = Callable[[str, Context], Result]
+"""Runs a statement to its end; raises ServerError."""
+ReturnsRows = Callable[[str], bool]
+"""Says from the text alone whether a statement answers rows."""
+
+MAX_OPERATIONS = 1000
+"""Operations one session may hold open."""
+
+
+class Session:
+    """Owns its operations; safe to use from many threads.
+
+    ``owners`` is the manager's map from operation to session, which the session keeps up to date.
+    ``protocol`` is the number n of the negotiated HIVE_CLI_SERVICE_PROTOCOL_Vn.
+    """
+
+    def __init__(
+        self,
+        *,
+        handle: Handle,
+        state: SessionState,
+        options: SessionOptions,
+        protocol: int,
+        connection_id: int,
+        owners: dict[bytes, Session],
+        services: Services,
+        executor: Executor,
+        snapshot: Snapshot,
+        execute: ExecuteText,
+        returns_rows: ReturnsRows,
+    ) -> None:
+        self.handle = handle
+        self.id = state.session_id
+        self.state = state
+        self.options = options
+        self.protocol = protocol
+        self.snapshot = snapshot
+        self.connection_id = connection_id
+        """The connection this session belongs to; changes when another one takes it over."""
+        self.orphaned_at: datetime | None = None
+        self._owners = owners
+        self._services = services
+        self._executor = executor
+        self._execute = execute
+        self._returns_rows = returns_rows
+        self._operations: dict[bytes, Operation] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._last_used = services.clock.now()
+
+    @property
+    def user(self) -> str:
+        """Whom the session acts for."""
+        return self.state.user
+
+    def submit(
+        self, text: str, *, overlay: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> Operation:
+        """Start a statement and return at once; ``timeout`` in seconds.
+
+        :raises ServerError: TOO_MANY if the session holds too many operations open;
+            INVALID_SESSION_HANDLE once closed.
+        """
+        statement = substitute(text, {**self.state.settings, **(overlay or {})})
+        answers_rows = self._returns_rows(statement)
+        operation = self._register(
+            OperationKind.EXECUTE_STATEMENT,
+            statement,
+            has_result_set=answers_rows,
+            overlay=overlay,
+        )
+        logger.info("Operation %s of session %s: %s", operation.id, self.id, _one_line(statement))
+        work = self._statement_work(operation, changes_names=not answers_rows)
+        self._executor.submit(operation, work, timeout)
+        return operation
+
+    def list(self, kind: OperationKind, work: Callable[[], Result]) -> Operation:
+        """Carry a metadata call out on the calling thread; raises as :meth:`submit`."""
+        operation = self._register(kind, kind.value, has_result_set=True, overlay=None)
+        self._executor.run(operation, work)
+        return operation
+
+    def find(self, guid: bytes) -> Operation | None:
+        """Return one of the session's operations."""
+        return self._operations.get(guid)
+
+    def cancel(self, operation: Operation) -> None:
+        """Stop an operation; one that has ended already is left alone."""
+        self._executor.cancel(operation, f" by user {self.user}")
+
+    def release(self, operation: Operation) -> None:
+        """Close an operation: stop what runs, free its result, forget it."""
+        self._operations.pop(operation.handle.guid, None)
+        self._owners.pop(operation.handle.guid, None)
+        self._end(operation)
+
+    def close(self) -> None:
+        """Close every operation and the engine's child session; later calls are harmless."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            operations, self._operations = list(self._operations.values()), {}
+        for operation in operations:
+            self._owners.pop(operation.handle.guid, None)
+            self._end(operation)
+        try:
+            self._services.engine.call(CloseSession(session_id=self.id), wait=0)
+        except ServerError as problem:
+            logger.debug("The engine did not close session %s: %s", self.id, problem)
+
+    def touch(self, now: datetime) -> None:
+        """Note that the session was used."""
+        self._last_used = now
+
+    def idle_since(self) -> datetime | None:
+        """Return when the session was last used, None while something runs in it."""
+        if any(not operation.state.terminal for operation in tuple(self._operations.values())):
+            return None
+        return self._last_used
+
+    def _register(
+        self,
+        kind: OperationKind,
+        statement: str,
+        *,
+        has_result_set: bool,
+        overlay: Mapping[str, str] | None,
+    ) -> Operation:
+        operation = Operation(
+            handle=issue(self._services.new_id()),
+            kind=kind,
+            clock=self._services.clock,
+            statement=statement,
+            has_result_set=has_result_set,
+            force_result_set=self.options.always_result_set,
+            overlay=overlay,
+        )
+        with self._lock:
+            if self._closed:
+                raise error(Code.INVALID_SESSION_HANDLE, handle=self.id)
+            if len(self._operations) >= MAX_OPERATIONS:
+                hint = "Close operations whose results were read."
+                raise error(Code.TOO_MANY, what="open operations", limit=MAX_OPERATIONS, hint=hint)
+            self._operations[operation.handle.guid] = operation
+            self._owners[operation.handle.guid] = self
+        return operation
+
+    def _statement_work(self, operation: Operation, *, changes_names: bool) -> Callable[[], Result]:
+        context = Context(
+            services=self._services,
+            session=self.state,
+            operation_id=operation.id,
+            log=operation.write_log,
+            progress=operation.report,
+            overlay=operation.overlay,
+        )
+
+        def work() -> Result:
+            try:
+                return self._execute(operation.statement, context)
+            finally:
+                if changes_names:
+                    self.snapshot.invalidate()
+                self.touch(self._services.clock.now())
+
+        return work
+
+    def _end(self, operation: Operation) -> None:
+        self._executor.cancel(operation, ": it was closed")
+        operation.close()
+
+
+def _one_line(statement: str, limit: int = 200) -> str:
+    line = " ".join(statement.split())
+    return line if len(line) <= limit else line[:limit] + "..."

@@ -1,0 +1,1 @@
+"""Tidegate's statements as text and as data."""

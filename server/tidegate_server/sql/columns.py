@@ -1,0 +1,253 @@
+"""Column lists: the schema parts that CREATE lists and ALTER changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidegate_server.errors import Code
+from tidegate_server.sql import clauses
+from tidegate_server.sql.cursor import Cursor
+from tidegate_server.sql.statements import (
+    ColumnChange,
+    ColumnItem,
+    ColumnName,
+    ComputedColumn,
+    MetadataColumn,
+    PhysicalColumn,
+    PrimaryKeyClause,
+    SchemaChange,
+    Watermark,
+)
+
+_TYPE_ENDS = frozenset(
+    {",", ")", "NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT", "UNIQUE"}
+    | {"FIRST", "AFTER", "ENFORCED", "AS", ";", ""}
+)
+_EXPRESSION_ENDS = (",", ")", ";")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnList:
+    """What stands between the brackets behind a table's name."""
+
+    columns: tuple[ColumnItem, ...] = ()
+    primary_key: PrimaryKeyClause | None = None
+    watermark: Watermark | None = None
+
+
+def column_list(at: Cursor) -> ColumnList:
+    """Read ``( item, ... )``: identifiers only, or any mix of the other kinds."""
+    at.expect("(")
+    found = _item(at, ColumnList())
+    while at.accept(","):
+        found = _item(at, found)
+    at.expect(")")
+    return found
+
+
+def schema_changes(at: Cursor) -> tuple[SchemaChange, ...]:
+    """Read what ADD or MODIFY lists: one change, or several in brackets."""
+    if not at.accept("("):
+        return (_change(at),)
+    changes = [_change(at)]
+    while at.accept(","):
+        changes.append(_change(at))
+        if sum(isinstance(change, Watermark) for change in changes) > 1:
+            raise at.failure(Code.MT_WATERMARK_MULTIPLE)
+    at.expect(")")
+    return tuple(changes)
+
+
+def _item(at: Cursor, so_far: ColumnList) -> ColumnList:
+    if _sees_constraint(at):
+        _refuse_beside_names(at, so_far)
+        return _with_key(at, so_far, _table_constraint(at))
+    if at.sees("WATERMARK", "FOR"):
+        _refuse_beside_names(at, so_far)
+        if so_far.watermark is not None:
+            raise at.failure(Code.MT_WATERMARK_MULTIPLE)
+        return replace(so_far, watermark=_watermark(at))
+    return _column_item(at, so_far)
+
+
+def _column_item(at: Cursor, so_far: ColumnList) -> ColumnList:
+    only_names = _only_names(so_far)
+    name = at.name("a column name")
+    bare = at.sees(",") or at.sees(")")
+    if only_names is True and not bare:
+        raise at.unexpected(
+            ",", ")", hint="A column list has either names alone or complete definitions."
+        )
+    if bare and only_names is not False:
+        return replace(so_far, columns=(*so_far.columns, ColumnName(name=name)))
+    column, key = _definition(at, name)
+    return _with_key(at, replace(so_far, columns=(*so_far.columns, column)), key)
+
+
+def _only_names(so_far: ColumnList) -> bool | None:
+    """Say whether the list so far has names alone; None while it is empty."""
+    if so_far.primary_key is not None or so_far.watermark is not None:
+        return False
+    if not so_far.columns:
+        return None
+    return isinstance(so_far.columns[0], ColumnName)
+
+
+def _refuse_beside_names(at: Cursor, so_far: ColumnList) -> None:
+    if _only_names(so_far):
+        raise at.unexpected("a column name")
+
+
+def _with_key(at: Cursor, so_far: ColumnList, key: PrimaryKeyClause | None) -> ColumnList:
+    if key is None:
+        return so_far
+    if so_far.primary_key is not None:
+        raise at.unexpected("no second primary key")
+    return replace(so_far, primary_key=key)
+
+
+def _definition(at: Cursor, name: str) -> tuple[ColumnItem, PrimaryKeyClause | None]:
+    if at.accept("AS"):
+        expression = _expression(at)
+        return ComputedColumn(name=name, expression=expression, comment=_comment(at)), None
+    data_type = _data_type(at)
+    nullable = _nullability(at)
+    if at.accept("METADATA"):
+        return _metadata(at, name, data_type, nullable), None
+    key = _column_constraint(at, name)
+    nullable = nullable and _nullability(at)
+    column = PhysicalColumn(name=name, type=data_type, nullable=nullable, comment=_comment(at))
+    return column, key
+
+
+def _data_type(at: Cursor) -> str:
+    if not at.sees_name() or at.spelling() in _TYPE_ENDS:
+        raise at.unexpected("a data type")
+    start, depth = at.offset, 0
+    while not at.ended and (depth > 0 or at.spelling() not in _TYPE_ENDS):
+        spelling = at.spelling()
+        depth += spelling.count("(") + (0 if spelling in ("->", "=>") else spelling.count("<"))
+        depth -= spelling.count(")") + (0 if spelling in ("->", "=>") else spelling.count(">"))
+        if depth < 0:
+            raise at.unexpected("a data type")
+        at.advance()
+    if depth:
+        raise at.unexpected("the end of the data type")
+    return at.text[start : at.passed]
+
+
+def _nullability(at: Cursor) -> bool:
+    if at.accept("NOT", "NULL"):
+        return False
+    at.accept("NULL")
+    return True
+
+
+def _comment(at: Cursor) -> str | None:
+    return at.string("a comment in quotes") if at.accept("COMMENT") else None
+
+
+def _metadata(at: Cursor, name: str, data_type: str, nullable: bool) -> MetadataColumn:
+    key = at.string("a metadata key in quotes") if at.accept("FROM") else None
+    virtual = at.accept("VIRTUAL")
+    return MetadataColumn(
+        name=name,
+        type=data_type,
+        nullable=nullable,
+        key=key,
+        virtual=virtual,
+        comment=_comment(at),
+    )
+
+
+def _expression(at: Cursor) -> str:
+    """Return an expression's text: to the next comma or bracket, COMMENT 'x', FIRST or AFTER."""
+    start, depth = at.offset, 0
+    while not at.ended and not (depth == 0 and _ends_expression(at)):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(at.spelling(), 0)
+        at.advance()
+    if at.passed <= start:
+        raise at.unexpected("an expression")
+    return at.text[start : at.passed]
+
+
+def _ends_expression(at: Cursor) -> bool:
+    spelling = at.spelling()
+    if spelling in _EXPRESSION_ENDS:
+        return True
+    if spelling == "COMMENT":
+        return at.sees_string(1)
+    if spelling == "FIRST":
+        return _closes(at, 1)
+    return spelling == "AFTER" and at.sees_name(1) and _closes(at, 2)
+
+
+def _closes(at: Cursor, ahead: int) -> bool:
+    return at.token(ahead) is None or at.spelling(ahead) in _EXPRESSION_ENDS
+
+
+def _watermark(at: Cursor) -> Watermark:
+    at.expect("WATERMARK", "FOR")
+    column = at.name("a column name")
+    at.expect("AS")
+    return Watermark(column=column, expression=_expression(at))
+
+
+def _sees_constraint(at: Cursor) -> bool:
+    return (
+        at.sees("PRIMARY", "KEY")
+        or at.sees("UNIQUE", "(")
+        or (at.sees("CONSTRAINT") and at.sees_name(1) and at.spelling(2) in ("PRIMARY", "UNIQUE"))
+    )
+
+
+def _constraint_name(at: Cursor) -> str | None:
+    return at.name("a constraint name") if at.accept("CONSTRAINT") else None
+
+
+def _table_constraint(at: Cursor) -> PrimaryKeyClause:
+    name = _constraint_name(at)
+    if at.sees("UNIQUE"):
+        raise at.failure(Code.MT_UNIQUE_UNSUPPORTED)
+    at.expect("PRIMARY", "KEY")
+    columns = clauses.names(at)
+    _not_enforced(at, name or f"PK_{'_'.join(columns)}")
+    return PrimaryKeyClause(columns=columns, name=name)
+
+
+def _column_constraint(at: Cursor, column: str) -> PrimaryKeyClause | None:
+    if not (at.sees("CONSTRAINT") or at.sees("PRIMARY") or at.sees("UNIQUE")):
+        return None
+    name = _constraint_name(at)
+    if at.sees("UNIQUE"):
+        raise at.failure(Code.MT_UNIQUE_UNSUPPORTED)
+    at.expect("PRIMARY", "KEY")
+    _not_enforced(at, name or f"PK_{column}")
+    return PrimaryKeyClause(columns=(column,), name=name)
+
+
+def _not_enforced(at: Cursor, key: str) -> None:
+    if not at.accept("NOT", "ENFORCED"):
+        raise at.failure(Code.MT_PK_ENFORCED, key=key)
+
+
+def _change(at: Cursor) -> SchemaChange:
+    if _sees_constraint(at):
+        return _table_constraint(at)
+    if at.sees("WATERMARK", "FOR"):
+        return _watermark(at)
+    if at.sees("DISTRIBUTION", "BY") or at.sees("DISTRIBUTION", "INTO"):
+        at.advance()
+        return clauses.distribution(at)
+    at.accept("COLUMN")
+    column, key = _definition(at, at.name("a column name"))
+    if key is not None:
+        raise at.unexpected("PRIMARY KEY (...) as a change of its own")
+    return _placed(at, column)
+
+
+def _placed(at: Cursor, column: ColumnItem) -> ColumnChange:
+    if at.accept("FIRST"):
+        return ColumnChange(column=column, first=True)
+    after = at.name("a column name") if at.accept("AFTER") else None
+    return ColumnChange(column=column, after=after)

@@ -1,0 +1,342 @@
+"""The grammar: which words lead to which rule, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidegate_server.errors import Code
+from tidegate_server.sql import clauses
+from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
+from tidegate_server.sql.cursor import Cursor
+from tidegate_server.sql.statements import (
+    AlterAdd,
+    AlterAsQuery,
+    AlterCancelRefresh,
+    AlterDrop,
+    AlterModify,
+    AlterRefresh,
+    AlterRename,
+    AlterResetOptions,
+    AlterResume,
+    AlterSetFreshness,
+    AlterSetOptions,
+    AlterSetRefreshMode,
+    AlterSuspend,
+    Cascade,
+    CreateMaterializedTable,
+    DescribeTable,
+    DropMaterializedTable,
+    DropPart,
+    Explain,
+    Name,
+    PartitionRange,
+    RefreshKind,
+    ResetOption,
+    SetOption,
+    ShowCreateMaterializedTable,
+    ShowLag,
+    ShowLineage,
+    ShowMaterializedTables,
+    ShowOption,
+    ShowRefreshHistory,
+    ShowVersions,
+    Statement,
+)
+
+Rule = Callable[[Cursor], Statement]
+"""Reads the rest of a statement whose leading words have been passed."""
+AlterRule = Callable[[Cursor, Name], Statement]
+
+TABLE = ("MATERIALIZED", "TABLE")
+
+
+# ---- CREATE ----------------------------------------------------------------------------------
+
+
+def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
+    if_not_exists = not or_alter and at.accept("IF", "NOT", "EXISTS")
+    name = clauses.table_name(at)
+    listed = column_list(at) if at.sees("(") else _no_list(at)
+    return CreateMaterializedTable(
+        name=name,
+        or_alter=or_alter,
+        if_not_exists=if_not_exists,
+        columns=listed.columns,
+        primary_key=listed.primary_key,
+        watermark=listed.watermark,
+        comment=at.string("a comment in quotes") if at.accept("COMMENT") else None,
+        distribution=clauses.distribution(at) if at.accept("DISTRIBUTED") else None,
+        partition_keys=_partitioned_by(at),
+        options=clauses.options(at) if at.accept("WITH") else {},
+        start_mode=clauses.start_mode(at) if at.accept("START_MODE") else None,
+        freshness=clauses.freshness(at) if at.accept("FRESHNESS") else None,
+        refresh_mode=clauses.refresh_mode(at) if at.accept("REFRESH_MODE") else None,
+        query=_as_query(at),
+    )
+
+
+def _no_list(at: Cursor) -> ColumnList:
+    at.accept("(")  # remembered as possible here
+    return ColumnList()
+
+
+def _partitioned_by(at: Cursor) -> tuple[str, ...]:
+    if not at.accept("PARTITIONED"):
+        return ()
+    at.expect("BY")
+    return clauses.names(at)
+
+
+def _as_query(at: Cursor) -> str:
+    at.expect("AS")
+    return clauses.query(at)
+
+
+def _create_or_alter(at: Cursor) -> CreateMaterializedTable:
+    return _create(at, or_alter=True)
+
+
+def _create_or_replace(at: Cursor) -> Statement:
+    raise at.failure(Code.MT_REPLACE_UNSUPPORTED, offset=0)
+
+
+def _temporary(at: Cursor) -> Statement:
+    raise at.failure(Code.MT_TEMPORARY_UNSUPPORTED, offset=0)
+
+
+# ---- ALTER -----------------------------------------------------------------------------------
+
+
+def _alter(at: Cursor) -> Statement:
+    name = clauses.table_name(at)
+    word = at.accept_any(*ALTER_RULES)
+    if word is None:
+        raise at.unexpected()
+    return ALTER_RULES[word](at, name)
+
+
+def _resume(at: Cursor, name: Name) -> Statement:
+    return AlterResume(name=name, options=clauses.options(at) if at.accept("WITH") else {})
+
+
+def _refresh(at: Cursor, name: Name) -> AlterRefresh:
+    kind = at.accept_any("FULL", "INCREMENTAL")
+    partition, between, predicate = _refresh_scope(at)
+    cascade = None
+    if at.accept("CASCADE"):
+        cascade = Cascade(at.accept_any("UPSTREAM", "DOWNSTREAM") or "DOWNSTREAM")
+    return AlterRefresh(
+        name=name,
+        kind=RefreshKind(kind) if kind else None,
+        partition=partition,
+        range=between,
+        predicate=predicate,
+        cascade=cascade,
+        asynchronous=at.accept_any("SYNC", "ASYNC") == "ASYNC",
+    )
+
+
+def _refresh_scope(
+    at: Cursor,
+) -> tuple[dict[str, str] | None, PartitionRange | None, str | None]:
+    if at.accept("PARTITION"):
+        if not at.accept("FROM"):
+            return clauses.partition(at), None, None
+        start = clauses.partition(at)
+        at.expect("TO")
+        return None, PartitionRange(start=start, end=clauses.partition(at)), None
+    if at.accept("WHERE"):
+        predicate = at.slice_until("CASCADE", "SYNC", "ASYNC", ";")
+        if not predicate:
+            raise at.unexpected("a condition")
+        return None, None, predicate
+    return None, None, None
+
+
+def _cancel(at: Cursor, name: Name) -> Statement:
+    at.expect("REFRESH")
+    return AlterCancelRefresh(name=name)
+
+
+def _as(at: Cursor, name: Name) -> AlterAsQuery:
+    return AlterAsQuery(name=name, query=clauses.query(at))
+
+
+def _set(at: Cursor, name: Name) -> Statement:
+    if at.accept("FRESHNESS"):
+        return AlterSetFreshness(name=name, freshness=clauses.freshness(at))
+    if at.accept("REFRESH_MODE"):
+        return AlterSetRefreshMode(name=name, mode=clauses.refresh_mode(at))
+    _refuse_empty(at, "SET", "SET ('key' = 'value')")
+    return AlterSetOptions(name=name, options=clauses.options(at))
+
+
+def _reset(at: Cursor, name: Name) -> Statement:
+    _refuse_empty(at, "RESET", "RESET ('key')")
+    return AlterResetOptions(name=name, keys=clauses.option_keys(at))
+
+
+def _refuse_empty(at: Cursor, what: str, example: str) -> None:
+    if at.sees("(", ")"):
+        raise at.failure(Code.MT_OPTIONS_EMPTY, what=what, example=example)
+
+
+def _add(at: Cursor, name: Name) -> Statement:
+    return AlterAdd(name=name, changes=schema_changes(at))
+
+
+def _modify(at: Cursor, name: Name) -> Statement:
+    return AlterModify(name=name, changes=schema_changes(at))
+
+
+def _drop_part(at: Cursor, name: Name) -> Statement:
+    if at.accept("PRIMARY", "KEY"):
+        return AlterDrop(name=name, part=DropPart.PRIMARY_KEY)
+    if at.sees("CONSTRAINT") and at.sees_name(1):
+        at.advance()
+        return AlterDrop(name=name, constraint=at.name())
+    if word := at.accept_any("WATERMARK", "DISTRIBUTION"):
+        return AlterDrop(name=name, part=DropPart(word))
+    if at.sees("("):
+        return AlterDrop(name=name, columns=clauses.names(at))
+    at.accept("COLUMN")
+    return AlterDrop(name=name, columns=(at.name("a column name"),))
+
+
+def _rename(at: Cursor, name: Name) -> Statement:
+    at.expect("TO")
+    return AlterRename(name=name, new_name=clauses.table_name(at))
+
+
+ALTER_RULES: Mapping[str, AlterRule] = {
+    "ADD": _add,
+    "AS": _as,
+    "CANCEL": _cancel,
+    "DROP": _drop_part,
+    "MODIFY": _modify,
+    "REFRESH": _refresh,
+    "RENAME": _rename,
+    "RESET": _reset,
+    "RESUME": _resume,
+    "SET": _set,
+    "SUSPEND": lambda at, name: AlterSuspend(name=name),
+}
+
+
+# ---- DROP, SHOW, DESCRIBE, EXPLAIN -----------------------------------------------------------
+
+
+def _drop(at: Cursor) -> Statement:
+    if_exists = at.accept("IF", "EXISTS")
+    return DropMaterializedTable(name=clauses.table_name(at), if_exists=if_exists)
+
+
+def _show_tables(at: Cursor) -> Statement:
+    at.expect("TABLES")
+    extended = at.accept("EXTENDED")
+    schema: Name = ()
+    if at.accept_any("FROM", "IN"):
+        first = at.name("a schema name")
+        schema = (first, at.name("a schema name")) if at.accept(".") else (first,)
+    negated = at.accept("NOT")
+    like = at.accept_any("LIKE", "ILIKE")
+    if negated and like is None:
+        raise at.unexpected()
+    return ShowMaterializedTables(
+        schema=schema,
+        extended=extended,
+        pattern=at.string("a pattern in quotes") if like else None,
+        negated=negated,
+        ignore_case=like == "ILIKE",
+    )
+
+
+def _show_create(at: Cursor) -> Statement:
+    return ShowCreateMaterializedTable(name=clauses.table_name(at))
+
+
+def _show_create_or_alter(at: Cursor) -> Statement:
+    return ShowCreateMaterializedTable(name=clauses.table_name(at), or_alter=True)
+
+
+def _show_history(at: Cursor) -> Statement:
+    return ShowRefreshHistory(
+        name=clauses.table_name(at) if at.accept("FOR") else None,
+        limit=at.integer("a number of rows") if at.accept("LIMIT") else None,
+        errors=at.accept("ERRORS"),
+    )
+
+
+def _describe(at: Cursor) -> Statement:
+    at.accept("TABLE")
+    extended = at.accept_any("EXTENDED", "FORMATTED") is not None
+    return DescribeTable(
+        name=clauses.table_name(at), extended=extended, as_json=at.accept("AS", "JSON")
+    )
+
+
+def _explain_create(at: Cursor) -> Statement:
+    return Explain(statement=_create(at))
+
+
+def _explain_create_or_alter(at: Cursor) -> Statement:
+    return Explain(statement=_create_or_alter(at))
+
+
+def _explain_alter(at: Cursor) -> Statement:
+    name = clauses.table_name(at)
+    at.expect("AS")
+    return Explain(statement=_as(at, name))
+
+
+def _explain_refresh(at: Cursor) -> Statement:
+    return Explain(statement=_refresh(at, clauses.table_name(at)))
+
+
+# ---- SET, RESET ------------------------------------------------------------------------------
+
+
+def _set_option(at: Cursor) -> Statement:
+    key = at.string("an option key in quotes")
+    if not at.accept("="):
+        return ShowOption(key=key)
+    return SetOption(key=key, value=at.string("an option value in quotes"))
+
+
+def _reset_option(at: Cursor) -> Statement:
+    return ResetOption(key=at.string("an option key in quotes"))
+
+
+RULES: Mapping[tuple[str, ...], Rule] = {
+    ("CREATE", *TABLE): _create,
+    ("CREATE", "OR", "ALTER", *TABLE): _create_or_alter,
+    ("CREATE", "OR", "REPLACE", *TABLE): _create_or_replace,
+    ("CREATE", "TEMPORARY", *TABLE): _temporary,
+    ("CREATE", "OR", "ALTER", "TEMPORARY", *TABLE): _temporary,
+    ("CREATE", "OR", "REPLACE", "TEMPORARY", *TABLE): _temporary,
+    ("ALTER", *TABLE): _alter,
+    ("DROP", *TABLE): _drop,
+    ("DROP", "TEMPORARY", *TABLE): _temporary,
+    ("SHOW", "MATERIALIZED"): _show_tables,
+    ("SHOW", "CREATE", *TABLE): _show_create,
+    ("SHOW", "CREATE", "OR", "ALTER", *TABLE): _show_create_or_alter,
+    ("SHOW", "REFRESH", "HISTORY"): _show_history,
+    ("SHOW", "LINEAGE"): lambda at: ShowLineage(name=clauses.table_name(at)),
+    ("SHOW", "LAG"): lambda at: ShowLag(),
+    ("SHOW", "VERSIONS"): lambda at: ShowVersions(name=clauses.table_name(at)),
+    ("EXPLAIN", "CREATE", *TABLE): _explain_create,
+    ("EXPLAIN", "CREATE", "OR", "ALTER", *TABLE): _explain_create_or_alter,
+    ("EXPLAIN", "ALTER", *TABLE): _explain_alter,
+    ("EXPLAIN", "REFRESH"): _explain_refresh,
+}
+"""Statements that are ours by their leading words, and nothing else may be."""
+
+LOOSE_RULES: Mapping[str, Rule] = {
+    "DESC": _describe,
+    "DESCRIBE": _describe,
+    "SET": _set_option,
+    "RESET": _reset_option,
+}
+"""Statements Spark has too: what does not fit the rule exactly is Spark's."""
+
+LONGEST = max(len(words) for words in RULES)

@@ -1,0 +1,103 @@
+"""The one way from text to a statement."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token
+
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.sql.cursor import Cursor, position
+from tidegate_server.sql.dialect import head, tokenize
+from tidegate_server.sql.grammar import LONGEST, LOOSE_RULES, RULES, Rule
+from tidegate_server.sql.statements import (
+    ResetOption,
+    SetOption,
+    ShowOption,
+    SparkStatement,
+    Statement,
+)
+
+# What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
+# statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
+_KEY = r"(?P<key>(?=[\w:-]*\.)[A-Za-z_][\w.:-]*+)\s*+"
+_BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+))?;*+\s*+", re.IGNORECASE)
+_BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?+\s*+;*+\s*+", re.IGNORECASE)
+# DESCRIBE of anything but a table.
+_NOT_TABLES = frozenset(
+    {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}
+    | {"SELECT", "WITH", "FROM", "VALUES", "(", "HISTORY", "DETAIL"}
+)
+
+
+def parse(text: str) -> Statement:
+    """Read one statement; what is not Tidegate's comes back byte for byte as SparkStatement.
+
+    Time is linear in the length of ``text``.
+
+    :raises ServerError: PARSE_SYNTAX or another code of the grammar, with line and column.
+    """
+    leading = head(text, LONGEST)[:LONGEST]
+    first = [_spelling(token) for token in leading]
+    for length in range(len(first), 1, -1):
+        if rule := RULES.get(tuple(first[:length])):
+            return _read(text, rule, length)
+    if first and first[0] in ("SET", "RESET"):
+        return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
+    if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
+        return _loose(text, LOOSE_RULES[first[0]])
+    return SparkStatement(text=text)
+
+
+def _read(text: str, rule: Rule, length: int) -> Statement:
+    at = Cursor(text, _tokens(text))
+    for _ in range(length):
+        at.advance()
+    statement = rule(at)
+    at.end()
+    return statement
+
+
+def _loose(text: str, rule: Rule) -> Statement:
+    """Read a statement that Spark also has; a form only Spark knows is Spark's."""
+    try:
+        return _read(text, rule, 1)
+    except ServerError:
+        return SparkStatement(text=text)
+
+
+def _setting(text: str, start: int, rule: Rule) -> Statement:
+    if found := _BARE_SET.fullmatch(text, start):
+        if found["value"] is None:
+            return ShowOption(key=found["key"])
+        return SetOption(key=found["key"], value=found["value"].strip())
+    if found := _BARE_RESET.fullmatch(text, start):
+        return ResetOption(key=found["key"])
+    return _loose(text, rule)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return tokenize(text)
+    except TokenError as problem:
+        line, column = position(text, _unreadable(text, problem))
+        raise error(
+            Code.PARSE_SYNTAX,
+            line=line,
+            column=column,
+            found="an unfinished literal, quoted name or comment",
+            expected="its end",
+        ) from problem
+
+
+def _unreadable(text: str, problem: TokenError) -> int:
+    """Return the offset of what does not end; sqlglot puts it last in its message."""
+    told = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
+    if told and int(told[1]) < len(text):
+        return int(told[1])
+    return max(text.rfind("/*"), 0)
+
+
+def _spelling(token: Token) -> str:
+    return Cursor("", [token]).spelling()

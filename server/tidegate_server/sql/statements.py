@@ -1,0 +1,422 @@
+"""Every statement Tidegate knows, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidegate_server.model.freshness import Freshness
+
+Name = tuple[str, ...]
+"""A table name as written: one to three parts."""
+
+
+class RequestedMode(Enum):
+    """What REFRESH_MODE asks for; the value is its spelling."""
+
+    CONTINUOUS = "CONTINUOUS"
+    FULL = "FULL"
+    INCREMENTAL = "INCREMENTAL"
+    INCREMENTAL_STRICT = "INCREMENTAL STRICT"
+
+
+class Downstream(Enum):
+    """FRESHNESS = DOWNSTREAM: as fresh as the consumers need."""
+
+    DOWNSTREAM = "DOWNSTREAM"
+
+
+class StartKind(Enum):
+    """Where the first refresh of a pipeline begins."""
+
+    FROM_BEGINNING = "FROM_BEGINNING"
+    FROM_NOW = "FROM_NOW"
+    FROM_TIMESTAMP = "FROM_TIMESTAMP"
+    RESUME_OR_FROM_BEGINNING = "RESUME_OR_FROM_BEGINNING"
+    RESUME_OR_FROM_NOW = "RESUME_OR_FROM_NOW"
+    RESUME_OR_FROM_TIMESTAMP = "RESUME_OR_FROM_TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartMode:
+    """The START_MODE clause; ``local_zone`` marks TIMESTAMP WITH LOCAL TIME ZONE."""
+
+    kind: StartKind
+    interval: Freshness | None = None
+    timestamp: str | None = None
+    local_zone: bool = False
+
+
+# ---- parts of a table's schema ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnName:
+    """A column of an identifier list."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhysicalColumn:
+    """A column with a declared type, as written."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataColumn:
+    """A column read from the source's or format's metadata."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    key: str | None = None
+    virtual: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedColumn:
+    """A column evaluated on read; the expression is the user's text."""
+
+    name: str
+    expression: str
+    comment: str | None = None
+
+
+ColumnItem = ColumnName | PhysicalColumn | MetadataColumn | ComputedColumn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimaryKeyClause:
+    """PRIMARY KEY (...) NOT ENFORCED with its constraint name, if any."""
+
+    columns: tuple[str, ...]
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """WATERMARK FOR column AS expression."""
+
+    column: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How rows spread over buckets; ``kind`` is HASH, RANGE or None for the default."""
+
+    kind: str | None = None
+    columns: tuple[str, ...] = ()
+    buckets: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnChange:
+    """A column of ADD or MODIFY and where it goes; ``after`` None and not ``first`` means last."""
+
+    column: ColumnItem
+    first: bool = False
+    after: str | None = None
+
+
+SchemaChange = ColumnChange | PrimaryKeyClause | Watermark | Distribution
+
+
+# ---- statements ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateMaterializedTable:
+    """CREATE [OR ALTER] MATERIALIZED TABLE; ``query`` is the text after AS, comments included."""
+
+    name: Name
+    query: str
+    or_alter: bool = False
+    if_not_exists: bool = False
+    columns: tuple[ColumnItem, ...] = ()
+    primary_key: PrimaryKeyClause | None = None
+    watermark: Watermark | None = None
+    comment: str | None = None
+    distribution: Distribution | None = None
+    partition_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    start_mode: StartMode | None = None
+    freshness: Freshness | Downstream | None = None
+    refresh_mode: RequestedMode | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSuspend:
+    """ALTER MATERIALIZED TABLE t SUSPEND."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterResume:
+    """ALTER MATERIALIZED TABLE t RESUME, with options for this pipeline alone."""
+
+    name: Name
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Cascade(Enum):
+    """Which related tables a REFRESH takes along."""
+
+    DOWNSTREAM = "DOWNSTREAM"
+    UPSTREAM = "UPSTREAM"
+
+
+class RefreshKind(Enum):
+    """The strategy a REFRESH insists on."""
+
+    FULL = "FULL"
+    INCREMENTAL = "INCREMENTAL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRange:
+    """PARTITION FROM (...) TO (...), both ends included."""
+
+    start: Mapping[str, str]
+    end: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterRefresh:
+    """ALTER MATERIALIZED TABLE t REFRESH; at most one of partition, range and predicate is set."""
+
+    name: Name
+    kind: RefreshKind | None = None
+    partition: Mapping[str, str] | None = None
+    range: PartitionRange | None = None
+    predicate: str | None = None
+    cascade: Cascade | None = None
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterCancelRefresh:
+    """ALTER MATERIALIZED TABLE t CANCEL REFRESH."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterAsQuery:
+    """ALTER MATERIALIZED TABLE t AS query."""
+
+    name: Name
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSetOptions:
+    """ALTER MATERIALIZED TABLE t SET (...)."""
+
+    name: Name
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterResetOptions:
+    """ALTER MATERIALIZED TABLE t RESET (...)."""
+
+    name: Name
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSetFreshness:
+    """ALTER MATERIALIZED TABLE t SET FRESHNESS = ...."""
+
+    name: Name
+    freshness: Freshness | Downstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSetRefreshMode:
+    """ALTER MATERIALIZED TABLE t SET REFRESH_MODE = ...."""
+
+    name: Name
+    mode: RequestedMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterAdd:
+    """ALTER MATERIALIZED TABLE t ADD ...."""
+
+    name: Name
+    changes: tuple[SchemaChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterModify:
+    """ALTER MATERIALIZED TABLE t MODIFY ...."""
+
+    name: Name
+    changes: tuple[SchemaChange, ...]
+
+
+class DropPart(Enum):
+    """A part of the schema that DROP names by word."""
+
+    PRIMARY_KEY = "PRIMARY KEY"
+    WATERMARK = "WATERMARK"
+    DISTRIBUTION = "DISTRIBUTION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterDrop:
+    """ALTER MATERIALIZED TABLE t DROP ...; exactly one of the three is set."""
+
+    name: Name
+    columns: tuple[str, ...] = ()
+    constraint: str | None = None
+    part: DropPart | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterRename:
+    """ALTER MATERIALIZED TABLE t RENAME TO n."""
+
+    name: Name
+    new_name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropMaterializedTable:
+    """DROP MATERIALIZED TABLE [IF EXISTS] t."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowMaterializedTables:
+    """SHOW MATERIALIZED TABLES; ``schema`` has one or two parts, or none for the current one."""
+
+    schema: Name = ()
+    extended: bool = False
+    pattern: str | None = None
+    negated: bool = False
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateMaterializedTable:
+    """SHOW CREATE [OR ALTER] MATERIALIZED TABLE t."""
+
+    name: Name
+    or_alter: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowRefreshHistory:
+    """SHOW REFRESH HISTORY [FOR t] [LIMIT n] [ERRORS]."""
+
+    name: Name | None = None
+    limit: int | None = None
+    errors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLineage:
+    """SHOW LINEAGE t."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLag:
+    """SHOW LAG."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowVersions:
+    """SHOW VERSIONS t."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTable:
+    """DESCRIBE of any table; only the catalog knows whether it is a materialized one."""
+
+    name: Name
+    extended: bool = False
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """EXPLAIN of a statement about a materialized table."""
+
+    statement: CreateMaterializedTable | AlterAsQuery | AlterRefresh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOption:
+    """SET key = value, in Flink's quoted or Spark's bare spelling."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOption:
+    """SET key: ask for one setting."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetOption:
+    """RESET [key]; None means every setting."""
+
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkStatement:
+    """Anything that is not ours, byte for byte."""
+
+    text: str
+
+
+Statement = (
+    CreateMaterializedTable
+    | AlterSuspend
+    | AlterResume
+    | AlterRefresh
+    | AlterCancelRefresh
+    | AlterAsQuery
+    | AlterSetOptions
+    | AlterResetOptions
+    | AlterSetFreshness
+    | AlterSetRefreshMode
+    | AlterAdd
+    | AlterModify
+    | AlterDrop
+    | AlterRename
+    | DropMaterializedTable
+    | ShowMaterializedTables
+    | ShowCreateMaterializedTable
+    | ShowRefreshHistory
+    | ShowLineage
+    | ShowLag
+    | ShowVersions
+    | DescribeTable
+    | Explain
+    | SetOption
+    | ShowOption
+    | ResetOption
+    | SparkStatement
+)

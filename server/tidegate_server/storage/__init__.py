@@ -1,0 +1,1 @@
+"""Table formats that keep the data of materialized tables."""

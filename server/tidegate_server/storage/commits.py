@@ -1,0 +1,133 @@
+"""What Delta's commits say of themselves, read from the transaction log without a Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_HEAD_LINES = 8
+_LOOK_BACK = 1000
+# Commits after which every row is what it was before.
+_MAINTENANCE = frozenset(
+    {
+        "OPTIMIZE",
+        "REORG",
+        "VACUUM START",
+        "VACUUM END",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+        "COMPUTE STATS",
+        "UPGRADE PROTOCOL",
+        "ADD FEATURE",
+        "DROP FEATURE",
+        "CLUSTER BY",
+    }
+)
+_WRITE = "WRITE"
+_INSERT_PLANS = ("AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The part of a Delta commit that describes it."""
+
+    version: int
+    operation: str
+    timestamp: int
+    """Milliseconds since 1970."""
+    metadata: Mapping[str, Any]
+    """The commit's userMetadata when it is a JSON object, else empty."""
+    rows: int | None
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the table's rows are the same before and after."""
+        return self.operation in _MAINTENANCE
+
+
+def commits(jvm: Any, snapshot: Any) -> Iterator[Commit]:
+    """Yield commits from the snapshot's back, as far as the log still describes them."""
+    log = snapshot.deltaLog()
+    configuration = log.newDeltaHadoopConf()
+    newest = int(snapshot.version())
+    for version in range(newest, max(-1, newest - _LOOK_BACK), -1):
+        commit = _read(jvm, log, configuration, version)
+        if commit is None:
+            return
+        yield commit
+
+
+def newest_snapshot(jvm: Any, log: Any) -> Any:
+    """Return a Delta log's newest snapshot."""
+    nothing = jvm.scala.Option.empty()
+    return log.update(False, nothing, nothing)
+
+
+def inserted_rows(jvm: Any, written: Any, since: int) -> int | None:
+    """Return how many rows a command inserted into a Delta table; None when that is not certain.
+
+    :param written: the command's analyzed plan.
+    :param since: when the command started, in milliseconds since 1970; with more than one commit
+        since then nobody knows which was the command's.
+    """
+    if written.getClass().getSimpleName() not in _INSERT_PLANS:
+        return None
+    relation = written.table()
+    if relation.getClass().getSimpleName() != "DataSourceV2Relation":
+        return None
+    table = relation.table()
+    if table.getClass().getSimpleName() != "DeltaTableV2":
+        return None
+    recent: list[Commit] = []
+    for commit in commits(jvm, newest_snapshot(jvm, table.deltaLog())):
+        if commit.timestamp < since or len(recent) > 1:
+            break
+        recent.append(commit)
+    certain = len(recent) == 1 and recent[0].operation == _WRITE
+    return recent[0].rows if certain else None
+
+
+def _read(jvm: Any, log: Any, configuration: Any, version: int) -> Commit | None:
+    path = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
+    files = path.getFileSystem(configuration)
+    if not files.exists(path):
+        return None
+    stream = files.open(path)
+    try:
+        reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
+        for _ in range(_HEAD_LINES):
+            line = reader.readLine()
+            if line is None:
+                break
+            action = json.loads(line)
+            if "commitInfo" in action:
+                return _parse(version, action["commitInfo"])
+    finally:
+        stream.close()
+    return Commit(version=version, operation="UNKNOWN", timestamp=0, metadata={}, rows=None)
+
+
+def _parse(version: int, info: Mapping[str, Any]) -> Commit:
+    metrics = info.get("operationMetrics") or {}
+    # A write of no rows counts files only.
+    rows = metrics.get("numOutputRows", "0" if metrics.get("numFiles") == "0" else None)
+    return Commit(
+        version=version,
+        operation=str(info.get("operation", "UNKNOWN")),
+        timestamp=int(info.get("timestamp", 0)),
+        metadata=_parse_metadata(info.get("userMetadata")),
+        rows=int(rows) if rows is not None else None,
+    )
+
+
+def _parse_metadata(text: str | None) -> Mapping[str, Any]:
+    """Read the commit's JSON object; other people write other things there."""
+    if text is None or not text.startswith("{"):
+        return {}
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

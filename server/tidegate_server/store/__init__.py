@@ -1,0 +1,1 @@
+"""The relational database behind catalog, schedules and history."""

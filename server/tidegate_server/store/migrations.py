@@ -1,0 +1,53 @@
+"""Numbered changes that bring a store's schema up to date.
+
+The schema version is the number of migrations applied. A fresh store is created in the newest form
+by the first one alone; an older store gets those it lacks, in order, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, insert, inspect, select, text, update
+
+from tidegate_server.errors import Code, error
+from tidegate_server.store.tables import metadata, schema_version
+
+Migration = Callable[[Connection], None]
+
+_ADVISORY_LOCK = 7_205_759_403  # any number of our own; PostgreSQL keys advisory locks by it
+
+
+def create_tables(connection: Connection) -> None:
+    """Create every table in its newest form."""
+    metadata.create_all(connection)
+
+
+MIGRATIONS: tuple[Migration, ...] = (create_tables,)
+
+
+def current_version(connection: Connection) -> int:
+    """Return the store's schema version, 0 for an empty database."""
+    if not inspect(connection).has_table(schema_version.name):
+        return 0
+    version: int = connection.execute(select(schema_version.c.version)).scalar_one()
+    return version
+
+
+def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Apply the migrations the store lacks, within the caller's transaction.
+
+    :raises ServerError: STORE_VERSION if the store is newer than ``migrations``.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    found = current_version(connection)
+    if found > len(migrations):
+        raise error(Code.STORE_VERSION, found=found, known=len(migrations))
+    if found == 0:
+        migrations[0](connection)
+        connection.execute(insert(schema_version).values(one=1, version=len(migrations)))
+        return
+    for migration in migrations[found:]:
+        migration(connection)
+    connection.execute(update(schema_version).values(version=len(migrations)))

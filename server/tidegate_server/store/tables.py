@@ -1,0 +1,188 @@
+"""Every table of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator
+
+from tidegate_server.model.table import PrimaryKey
+from tidegate_server.model.types import Schema
+
+
+class UtcTimestamp(TypeDecorator[datetime]):
+    """An aware UTC datetime; SQLite keeps no zone, so it is taken off and put back."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        moment = value.astimezone(UTC)
+        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """A value of one Python type as JSON text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else msgspec.json.encode(value).decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else msgspec.json.decode(value, type=self.kind)
+
+
+metadata = MetaData()
+
+_ID = String(64)
+_NAME = String(255)
+_WORD = String(64)
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+)
+
+materialized_tables = Table(
+    "materialized_tables",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("catalog_name", _NAME, nullable=False),
+    Column("schema_name", _NAME, nullable=False),
+    Column("table_name", _NAME, nullable=False),
+    Column("folded_catalog", _NAME, nullable=False),
+    Column("folded_schema", _NAME, nullable=False),
+    Column("folded_table", _NAME, nullable=False),
+    Column("columns", Json(Schema), nullable=False),
+    Column("original_query", Text, nullable=False),
+    Column("expanded_query", Text, nullable=False),
+    Column("freshness_value", Integer, nullable=False),
+    Column("freshness_unit", _WORD, nullable=False),
+    Column("logical_refresh_mode", _WORD, nullable=False),
+    Column("refresh_mode", _WORD, nullable=False),
+    Column("refresh_status", _WORD, nullable=False),
+    Column("status_reason", Text),
+    Column("owner", _NAME, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("comment", Text),
+    Column("options", Json(dict[str, str]), nullable=False),
+    Column("partition_keys", Json(tuple[str, ...]), nullable=False),
+    Column("primary_key", Json(PrimaryKey | None)),
+    Column("settings", Json(dict[str, str]), nullable=False),
+    Column("execution_target", _WORD, nullable=False),
+    Column("definition_version", Integer, nullable=False),
+    UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column(
+        "materialized_table_id",
+        _ID,
+        ForeignKey("materialized_tables.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("catalog_name", _NAME, nullable=False),
+    Column("schema_name", _NAME, nullable=False),
+    Column("table_name", _NAME, nullable=False),
+    Column("folded_catalog", _NAME, nullable=False),
+    Column("folded_schema", _NAME, nullable=False),
+    Column("folded_table", _NAME, nullable=False),
+    Column("kind", _WORD, nullable=False),
+    Column("table_id", _NAME, nullable=False),
+    Column("materialized_table", Boolean, nullable=False),
+    Index("ix_sources_name", "folded_catalog", "folded_schema", "folded_table"),
+)
+
+workflows = Table(
+    "workflows",
+    metadata,
+    Column("table_id", _ID, primary_key=True),
+    Column("mode", _WORD, nullable=False),
+    Column("freshness_seconds", Integer, nullable=False),
+    Column("cron", _NAME),
+    Column("timezone", _NAME, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("next_fire", UtcTimestamp),
+    Index("ix_workflows_due", "active", "next_fire"),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("table_id", _ID, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("owner", _NAME),
+    Column("expires_at", UtcTimestamp),
+)
+
+refresh_runs = Table(
+    "refresh_runs",
+    metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("refresh_id", _ID, nullable=False, unique=True),
+    Column("table_id", _ID, nullable=False),
+    Column("catalog_name", _NAME, nullable=False),
+    Column("schema_name", _NAME, nullable=False),
+    Column("table_name", _NAME, nullable=False),
+    Column("definition_version", Integer, nullable=False),
+    Column("trigger_kind", _WORD, nullable=False),
+    Column("state", _WORD, nullable=False),
+    Column("queued_at", UtcTimestamp, nullable=False),
+    Column("requested_by", _NAME, nullable=False),
+    Column("server_id", _NAME, nullable=False),
+    Column("epoch", BigInteger),
+    Column("schedule_time", UtcTimestamp),
+    Column("partitions", Json(tuple[Mapping[str, str], ...]), nullable=False),
+    Column("action", _WORD),
+    Column("reason_code", _WORD),
+    Column("reason_text", Text),
+    Column("from_version", BigInteger),
+    Column("to_version", BigInteger),
+    Column("sources", Json(dict[str, int]), nullable=False),
+    Column("rows_written", BigInteger),
+    Column("started_at", UtcTimestamp),
+    Column("finished_at", UtcTimestamp),
+    Column("error_class", _NAME),
+    Column("sqlstate", _WORD),
+    Column("error_message", Text),
+    Column("attempt", Integer, nullable=False),
+    Index("ix_runs_table", "table_id", "sequence"),
+    Index("ix_runs_state", "state"),
+)

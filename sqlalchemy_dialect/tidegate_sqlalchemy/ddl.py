@@ -1,0 +1,285 @@
+"""Materialized table statements as DDL elements."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import exc
+from sqlalchemy import types as sqltypes
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql.elements import ClauseElement
+
+Freshness = datetime.timedelta | str
+"""A whole number of seconds, or an interval literal such as ``INTERVAL '3' MINUTE``."""
+
+Query = ClauseElement | str
+"""A select() construct, or the text of a query."""
+
+_UNITS = ((86400, "DAY"), (3600, "HOUR"), (60, "MINUTE"), (1, "SECOND"))
+
+
+class _MaterializedTableElement(ExecutableDDLElement):
+    """A statement about one materialized table."""
+
+    def __init__(self, name: str, *, schema: str | None = None) -> None:
+        self.name = name
+        self.schema = schema
+
+
+class CreateMaterializedTable(_MaterializedTableElement):
+    """``CREATE [OR ALTER] MATERIALIZED TABLE … AS query``.
+
+    ``columns`` reorders the query's columns by name; ``primary_key`` is declared NOT ENFORCED;
+    the two exclude each other. ``options`` go into WITH. Without ``freshness`` and ``refresh_mode``
+    the server chooses.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        query: Query,
+        *,
+        schema: str | None = None,
+        or_alter: bool = False,
+        if_not_exists: bool = False,
+        columns: Sequence[str] = (),
+        primary_key: Sequence[str] = (),
+        comment: str | None = None,
+        partitioned_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        start_mode: str | None = None,
+        freshness: Freshness | None = None,
+        refresh_mode: str | None = None,
+    ) -> None:
+        super().__init__(name, schema=schema)
+        if columns and primary_key:
+            raise exc.ArgumentError("a list of column names cannot hold a primary key")
+        self.query = query
+        self.or_alter = or_alter
+        self.if_not_exists = if_not_exists
+        self.columns = tuple(columns)
+        self.primary_key = tuple(primary_key)
+        self.comment = comment
+        self.partitioned_by = tuple(partitioned_by)
+        self.with_options = dict(options or {})
+        self.start_mode = start_mode
+        self.freshness = freshness
+        self.refresh_mode = refresh_mode
+
+
+class DropMaterializedTable(_MaterializedTableElement):
+    """``DROP MATERIALIZED TABLE [IF EXISTS] t``."""
+
+    def __init__(self, name: str, *, schema: str | None = None, if_exists: bool = False) -> None:
+        super().__init__(name, schema=schema)
+        self.if_exists = if_exists
+
+
+class SuspendMaterializedTable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t SUSPEND``."""
+
+
+class ResumeMaterializedTable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t RESUME [WITH (…)]``; the options hold until the next resume."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        schema: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(name, schema=schema)
+        self.with_options = dict(options or {})
+
+
+class RefreshMaterializedTable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t REFRESH [PARTITION (…)] [CASCADE]``.
+
+    ``partition`` names the values of one partition. ``partition_from`` and ``partition_to`` name
+    the ends of a range. ``cascade`` is True, ``UPSTREAM`` or ``DOWNSTREAM``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        schema: str | None = None,
+        partition: Mapping[str, object] | None = None,
+        partition_from: Mapping[str, object] | None = None,
+        partition_to: Mapping[str, object] | None = None,
+        cascade: bool | str = False,
+    ) -> None:
+        super().__init__(name, schema=schema)
+        if (partition_from is None) != (partition_to is None):
+            raise exc.ArgumentError("a partition range needs partition_from and partition_to")
+        if partition is not None and partition_from is not None:
+            raise exc.ArgumentError("give one partition or a range, not both")
+        self.partition = partition
+        self.partition_from = partition_from
+        self.partition_to = partition_to
+        self.cascade = cascade
+
+
+class SetMaterializedTableFreshness(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t SET FRESHNESS = …``."""
+
+    def __init__(self, name: str, freshness: Freshness, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.freshness = freshness
+
+
+class SetMaterializedTableRefreshMode(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t SET REFRESH_MODE = …``."""
+
+    def __init__(self, name: str, refresh_mode: str, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.refresh_mode = refresh_mode
+
+
+class AlterMaterializedTableQuery(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t AS query``: new columns may only be appended."""
+
+    def __init__(self, name: str, query: Query, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.query = query
+
+
+class RenameMaterializedTable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t RENAME TO n``."""
+
+    def __init__(self, name: str, new_name: str, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.new_name = new_name
+
+
+def interval_literal(freshness: Freshness) -> str:
+    """Return freshness as an interval literal in the largest unit that divides it.
+
+    :raises ArgumentError: when it is not a positive whole number of seconds.
+    """
+    if isinstance(freshness, str):
+        return freshness
+    seconds = freshness.total_seconds()
+    if seconds <= 0 or seconds != int(seconds):
+        raise exc.ArgumentError(f"freshness must be whole, positive seconds, not {freshness}")
+    size, unit = next(entry for entry in _UNITS if int(seconds) % entry[0] == 0)
+    return f"INTERVAL '{int(seconds) // size}' {unit}"
+
+
+@compiles(CreateMaterializedTable, "tidegate")
+def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
+    words = "CREATE OR ALTER" if element.or_alter else "CREATE"
+    exists = "IF NOT EXISTS " if element.if_not_exists else ""
+    lines = [f"{words} MATERIALIZED TABLE {exists}{_name(element, compiler)}"]
+    if element.columns:
+        lines[0] += f" ({_names(element.columns, compiler)})"
+    if element.primary_key:
+        lines[0] += f" (PRIMARY KEY ({_names(element.primary_key, compiler)}) NOT ENFORCED)"
+    if element.comment is not None:
+        lines.append(f"COMMENT {_literal(element.comment, compiler)}")
+    if element.partitioned_by:
+        lines.append(f"PARTITIONED BY ({_names(element.partitioned_by, compiler)})")
+    if element.with_options:
+        lines.append(f"WITH ({_pairs(element.with_options, compiler)})")
+    if element.start_mode is not None:
+        lines.append(f"START_MODE = {element.start_mode}")
+    if element.freshness is not None:
+        lines.append(f"FRESHNESS = {interval_literal(element.freshness)}")
+    if element.refresh_mode is not None:
+        lines.append(f"REFRESH_MODE = {element.refresh_mode}")
+    lines.append(f"AS {_query(element.query, compiler)}")
+    return "\n".join(lines)
+
+
+@compiles(DropMaterializedTable, "tidegate")
+def _drop(element: DropMaterializedTable, compiler: Any, **kw: Any) -> str:
+    exists = "IF EXISTS " if element.if_exists else ""
+    return f"DROP MATERIALIZED TABLE {exists}{_name(element, compiler)}"
+
+
+@compiles(SuspendMaterializedTable, "tidegate")
+def _suspend(element: SuspendMaterializedTable, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, "SUSPEND")
+
+
+@compiles(ResumeMaterializedTable, "tidegate")
+def _resume(element: ResumeMaterializedTable, compiler: Any, **kw: Any) -> str:
+    options = f" WITH ({_pairs(element.with_options, compiler)})" if element.with_options else ""
+    return _alter(element, compiler, f"RESUME{options}")
+
+
+@compiles(RefreshMaterializedTable, "tidegate")
+def _refresh(element: RefreshMaterializedTable, compiler: Any, **kw: Any) -> str:
+    action = "REFRESH"
+    if element.partition is not None:
+        action += f" PARTITION ({_partition(element.partition, compiler)})"
+    if element.partition_from is not None and element.partition_to is not None:
+        begin = _partition(element.partition_from, compiler)
+        action += f" PARTITION FROM ({begin}) TO ({_partition(element.partition_to, compiler)})"
+    if element.cascade:
+        direction = f" {element.cascade}" if isinstance(element.cascade, str) else ""
+        action += f" CASCADE{direction}"
+    return _alter(element, compiler, action)
+
+
+@compiles(SetMaterializedTableFreshness, "tidegate")
+def _set_freshness(element: SetMaterializedTableFreshness, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, f"SET FRESHNESS = {interval_literal(element.freshness)}")
+
+
+@compiles(SetMaterializedTableRefreshMode, "tidegate")
+def _set_refresh_mode(element: SetMaterializedTableRefreshMode, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, f"SET REFRESH_MODE = {element.refresh_mode}")
+
+
+@compiles(AlterMaterializedTableQuery, "tidegate")
+def _alter_query(element: AlterMaterializedTableQuery, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, f"AS {_query(element.query, compiler)}")
+
+
+@compiles(RenameMaterializedTable, "tidegate")
+def _rename(element: RenameMaterializedTable, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, f"RENAME TO {compiler.preparer.quote(element.new_name)}")
+
+
+def _alter(element: _MaterializedTableElement, compiler: Any, action: str) -> str:
+    return f"ALTER MATERIALIZED TABLE {_name(element, compiler)} {action}"
+
+
+def _name(element: _MaterializedTableElement, compiler: Any) -> str:
+    name = compiler.preparer.quote(element.name)
+    if element.schema is None:
+        return str(name)
+    return f"{compiler.preparer.quote_schema(element.schema)}.{name}"
+
+
+def _names(names: Sequence[str], compiler: Any) -> str:
+    return ", ".join(compiler.preparer.quote(name) for name in names)
+
+
+def _pairs(options: Mapping[str, str], compiler: Any) -> str:
+    return ", ".join(
+        f"{_literal(key, compiler)} = {_literal(value, compiler)}" for key, value in options.items()
+    )
+
+
+def _partition(values: Mapping[str, object], compiler: Any) -> str:
+    return ", ".join(
+        f"{compiler.preparer.quote(column)} = {_literal(str(value), compiler)}"
+        for column, value in values.items()
+    )
+
+
+def _literal(text: str, compiler: Any) -> str:
+    return str(compiler.sql_compiler.render_literal_value(text, sqltypes.String()))
+
+
+def _query(query: Query, compiler: Any) -> str:
+    if isinstance(query, str):
+        doubled = compiler.preparer._double_percents
+        return query.replace("%", "%%") if doubled else query
+    return str(compiler.sql_compiler.process(query, literal_binds=True))

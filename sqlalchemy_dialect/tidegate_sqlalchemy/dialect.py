@@ -1,0 +1,139 @@
+"""The SQLAlchemy dialect behind ``tidegate://`` URLs."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import types as sqltypes
+from sqlalchemy.engine import URL, default
+from sqlalchemy.engine.interfaces import ConnectArgsType, DBAPIConnection
+
+from tidegate_sqlalchemy.compiler import (
+    CONSTRUCT_ARGUMENTS,
+    TidegateCompiler,
+    TidegateDDLCompiler,
+    TidegateIdentifierPreparer,
+    TidegateTypeCompiler,
+)
+from tidegate_sqlalchemy.reflection import ReflectionMixin
+from tidegate_sqlalchemy.types import SparkBinary, SparkDate, SparkDateTime, SparkString
+
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+
+class TidegateDialect(ReflectionMixin, default.DefaultDialect):
+    """Spark SQL over HiveServer2, with materialized tables; there are no transactions."""
+
+    name = "tidegate"
+    driver = "tidegate"
+
+    preparer = TidegateIdentifierPreparer  # type: ignore[assignment]  # declared as the base class
+    statement_compiler = TidegateCompiler
+    ddl_compiler = TidegateDDLCompiler
+    type_compiler_cls = TidegateTypeCompiler
+    construct_arguments = CONSTRUCT_ARGUMENTS
+    colspecs = {
+        sqltypes.String: SparkString,
+        sqltypes.Date: SparkDate,
+        sqltypes.DateTime: SparkDateTime,
+        sqltypes.LargeBinary: SparkBinary,
+    }
+
+    default_paramstyle = "pyformat"
+    max_identifier_length = 128
+    supports_statement_cache = True
+    supports_alter = True
+    supports_comments = True
+    inline_comments = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_multivalues_insert = True
+    supports_is_distinct_from = True
+    supports_default_values = False
+    supports_default_metavalue = True
+    supports_empty_insert = False
+    supports_sequences = False
+    supports_sane_rowcount = False
+    supports_sane_multi_rowcount = False
+    postfetch_lastrowid = False
+    insert_returning = False
+    update_returning = False
+    delete_returning = False
+    use_insertmanyvalues = False
+    div_is_floordiv = False
+    cte_follows_insert = True
+
+    @classmethod
+    def import_dbapi(cls) -> ModuleType:
+        """Return the driver's module."""
+        import tidegate
+
+        return tidegate
+
+    def create_connect_args(self, url: URL) -> ConnectArgsType:
+        """Hand the URL to the driver, which reads ``tidegate://`` itself."""
+        plain = url.set(drivername="tidegate")
+        return (plain.render_as_string(hide_password=False),), {}
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        """Run a statement; text that SQLAlchemy did not compile goes out as it is.
+
+        In compiled text every percent sign is doubled, in text by hand it is not.
+        """
+        by_hand = context is not None and context.compiled is None and not parameters
+        cursor.execute(statement, None if by_hand else parameters)
+
+    def do_ping(self, dbapi_connection: DBAPIConnection) -> bool:
+        """Tell whether the session still answers, without asking Spark."""
+        session: Any = dbapi_connection
+        session.ping()
+        return True
+
+    def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
+        """Tell whether an error means that the session is gone."""
+        if not isinstance(e, self.loaded_dbapi.Error):
+            return False
+        code = getattr(e, "code", None) or ""
+        # A lost engine is replaced behind the same session.
+        if code.startswith("ENGINE_"):
+            return False
+        sqlstate = getattr(e, "sqlstate", None) or ""
+        return sqlstate.startswith("08") or "Invalid SessionHandle" in str(e)
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Do nothing: every statement is its own transaction."""
+
+    def do_commit(self, dbapi_connection: Any) -> None:
+        """Do nothing: every statement is its own transaction."""
+
+    def do_rollback(self, dbapi_connection: Any) -> None:
+        """Do nothing: what ran stays."""
+
+    def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
+        """Return the only level there is."""
+        return ["AUTOCOMMIT"]
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
+        """Return the only level there is."""
+        return "AUTOCOMMIT"
+
+    def get_isolation_level(self, dbapi_connection: Any) -> Any:
+        """Return the only level there is."""
+        return "AUTOCOMMIT"
+
+    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
+        """Accept the only level there is."""
+
+    def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
+        """Say that every statement commits itself."""
+        return True
+
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...] | None:
+        text = connection.exec_driver_sql("SELECT version()").scalar()
+        match = _VERSION.search(str(text or ""))
+        return tuple(int(part) for part in match.group().split(".")) if match else None
+
+    def _get_default_schema_name(self, connection: Any) -> str:
+        return str(connection.exec_driver_sql("SELECT current_database()").scalar())

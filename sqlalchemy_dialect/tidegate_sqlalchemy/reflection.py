@@ -1,0 +1,228 @@
+"""Inspector methods on the driver's metadata calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import exc
+from sqlalchemy.engine import Connection, reflection
+from sqlalchemy.engine.interfaces import (
+    ReflectedColumn,
+    ReflectedForeignKeyConstraint,
+    ReflectedIndex,
+    ReflectedPrimaryKeyConstraint,
+    ReflectedTableComment,
+)
+
+from tidegate_sqlalchemy.types import parse_type
+
+_WILDCARD = re.compile(r"([\\_%])")
+_SIZED = {"DECIMAL": "{size},{digits}", "VARCHAR": "{size}", "CHAR": "{size}"}
+
+MetadataRow = dict[str, Any]
+
+
+class ReflectionMixin:
+    """What an Inspector asks; answered without a query, so that Spark need not be awake."""
+
+    default_schema_name: str | None
+    identifier_preparer: Any
+    loaded_dbapi: Any
+
+    @reflection.cache
+    def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
+        """Return the names of all schemas."""
+        rows = _metadata(connection, lambda cursor: cursor.schemas())
+        return [row["TABLE_SCHEM"] for row in rows]
+
+    @reflection.cache
+    def get_table_names(
+        self, connection: Connection, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        """Return the names of tables; a materialized table is one of them."""
+        return self._names_of(connection, schema, "TABLE")
+
+    @reflection.cache
+    def get_materialized_table_names(
+        self, connection: Connection, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        """Return the names of materialized tables only; none on other servers."""
+        return self._names_of(connection, schema, "MATERIALIZED_TABLE")
+
+    @reflection.cache
+    def get_view_names(
+        self, connection: Connection, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        """Return the names of views."""
+        return self._names_of(connection, schema, "VIEW")
+
+    @reflection.cache
+    def get_temp_table_names(
+        self, connection: Connection, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        """Return nothing: Spark has temporary views, no temporary tables."""
+        return []
+
+    @reflection.cache
+    def get_temp_view_names(
+        self, connection: Connection, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        """Return the names of the session's temporary views."""
+        rows = connection.exec_driver_sql("SHOW VIEWS").mappings()
+        return [row["viewName"] for row in rows if row["isTemporary"]]
+
+    @reflection.cache
+    def get_view_definition(
+        self, connection: Connection, view_name: str, schema: str | None = None, **kw: Any
+    ) -> str:
+        """Return the statement that creates a view."""
+        if not self.has_table(connection, view_name, schema):
+            raise exc.NoSuchTableError(view_name)
+        name = self.identifier_preparer.quote(view_name)
+        if schema is not None:
+            name = f"{self.identifier_preparer.quote_schema(schema)}.{name}"
+        # Text by hand goes out as it is, but the preparer doubles percent signs.
+        name = name.replace("%%", "%")
+        return str(connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").scalar())
+
+    def has_table(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> bool:
+        """Tell whether a table, view or materialized table of that name exists."""
+        return self._listed(connection, table_name, schema) is not None
+
+    def has_sequence(
+        self, connection: Connection, sequence_name: str, schema: str | None = None, **kw: Any
+    ) -> bool:
+        """Return False: Spark has no sequences."""
+        return False
+
+    @reflection.cache
+    def get_columns(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedColumn]:
+        """Return the columns with types, nullability, comments."""
+        pattern = (self._pattern_of(schema), _escaped(table_name))
+        rows = _metadata(connection, lambda cursor: cursor.columns(*pattern))
+        own = [row for row in rows if row["TABLE_NAME"].lower() == table_name.lower()]
+        if not own and not self.has_table(connection, table_name, schema):
+            raise exc.NoSuchTableError(table_name)
+        own.sort(key=lambda row: int(row["ORDINAL_POSITION"] or 0))
+        return [_column(row) for row in own]
+
+    @reflection.cache
+    def get_pk_constraint(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> ReflectedPrimaryKeyConstraint:
+        """Return the declared primary key of a materialized table, or an empty one."""
+        self._require(connection, table_name, schema)
+        pattern = (self._pattern_of(schema), _escaped(table_name))
+        try:
+            rows = _metadata(connection, lambda cursor: cursor.primary_keys(*pattern))
+        except self.loaded_dbapi.NotSupportedError:
+            rows = []  # Spark's own server does not know the call
+        rows.sort(key=lambda row: int(row["KEY_SEQ"] or 0))
+        name = rows[0]["PK_NAME"] if rows else None
+        return {"constrained_columns": [row["COLUMN_NAME"] for row in rows], "name": name}
+
+    @reflection.cache
+    def get_foreign_keys(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedForeignKeyConstraint]:
+        """Return nothing: there are no foreign keys."""
+        self._require(connection, table_name, schema)
+        return []
+
+    @reflection.cache
+    def get_indexes(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedIndex]:
+        """Return nothing: there are no indexes."""
+        self._require(connection, table_name, schema)
+        return []
+
+    @reflection.cache
+    def get_unique_constraints(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[Any]:
+        """Return nothing: there are no unique constraints."""
+        self._require(connection, table_name, schema)
+        return []
+
+    @reflection.cache
+    def get_check_constraints(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[Any]:
+        """Return nothing: check constraints are not shown by the metadata calls."""
+        self._require(connection, table_name, schema)
+        return []
+
+    @reflection.cache
+    def get_table_comment(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> ReflectedTableComment:
+        """Return the comment of a table."""
+        row = self._require(connection, table_name, schema)
+        return {"text": row["REMARKS"] or None}
+
+    def _names_of(self, connection: Connection, schema: str | None, kind: str) -> list[str]:
+        pattern = self._pattern_of(schema)
+        rows = _metadata(connection, lambda cursor: cursor.tables(pattern, "%", [kind]))
+        return list(dict.fromkeys(row["TABLE_NAME"] for row in rows))
+
+    def _require(self, connection: Connection, table: str, schema: str | None) -> MetadataRow:
+        row = self._listed(connection, table, schema)
+        if row is None:
+            raise exc.NoSuchTableError(table)
+        return row
+
+    def _listed(self, connection: Connection, table: str, schema: str | None) -> MetadataRow | None:
+        pattern = self._pattern_of(schema)
+        rows = _metadata(connection, lambda cursor: cursor.tables(pattern, _escaped(table)))
+        return next((row for row in rows if row["TABLE_NAME"].lower() == table.lower()), None)
+
+    def _schema_of(self, schema: str | None) -> str | None:
+        """Return the schema of ``catalog.schema``, or the default one."""
+        given = self.default_schema_name if schema is None else schema
+        return None if given is None else given.rpartition(".")[2]
+
+    def _pattern_of(self, schema: str | None) -> str | None:
+        name = self._schema_of(schema)
+        return None if name is None else _escaped(name)
+
+
+def _metadata(connection: Connection, call: Callable[[Any], object]) -> list[MetadataRow]:
+    """Return the rows of one metadata call, by column names in capitals."""
+    cursor: Any = connection.connection.cursor()
+    try:
+        call(cursor)
+        names = [str(column[0]).upper() for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    finally:
+        cursor.close()
+
+
+def _column(row: MetadataRow) -> ReflectedColumn:
+    return {
+        "name": row["COLUMN_NAME"],
+        "type": parse_type(_type_text(row)),
+        "nullable": row["IS_NULLABLE"] != "NO",
+        "default": row["COLUMN_DEF"],
+        "comment": row["REMARKS"] or None,
+    }
+
+
+def _type_text(row: MetadataRow) -> str:
+    """Return the full type; Hive's servers put the sizes of a type into other columns."""
+    name = str(row["TYPE_NAME"])
+    sizes = _SIZED.get(name.upper())
+    if sizes is None or row["COLUMN_SIZE"] is None:
+        return name
+    return f"{name}({sizes.format(size=row['COLUMN_SIZE'], digits=row['DECIMAL_DIGITS'] or 0)})"
+
+
+def _escaped(name: str) -> str:
+    """Return a pattern that only this name matches."""
+    return _WILDCARD.sub(r"\\\1", name)

@@ -1,0 +1,30 @@
+"""The fixture families, the order in which tests run, the number of generated examples."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+pytest_plugins = ("tests.fix_server",)
+
+# Bounded by their number and not by the clock; ``bin/test --full`` generates many more.
+settings.register_profile("quick", deadline=None, max_examples=50)
+settings.register_profile("full", deadline=None, max_examples=5000)
+settings.load_profile("full" if os.environ.get("TIDEGATE_FULL") else "quick")
+
+_LAST = ("spark", "jdbc", "faults", "package")
+"""Markers of slow tests, the slowest last."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run quick tests first, whatever order the others are shuffled into."""
+    items.sort(key=_weight)
+
+
+def _weight(item: pytest.Item) -> int:
+    return max(
+        (place for place, name in enumerate(_LAST, 1) if item.get_closest_marker(name)), default=0
+    )

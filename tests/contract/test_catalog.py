@@ -1,0 +1,149 @@
+"""The promises of catalog.base, over every implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.contract.examples import name, source, table
+from tests.contract.stores import open_database
+from tidegate_server.catalog.base import Catalog
+from tidegate_server.catalog.memory import MemoryCatalog
+from tidegate_server.catalog.sql import SqlCatalog
+from tidegate_server.errors import ServerError
+from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.model.states import RefreshStatus
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    if request.param == "memory":
+        yield MemoryCatalog()
+        return
+    with open_database(request.param, tmp_path) as database:
+        yield SqlCatalog(database)
+
+
+def test_a_definition_comes_back_whole(catalog: Catalog) -> None:
+    catalog.create(table())
+    assert catalog.find(name("Daily")) == table()
+    assert catalog.by_id("t-1") == table()
+
+
+def test_a_bare_definition_comes_back_whole(catalog: Catalog) -> None:
+    bare = table(
+        comment=None, primary_key=None, sources=(), options={}, settings={}, partition_keys=()
+    )
+    catalog.create(bare)
+    assert catalog.by_id("t-1") == bare
+
+
+def test_names_are_found_without_regard_to_case_but_keep_theirs(catalog: Catalog) -> None:
+    catalog.create(table())
+    found = catalog.find(name("DAILY", "D"))
+    assert found is not None
+    assert found.name == name("Daily")
+
+
+def test_unknown_names_and_ids_are_not_found(catalog: Catalog) -> None:
+    assert catalog.find(name("nope")) is None
+    assert catalog.by_id("nope") is None
+
+
+def test_a_name_that_differs_only_in_case_is_taken(catalog: Catalog) -> None:
+    catalog.create(table())
+    with pytest.raises(ServerError) as caught:
+        catalog.create(table(id="t-2", name=name("dAILY")))
+    assert caught.value.code == "MT_ALREADY_EXISTS"
+    assert catalog.tables() == (table(),)
+
+
+def test_the_same_name_in_another_schema_is_free(catalog: Catalog) -> None:
+    catalog.create(table())
+    catalog.create(table(id="t-2", name=name("Daily", "other")))
+    assert len(catalog.tables()) == 2
+
+
+def test_tables_are_listed_by_name_within_their_schema(catalog: Catalog) -> None:
+    catalog.create(table(id="t-2", name=name("Zebra")))
+    catalog.create(table(id="t-1", name=name("ant")))
+    catalog.create(table(id="t-4", name=name("a_b")))
+    catalog.create(table(id="t-3", name=name("bee", "other")))
+    assert [t.name.table for t in catalog.tables("Spark_Catalog", "D")] == ["a_b", "ant", "Zebra"]
+    assert [t.name.table for t in catalog.tables()] == ["a_b", "ant", "Zebra", "bee"]
+    assert catalog.tables("elsewhere") == ()
+
+
+def test_consumers_are_the_tables_that_read_a_name_directly(catalog: Catalog) -> None:
+    catalog.create(table(sources=(source("ev", "e"), source("ev2", "e2"))))
+    catalog.create(table(id="t-2", name=name("a"), sources=(source("EV", "e"),)))
+    catalog.create(table(id="t-3", name=name("b"), sources=(source("Daily", "x"),)))
+    assert [t.id for t in catalog.consumers(name("Ev"))] == ["t-2", "t-1"]
+    assert [t.id for t in catalog.consumers(name("daily"))] == ["t-3"]
+
+
+def test_replace_writes_everything_but_the_status(catalog: Catalog) -> None:
+    catalog.create(table())
+    changed = table(
+        name=name("Renamed"),
+        freshness=Freshness(2, TimeUnit.MINUTE),
+        sources=(source("other", "o"),),
+        definition_version=2,
+        refresh_status=RefreshStatus.SUSPENDED,
+        status_reason="no",
+    )
+    catalog.replace(changed)
+    expected = replace(changed, refresh_status=RefreshStatus.ACTIVATED, status_reason=None)
+    assert catalog.by_id("t-1") == expected
+    assert catalog.find(name("Daily")) is None
+    assert catalog.consumers(name("ev")) == ()
+
+
+def test_replace_of_a_missing_table_is_refused(catalog: Catalog) -> None:
+    with pytest.raises(ServerError) as caught:
+        catalog.replace(table())
+    assert caught.value.code == "MT_NOT_FOUND"
+
+
+def test_replace_cannot_take_a_name_that_is_taken(catalog: Catalog) -> None:
+    catalog.create(table())
+    catalog.create(table(id="t-2", name=name("two")))
+    with pytest.raises(ServerError) as caught:
+        catalog.replace(table(id="t-2", name=name("DAILY")))
+    assert caught.value.code == "MT_ALREADY_EXISTS"
+    found = catalog.by_id("t-2")
+    assert found is not None
+    assert found.name == name("two")
+
+
+def test_a_status_moves_once_and_keeps_its_reason(catalog: Catalog) -> None:
+    catalog.create(table())
+    suspended, activated = RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED
+    assert catalog.move("t-1", activated, suspended, "by hand")
+    assert not catalog.move("t-1", activated, suspended)
+    found = catalog.by_id("t-1")
+    assert found is not None
+    assert (found.refresh_status, found.status_reason) == (suspended, "by hand")
+
+
+def test_a_missing_table_does_not_move(catalog: Catalog) -> None:
+    assert not catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+
+
+def test_a_move_outside_the_life_cycle_is_refused(catalog: Catalog) -> None:
+    catalog.create(table())
+    with pytest.raises(ServerError) as caught:
+        catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.INITIALIZING)
+    assert caught.value.code == "INTERNAL"
+
+
+def test_a_dropped_table_is_gone_and_its_name_free(catalog: Catalog) -> None:
+    catalog.create(table())
+    catalog.drop("t-1")
+    catalog.drop("t-1")
+    assert catalog.tables() == ()
+    assert catalog.consumers(name("ev")) == ()
+    catalog.create(table(id="t-2"))

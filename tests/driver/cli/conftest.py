@@ -1,0 +1,12 @@
+"""The server by hand for tests of the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.driver.cli.fakes import FakeServer
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()

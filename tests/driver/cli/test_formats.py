@@ -1,0 +1,123 @@
+"""What the formats write."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import sys
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tidegate.cli.formats import FORMATS, MissingExtraError, text_of
+
+COLUMNS = ["n", "text"]
+PAGES = [[(1, "a"), (None, None)], [(3, "x,y")]]
+
+
+def written(name: str, *, header: bool = True, columns: Any = COLUMNS, pages: Any = PAGES) -> str:
+    out = io.StringIO()
+    assert FORMATS[name](columns, pages, out, header) == sum(len(page) for page in pages)
+    return out.getvalue()
+
+
+def test_csv_quotes_where_needed_and_leaves_null_empty() -> None:
+    assert written("csv") == 'n,text\n1,a\n,\n3,"x,y"\n'
+
+
+def test_tsv_separates_by_tabs() -> None:
+    assert written("tsv", header=False) == "1\ta\n\t\n3\tx,y\n"
+
+
+def test_json_writes_one_object_per_line() -> None:
+    rows = [json.loads(line) for line in written("json").splitlines()]
+    assert rows == [
+        {"n": 1, "text": "a"},
+        {"n": None, "text": None},
+        {"n": 3, "text": "x,y"},
+    ]
+
+
+def test_json_keeps_columns_of_the_same_name_apart() -> None:
+    text = written("json", columns=["a", "a", "a_2", "a"], pages=[[(1, 2, 3, 4)]])
+    assert json.loads(text) == {"a": 1, "a_3": 2, "a_2": 3, "a_4": 4}
+
+
+def test_json_is_valid_for_values_json_has_not() -> None:
+    row = (Decimal("1.50"), float("nan"), datetime.date(2024, 1, 2), b"\xff", {"a": [Decimal(1)]})
+    text = written("json", columns=list("abcde"), pages=[[row]])
+    assert json.loads(text) == {
+        "a": "1.50",
+        "b": "NaN",
+        "c": "2024-01-02",
+        "d": "FF",
+        "e": {"a": ["1"]},
+    }
+
+
+def test_vertical_writes_a_line_per_value() -> None:
+    assert written("vertical", pages=[[(1, None)]]) == "-[ row 1 ]----\nn     1\ntext  NULL\n"
+
+
+def test_a_table_is_laid_out_page_by_page() -> None:
+    assert written("table").splitlines() == [
+        "+------+--------+",
+        "|    n | text   |",
+        "|------+--------|",
+        "|    1 | a      |",
+        "| NULL | NULL   |",
+        "+------+--------+",
+        "+-----+--------+",
+        "|   n | text   |",
+        "|-----+--------|",
+        "|   3 | x,y    |",
+        "+-----+--------+",
+    ]
+
+
+def test_a_table_without_rows_still_shows_its_columns() -> None:
+    assert "| n   | text   |" in written("table", pages=[])
+
+
+def test_a_table_keeps_text_that_looks_like_a_number() -> None:
+    assert "| 007  |" in written("table", columns=["id"], pages=[[("007",), ("1e3 ",)]])
+
+
+def test_wide_characters_keep_the_columns_straight() -> None:
+    lines = written("table", columns=["x"], pages=[[("日本",), ("ab",)]]).splitlines()
+    assert lines[3:5] == ["| 日本 |", "| ab   |"]
+
+
+@pytest.mark.parametrize("name", ["table", "vertical"])
+def test_a_value_cannot_steer_the_terminal(name: str) -> None:
+    text = written(name, columns=["x"], pages=[[("\x1b[2Jred\x07",)]])
+    assert "\x1b" not in text
+    assert "\\x1b[2Jred\\x07" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "NULL"),
+        (True, "true"),
+        (1.5, "1.5"),
+        (float("-inf"), "-Infinity"),
+        (Decimal("1E+3"), "1000"),
+        (Decimal("1E-9"), "0.000000001"),
+        (b"\x01\xab", "01AB"),
+        (datetime.date(2024, 1, 2), "2024-01-02"),
+        (datetime.datetime(2024, 1, 2, 3, 4, 5, 600000), "2024-01-02 03:04:05.600000"),  # noqa: DTZ001
+        ([1, None], "[1, null]"),
+        ({"a": True}, '{"a": true}'),
+    ],
+)
+def test_a_value_is_written_plainly(value: object, text: str) -> None:
+    assert text_of(value, null="NULL") == text
+
+
+def test_a_table_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tabulate", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'tidegate\[shell\]'"):
+        written("table")

@@ -1,0 +1,266 @@
+"""The command line runs scripts, reports errors, and exits with the status it promises."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidegate
+from tests.driver.cli.fakes import Answer, FakeServer
+from tidegate.cli import main
+
+NOT_FOUND = tidegate.ProgrammingError(
+    "[MT_NOT_FOUND] There is no materialized table x (line 2, column 5).",
+    sqlstate="42P01",
+    code="MT_NOT_FOUND",
+    hint="SHOW MATERIALIZED TABLES lists them.",
+)
+
+
+def run(server: FakeServer, *arguments: str) -> int:
+    return main(list(arguments), connect=server.connect)
+
+
+def test_a_statement_with_rows_is_written_as_a_table(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["select 1"] = Answer(["a", "b"], [(1, "x"), (20, None)])
+    assert run(server, "-e", "select 1") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "+-----+------+",
+        "|   a | b    |",
+        "|-----+------|",
+        "|   1 | x    |",
+        "|  20 | NULL |",
+        "+-----+------+",
+    ]
+    assert err.startswith("2 rows (")
+
+
+def test_a_statement_without_rows_says_that_it_succeeded(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(server, "-e", "create x") == 0
+    assert capsys.readouterr().err == "[INFO] Execute statement succeeded.\n"
+
+
+def test_changed_rows_are_counted(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers["insert"] = Answer(rowcount=3)
+    run(server, "-e", "insert")
+    assert capsys.readouterr().err == "[INFO] Execute statement succeeded: 3 rows.\n"
+
+
+def test_quiet_writes_nothing_but_the_data(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["select 1"] = Answer(["a"], [(1,)])
+    run(server, "-q", "--format", "csv", "--no-header", "-e", "select 1; create x")
+    assert capsys.readouterr() == ("1\n", "")
+
+
+def test_scripts_run_in_the_order_of_the_command_line(server: FakeServer, tmp_path: Path) -> None:
+    script, init = tmp_path / "a.sql", tmp_path / "init.sql"
+    script.write_text("two; three;")
+    init.write_text("zero")
+    assert run(server, "-e", "one", "-f", str(script), "-e", "four", "-i", str(init)) == 0
+    assert server.statements == ["zero", "one", "two", "three", "four"]
+
+
+def test_a_script_is_read_from_standard_input(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one;\ntwo"))
+    assert run(server) == 0
+    assert server.statements == ["one", "two"]
+
+
+def test_an_error_names_file_line_state_code_hint_and_place(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "a.sql"
+    script.write_text("-- nightly\none;\nselect *\nfrom x;\nlast")
+    server.answers["select *\nfrom x"] = Answer(error=NOT_FOUND)
+    assert run(server, "-q", "-f", str(script)) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"{script}:4: ERROR 42P01 {NOT_FOUND}",
+        "LINE 2: from x",
+        "            ^",
+        "HINT: SHOW MATERIALIZED TABLES lists them.",
+    ]
+    assert server.statements == ["one", "select *\nfrom x"]
+
+
+def test_force_goes_on_after_an_error_and_still_fails(server: FakeServer) -> None:
+    server.answers["two"] = Answer(error=NOT_FOUND)
+    assert run(server, "--force", "-e", "one; two; three", "-e", "four") == 1
+    assert server.statements == ["one", "two", "three", "four"]
+
+
+def test_without_a_connection_the_status_is_3(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusal = tidegate.OperationalError("connection refused", sqlstate="08001")
+    assert run(server, "-e", "one") == 3
+    assert capsys.readouterr().err == "ERROR 08001 connection refused\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-f", "/there/is/no/such/file"],
+        ["-u", "mysql://x", "-e", "one"],
+    ],
+)
+def test_wrong_usage_is_status_2(server: FakeServer, arguments: list[str]) -> None:
+    assert run(server, *arguments) == 2
+    assert server.statements == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--nope"], ["--format", "xml"], ["--set", "novalue"], ["-u", "tidegate://a", "--port", "1"]],
+)
+def test_wrong_arguments_are_status_2(server: FakeServer, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(server, *arguments)
+    assert ended.value.code == 2
+
+
+def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "SHOW MATERIALIZED TABLES" in capsys.readouterr().out
+
+
+def test_url_and_arguments_name_the_server_together(server: FakeServer) -> None:
+    url = "tidegate://ada@gateway:10001/sales?auth=NOSASL&a=1"
+    run(server, "-u", url, "-n", "bob", "-p", "pw", "-d", "hr", "--set", "b=2=3", "-e", "one")
+    options = server.options[0]
+    assert (options.host, options.port, options.auth) == ("gateway", 10001, "NOSASL")
+    assert (options.user, options.password, options.schema) == ("bob", "pw", "hr")
+    assert options.settings == {"a": "1", "b": "2=3"}
+
+
+def test_a_password_is_read_from_a_file(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("pw\n")
+    run(server, "--password-file", str(tmp_path / "secret"), "-e", "one")
+    assert server.options[0].password == "pw"
+
+
+def test_the_session_is_closed_at_the_end(server: FakeServer) -> None:
+    server.answers["two"] = Answer(error=NOT_FOUND)
+    run(server, "-e", "one")
+    run(server, "-e", "two")
+    assert server.open_sessions == 0
+
+
+def test_ctrl_c_cancels_the_statement_on_the_server(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["long"] = Answer(blocks=True)
+
+    def interrupt() -> None:
+        assert server.running.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    user = threading.Thread(target=interrupt)
+    user.start()
+    status = run(server, "-e", "long; never")
+    user.join()
+    assert status == 130
+    assert server.canceled.is_set()
+    assert server.statements == ["long"]
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_a_reader_that_leaves_ends_it_quietly(server: FakeServer) -> None:
+    rows = [(n, "x" * 100) for n in range(5000)]
+    server.answers["big"] = Answer(["n", "x"], rows)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        stdout, sys.stdout = sys.stdout, pipe
+        try:
+            status = run(server, "--format", "csv", "-e", "big")
+        finally:
+            sys.stdout = stdout
+    assert status == 141
+    assert server.open_sessions == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        ("!tables", ("tables", (None, "%"))),
+        ("!tables sales.o%", ("tables", ("sales", "o%"))),
+        ("!mts", ("tables", (None, "%", ["MATERIALIZED_TABLE"]))),
+        ("!columns t", ("columns", (None, "t"))),
+        ("!schemas", ("schemas", ())),
+        ("!functions", ("functions", ())),
+    ],
+)
+def test_a_command_asks_for_metadata(server: FakeServer, line: str, call: Any) -> None:
+    assert run(server, "-e", line) == 0
+    assert server.calls == [call]
+
+
+def test_set_changes_the_format_for_what_follows(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers["select 1"] = Answer(["a"], [(1,)])
+    run(server, "-e", "!set format json\nselect 1; !set quiet on\n!set")
+    assert capsys.readouterr().out == '{"a": 1}\nformat json\nheader on\nquiet on\n'
+
+
+def test_quit_leaves_a_script(server: FakeServer) -> None:
+    assert run(server, "-e", "one; !quit\ntwo", "-e", "three") == 0
+    assert server.statements == ["one"]
+
+
+def test_connect_changes_the_server(server: FakeServer) -> None:
+    assert run(server, "-e", "!connect tidegate://other:10009/hr ada pw\none") == 0
+    assert [options.host for options in server.options] == ["localhost", "other"]
+    assert server.options[1].password == "pw"
+    assert server.open_sessions == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("!nope", "There is no command !nope"),
+        ("!columns", "Write !columns"),
+        ("!connect", "Write !connect"),
+        ("!set format xml", "Write !set format"),
+        ("!run /no/file", "Cannot read the file"),
+        ("!history", "Only the interactive shell"),
+        ("!tables 'x", "No closing quotation"),
+        ("!sh exit 3", "status 3"),
+    ],
+)
+def test_a_wrong_command_says_how_it_is_written(
+    server: FakeServer, line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(server, "-e", line) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_can_be_run_by_a_command(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("one; two")
+    assert run(server, "-e", f"!run {tmp_path / 'a.sql'}\nthree") == 0
+    assert server.statements == ["one", "two", "three"]
+
+
+def test_a_statement_without_a_connection_says_how_to_get_one(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(server, "-e", "!close\none") == 1
+    assert "!reconnect" in capsys.readouterr().err

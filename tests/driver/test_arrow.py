@@ -1,0 +1,154 @@
+"""Results in Arrow's format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tidegate
+from tests.driver.fake_server import Answer, FakeServer
+from tidegate.wire.schema import WireType
+
+NATIVE = {"tidegate.result.format": "arrow"}
+
+
+def stream(compression: str | None = None, **columns: pa.Array) -> bytes:
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@contextmanager
+def cursor_on(
+    columns: Sequence[tuple[str, str | WireType]], pages: Sequence[Sequence[bytes]]
+) -> Iterator[tidegate.Cursor]:
+    answers = {"q": Answer(columns, streams=pages)}
+    with (
+        FakeServer(answers, configuration=NATIVE) as server,
+        tidegate.connect("127.0.0.1", server.port) as connection,
+        connection.cursor() as cursor,
+    ):
+        yield cursor.execute("q")
+
+
+AT = datetime(2020, 7, 1, 10, tzinfo=UTC)
+VALUES: list[tuple[str | WireType, pa.Array, list[Any]]] = [
+    ("INT", pa.array([1, None], pa.int32()), [1, None]),
+    ("DOUBLE", pa.array([0.5, None]), [0.5, None]),
+    ("BOOLEAN", pa.array([True, None]), [True, None]),
+    ("STRING", pa.array(["ä", None]), ["ä", None]),
+    ("BINARY", pa.array([b"\xff", None]), [b"\xff", None]),
+    ("DECIMAL", pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)), [Decimal("1.50"), None]),
+    ("DATE", pa.array([date(2020, 1, 2), None]), [date(2020, 1, 2), None]),
+    (
+        "TIMESTAMP",
+        pa.array([AT.replace(tzinfo=None), None], pa.timestamp("us")),
+        [AT.replace(tzinfo=None), None],
+    ),
+    (
+        "TIMESTAMP",
+        pa.array([AT, None], pa.timestamp("us", tz="UTC")),
+        [AT.replace(tzinfo=None), None],
+    ),
+    (
+        WireType("TIMESTAMP", zone="Europe/Berlin"),
+        pa.array([AT, None], pa.timestamp("us", tz="UTC")),
+        [AT.replace(tzinfo=None, hour=12), None],
+    ),
+    ("ARRAY", pa.array(["[1]", None]), [[1], None]),
+    ("STRUCT", pa.array(['{"a":1}', None]), [{"a": 1}, None]),
+    ("INTERVAL_YEAR_MONTH", pa.array(["1-2", None]), ["1-2", None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "array", "values"), VALUES)
+def test_a_value_arrives_in_its_python_type(
+    kind: str | WireType, array: pa.Array, values: list[Any]
+) -> None:
+    with cursor_on([("v", kind)], [[stream(v=array)]]) as cursor:
+        assert cursor.fetchall() == [(value,) for value in values]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_streams_may_be_compressed(compression: str | None) -> None:
+    sent = stream(compression, n=pa.array(range(1000)))
+    with cursor_on([("n", "BIGINT")], [[sent]]) as cursor:
+        assert len(cursor.fetchall()) == 1000
+
+
+def test_a_page_may_hold_several_streams() -> None:
+    pages = [[stream(n=pa.array([1])), stream(n=pa.array([2, 3]))], [stream(n=pa.array([4]))]]
+    with cursor_on([("n", "BIGINT")], pages) as cursor:
+        assert [n for (n,) in cursor] == [1, 2, 3, 4]
+
+
+def test_a_page_without_streams_is_an_empty_result() -> None:
+    with cursor_on([("n", "BIGINT")], [[]]) as cursor:
+        assert cursor.fetchall() == []
+
+
+def test_an_empty_page_with_more_to_come_is_not_the_end() -> None:
+    with cursor_on([("n", "BIGINT")], [[], [stream(n=pa.array([1]))]]) as cursor:
+        assert cursor.fetchall() == [(1,)]
+
+
+def test_a_table_has_all_rows_that_are_left_under_the_servers_names() -> None:
+    pages = [[stream(x=pa.array([1, 2]))], [stream(x=pa.array([3]))]]
+    with cursor_on([("count(1)", "BIGINT")], pages) as cursor:
+        cursor.fetchone()
+        assert cursor.fetch_arrow_table().to_pydict() == {"count(1)": [2, 3]}
+
+
+def test_tables_come_in_the_size_asked_for_across_pages() -> None:
+    pages = [[stream(n=pa.array([1, 2]))], [stream(n=pa.array([3]))]]
+    with cursor_on([("n", "BIGINT")], pages) as cursor:
+        assert [cursor.fetchmany_arrow(2).num_rows for _ in range(3)] == [2, 1, 0]
+
+
+def test_an_empty_table_has_the_types_of_its_columns() -> None:
+    columns = [("d", WireType("DECIMAL", 9, 2)), ("t", "TIMESTAMP"), ("a", "ARRAY")]
+    with cursor_on(columns, [[]]) as cursor:
+        types = cursor.fetch_arrow_table().schema.types
+    assert types == [pa.decimal128(9, 2), pa.timestamp("us"), pa.string()]
+
+
+def test_a_timestamp_beyond_pythons_years_is_a_data_error() -> None:
+    far = pa.array([400_000_000_000_000_000], pa.timestamp("us"))
+    with (
+        cursor_on([("t", "TIMESTAMP")], [[stream(t=far)]]) as cursor,
+        pytest.raises(tidegate.DataError, match="1 to 9999"),
+    ):
+        cursor.fetchall()
+
+
+def test_a_table_is_made_of_thrift_columns_where_the_server_sends_no_arrow() -> None:
+    answer = Answer(
+        [("n", "INT"), ("d", "DATE"), ("a", "ARRAY"), ("m", WireType("DECIMAL", 5, 1))],
+        [(1, "2020-01-02", "[1]", "1.5"), (None, None, None, None)],
+    )
+    with (
+        FakeServer({"q": answer}) as server,
+        tidegate.connect("127.0.0.1", server.port) as connection,
+    ):
+        table = connection.cursor().execute("q").fetch_arrow_table()
+    assert table.schema.types == [pa.int32(), pa.date32(), pa.string(), pa.decimal128(5, 1)]
+    assert table.to_pylist()[0] == {
+        "n": 1,
+        "d": date(2020, 1, 2),
+        "a": "[1]",
+        "m": Decimal("1.5"),
+    }
+
+
+def test_rows_become_a_data_frame() -> None:
+    with cursor_on([("n", "BIGINT")], [[stream(n=pa.array([1, 2]))]]) as cursor:
+        assert list(cursor.fetch_pandas()["n"]) == [1, 2]

@@ -1,0 +1,128 @@
+"""The command line against a real server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+MAIN = "import sys; from tidegate.cli import main; sys.exit(main())"
+
+
+def tidegate(server: Any, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, "-u", server.url, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def schema(server: Any) -> Iterator[str]:
+    name = f"cli_{uuid.uuid4().hex[:8]}"
+    assert tidegate(server, "-e", f"CREATE SCHEMA {name}").returncode == 0
+    yield name
+    tidegate(server, "-e", f"DROP SCHEMA {name} CASCADE")
+
+
+def test_a_query_is_written_as_json(server: Any) -> None:
+    done = tidegate(
+        server, "--format", "json", "-e", "SELECT 1 AS a, 'x' AS b, NULL AS c, array(1, 2) AS d"
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"a": 1, "b": "x", "c": None, "d": [1, 2]}
+
+
+def test_a_long_result_streams_through(server: Any) -> None:
+    done = tidegate(server, "--format", "csv", "--no-header", "-e", "SELECT id FROM range(12345)")
+    assert done.stdout.split() == [str(number) for number in range(12345)]
+    assert done.stderr.startswith("12345 rows (")
+
+
+def test_settings_and_use_hold_for_the_session(server: Any, schema: str) -> None:
+    script = f"USE {schema}; SET a.b=c; SELECT current_schema(), '${{a.b}}'"
+    done = tidegate(server, "-q", "--format", "tsv", "--no-header", "-f", "-", stdin=script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split("\t")[0] == schema
+
+
+def test_a_materialized_table_lives_its_life_in_a_script(server: Any, schema: str) -> None:
+    script = f"""
+        -- a pipeline; of two tables
+        CREATE TABLE {schema}.orders (id INT, ds STRING) USING delta;
+        INSERT INTO {schema}.orders VALUES (1, '2024-01-01'), (2, '2024-01-02');
+        // Daily counts; refreshed once per hour.
+        CREATE MATERIALIZED TABLE {schema}.daily
+        FRESHNESS = INTERVAL '1' HOUR REFRESH_MODE = FULL
+        AS SELECT ds, count(*) AS n FROM {schema}.orders GROUP BY ds;
+        ALTER MATERIALIZED TABLE {schema}.daily REFRESH;
+        !set format csv
+        SELECT * FROM {schema}.daily ORDER BY ds;
+        DROP MATERIALIZED TABLE {schema}.daily;
+    """
+    done = tidegate(server, "-f", "-", stdin=script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("ds,n\n2024-01-01,1\n2024-01-02,1\n")
+    assert "[INFO] Execute statement succeeded." in done.stderr
+
+
+def test_an_error_names_line_code_and_hint(server: Any) -> None:
+    script = "SELECT 1;\nALTER MATERIALIZED TABLE nope SUSPEND;\nSELECT 2"
+    done = tidegate(server, "-q", "--format", "csv", "-f", "-", stdin=script)
+    assert done.returncode == 1
+    assert done.stderr.startswith("stdin:2: ERROR 42P01 [MT_NOT_FOUND]")
+    assert "SHOW MATERIALIZED TABLES lists" in done.stderr
+    assert "2" not in done.stdout
+
+
+def test_an_error_of_spark_has_a_caret(server: Any) -> None:
+    done = tidegate(server, "-e", "SELECT 1,\n  nope")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1:3] == ["LINE 2:   nope", "          ^"]
+
+
+def test_metadata_commands_list_what_there_is(server: Any, schema: str) -> None:
+    script = f"CREATE TABLE {schema}.t (a INT COMMENT 'x', b DECIMAL(5,2));\n!columns {schema}.t\n"
+    done = tidegate(server, "-q", "--format", "csv", "-e", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith(f"{schema},t,a,INT,YES,x")
+    assert schema in tidegate(server, "-q", "--format", "csv", "-e", "!schemas").stdout.split()
+
+
+def test_a_reader_that_leaves_ends_it_quietly(server: Any) -> None:
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-c", MAIN, "-u", server.url),
+            *("--format", "csv", "-q", "-e", "SELECT id FROM range(1000000)"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"id\n"
+        process.stdout.close()
+        assert process.wait(120) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_no_server_is_status_3() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "--host", "127.0.0.1", "--port", "1", "-e", "SELECT 1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "ERROR 08001" in done.stderr

@@ -1,0 +1,212 @@
+"""Real servers: the gateway's process with its engine, started as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyspark
+import pytest
+
+import tidegate
+from tidegate_server.link.java import find_java
+
+ENGINE_SECONDS = 240.0
+LISTEN_SECONDS = 30.0
+STOP_SECONDS = 60.0
+QUICK = (
+    "--set=engine.master=local[2]",
+    "--set=engine.driver_memory=1g",
+    "--set=engine.settings.spark.sql.shuffle.partitions=2",
+)
+"""Settings that suit small data on a small machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running gateway."""
+
+    process: subprocess.Popen[bytes]
+    data: Path
+    ready_file: Path
+    output: Path
+
+    @property
+    def pid(self) -> int:
+        """The gateway's process id."""
+        return self.process.pid
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return str(self.told()["host"])
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.told()["port"])
+
+    @property
+    def url(self) -> str:
+        """The JDBC URL."""
+        return f"jdbc:hive2://{self.host}:{self.port}/"
+
+    @property
+    def engine_pid(self) -> int:
+        """The process id of the engine that is up; waits for one."""
+        return int(self.wait_for_engine()["pid"])
+
+    def told(self) -> dict[str, Any]:
+        """Return what the gateway's ready file says."""
+        told: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return told
+
+    def connect(self, **options: Any) -> tidegate.Connection:
+        """Open a connection of the driver."""
+        return tidegate.connect(host=self.host, port=self.port, **options)
+
+    def wait_for_engine(self, other_than: int | None = None) -> dict[str, Any]:
+        """Wait until an engine is up and return what it says of itself."""
+        engine: dict[str, Any] = self._wait(
+            ENGINE_SECONDS,
+            "the engine",
+            lambda: (found := self.told()["engine"]) and found["pid"] != other_than and found,
+        )
+        return engine
+
+    def wait_for_port(self) -> None:
+        """Wait until the gateway listens."""
+        self._wait(LISTEN_SECONDS, "the gateway", self.ready_file.exists)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the gateway and everything that descends from it."""
+        gateway = psutil.Process(self.pid)
+        return [gateway, *gateway.children(recursive=True)]
+
+    def stop(self) -> int:
+        """Ask the gateway to stop and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_SECONDS)
+
+    def logs(self, lines: int = 40) -> str:
+        """Return the ends of everything that was written down."""
+        files = [self.output, *sorted((self.data / "logs").glob("*.log"))]
+        parts = []
+        for file in files:
+            text = file.read_text("utf-8", "replace").splitlines()[-lines:]
+            parts.append("\n".join((f"---- {file.name}", *text)))
+        return "\n".join(parts)
+
+    def _wait(self, seconds: float, what: str, look: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            code = self.process.poll()
+            if code is not None:
+                pytest.fail(f"the gateway ended with exit code {code}\n{self.logs()}")
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what} did not come up within {seconds:g} s\n{self.logs()}")
+            time.sleep(0.05)
+        return found
+
+
+@contextmanager
+def running_server(folder: Path, *arguments: str, python: str = sys.executable) -> Iterator[Server]:
+    """Start a gateway on a free port with its data in ``folder``; ends whatever is left of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ready_file = folder / "ready.json"
+    ready_file.unlink(missing_ok=True)
+    command = [python, "-m", "tidegate_server", "--data", str(folder / "data")]
+    command += ["--port", "0", "--ready-file", str(ready_file), *QUICK, *arguments]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_SERVER")}
+    output = folder / "output.log"
+    with output.open("ab") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
+    server = Server(process, folder / "data", ready_file, output)
+    try:
+        server.wait_for_port()
+        yield server
+    finally:
+        if process.poll() is None:
+            server.process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                for left in server.processes():
+                    left.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server of the whole test session, its engine up."""
+    with running_server(tmp_path_factory.mktemp("server")) as server:
+        server.wait_for_engine()
+        yield server
+
+
+StartServer = Callable[..., Server]
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Starts servers of a test's own, all on the same data unless told otherwise."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str, folder: str = "server") -> Server:
+            return stack.enter_context(running_server(tmp_path / folder, *arguments))
+
+        yield start
+
+
+@dataclass(frozen=True, slots=True)
+class Beeline:
+    """Runs PySpark's own beeline."""
+
+    home: Path
+    url: str
+
+    def run(
+        self, *statements: str, options: Sequence[str] = (), user: str = "tester"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run statements in one session and return what beeline printed."""
+        spark_home = Path(pyspark.__file__).parent
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(spark_home),
+        }
+        command = [str(spark_home / "bin" / "beeline"), "--outputformat=csv2", *options]
+        command += ["-u", self.url, "-n", user]
+        for statement in statements:
+            command += ["-e", statement if statement.startswith("!") else f"{statement};"]
+        return subprocess.run(
+            command,
+            env=environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def rows(self, *statements: str) -> list[list[str]]:
+        """Run statements and return the cells of all results, each with its header."""
+        done = self.run(*statements, options=("--silent=true",))
+        assert done.returncode == 0, done.stderr + done.stdout
+        return [line.split(",") for line in done.stdout.splitlines() if line]
+
+
+@pytest.fixture
+def beeline(server: Server, tmp_path: Path) -> Beeline:
+    """Beeline on the session's server."""
+    return Beeline(tmp_path, server.url)

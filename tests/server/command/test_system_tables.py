@@ -1,0 +1,140 @@
+"""The published tables, read back with another reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.contract.examples import NOON, name, run, source, table
+from tidegate_server.catalog.memory import MemoryCatalog
+from tidegate_server.command.system_tables import SystemTables
+from tidegate_server.model.runs import Strategy
+from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.scheduler.ledger import SqlLedger
+from tidegate_server.store.database import Database
+
+HISTORY = "materialized_table_refresh_history"
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.database = Database(f"sqlite:///{path / 'store.db'}")
+        self.database.open()
+        self.ledger = SqlLedger(self.database)
+        self.catalog = MemoryCatalog()
+        self.system = self.restarted(path)
+
+    def restarted(self, path: Path) -> SystemTables:
+        return SystemTables(self.catalog, self.ledger, path / "system")
+
+    def table(self, table: str) -> DeltaTable:
+        return DeltaTable(self.system.locations()[table])
+
+    def rows(self, table: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = self.table(table).to_pyarrow_table().to_pylist()
+        return rows
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.database.close()
+
+
+def test_the_first_versions_are_empty_and_typed(world: World) -> None:
+    world.system.ensure()
+    for system_table in world.system.locations():
+        assert world.rows(system_table) == []
+    types = {f.name: str(f.type) for f in world.table(HISTORY).to_pyarrow_table().schema}
+    assert types["queued_at"] == "timestamp[us, tz=UTC]"
+    assert types["rows_written"] == "int64"
+
+
+def test_any_delta_reader_can_read_them(world: World) -> None:
+    world.system.publish()
+    for system_table in world.system.locations():
+        protocol = world.table(system_table).protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+def test_ensure_keeps_what_is_there(world: World) -> None:
+    world.catalog.create(table())
+    world.system.publish()
+    world.system.ensure()
+    assert len(world.rows("materialized_tables")) == 1
+
+
+def test_definitions_are_published(world: World) -> None:
+    world.catalog.create(table())
+    world.system.publish()
+    [row] = world.rows("materialized_tables")
+    assert row["table_name"] == "Daily"
+    assert row["freshness"] == "INTERVAL '1' HOUR"
+    assert row["refresh_status"] == "ACTIVATED"
+    assert json.loads(str(row["options"])) == {"partition.fields.Ds.date-formatter": "yyyy-MM-dd"}
+    assert row["created_at"] == NOON
+
+
+def test_runs_are_published_newest_first(world: World) -> None:
+    world.ledger.record(run())
+    world.ledger.record(
+        run(
+            refresh_id="r-2",
+            state=RunState.SUCCEEDED,
+            action=Strategy.PARTITION,
+            partitions=({"ds": "2024-01-01"},),
+            sources={"delta-ev": 4},
+            to_version=2**40,
+            started_at=NOON,
+            finished_at=NOON + timedelta(seconds=2),
+        )
+    )
+    world.system.publish()
+    newest, oldest = world.rows(HISTORY)
+    assert (newest["refresh_id"], oldest["refresh_id"]) == ("r-2", "r-1")
+    assert (newest["action"], newest["to_version"]) == ("PARTITION", 2**40)
+    assert json.loads(str(newest["partitions"])) == [{"ds": "2024-01-01"}]
+    assert json.loads(str(newest["sources"])) == {"delta-ev": 4}
+    assert oldest["finished_at"] is None
+
+
+def test_lineage_has_a_row_per_edge(world: World) -> None:
+    world.catalog.create(table(sources=(source("ev", "e"), source("users", "u"))))
+    world.catalog.create(table(id="t-2", name=name("two"), sources=(source("Daily", "t"),)))
+    world.system.publish()
+    edges = [(r["table_name"], r["source_name"]) for r in world.rows("materialized_table_lineage")]
+    assert edges == [("Daily", "ev"), ("Daily", "users"), ("two", "Daily")]
+
+
+def test_only_changed_content_is_written(world: World) -> None:
+    world.catalog.create(table())
+    world.system.publish()
+    world.system.publish()
+    assert world.table("materialized_tables").version() == 0
+    world.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+    world.system.publish()
+    assert world.table("materialized_tables").version() == 1
+    assert world.table("materialized_table_lineage").version() == 0
+
+
+def test_a_restart_publishes_over_what_is_there(world: World, tmp_path: Path) -> None:
+    world.catalog.create(table())
+    world.system.publish()
+    world.catalog.drop("t-1")
+    world.restarted(tmp_path).publish()
+    assert world.rows("materialized_tables") == []
+
+
+def test_many_publications_stay_readable_and_are_tidied(world: World) -> None:
+    for number in range(1, 61):
+        world.ledger.record(run(refresh_id=f"r-{number}"))
+        world.system.publish()
+    assert len(world.rows(HISTORY)) == 60
+    location = Path(world.system.locations()[HISTORY])
+    assert (location / "_delta_log" / "_last_checkpoint").exists()

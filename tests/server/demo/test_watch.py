@@ -1,0 +1,109 @@
+"""Each refresh is said once, with how long the oldest news in it had waited."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tidegate_server.demo.gateway import Rows
+from tidegate_server.demo.watch import Counts, Watch
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+class FakeHistory:
+    """Answers the history it is given, newest first."""
+
+    def __init__(self) -> None:
+        self.refreshes: list[tuple[Any, ...]] = []
+
+    def run(self, sql: str) -> Rows:
+        return self.refreshes
+
+    def add(self, number: int, table: str, start: float, end: float, rows: int | None = 7) -> None:
+        times = (round(_at(second).timestamp() * 1000) for second in (start, end))
+        self.refreshes.insert(0, (f"r{number}", table, "FULL", rows, *times))
+
+
+def _at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def history() -> FakeHistory:
+    return FakeHistory()
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def watch(history: FakeHistory, said: list[str]) -> Watch:
+    return Watch(history, said.append)
+
+
+def test_a_refresh_is_said_once(history: FakeHistory, watch: Watch, said: list[str]) -> None:
+    history.add(1, "dws_delays", 0, 1.5, 1234)
+    watch.look()
+    watch.look()
+    assert said == ["    dws_delays   FULL        in 1.5 s, 1,234 rows"]
+
+
+def test_refreshes_of_before_are_left_out(
+    history: FakeHistory, watch: Watch, said: list[str]
+) -> None:
+    history.add(1, "dws_delays", 0, 1)
+    watch.skip()
+    watch.look()
+    assert said == []
+
+
+def test_refreshes_are_said_oldest_first(
+    history: FakeHistory, watch: Watch, said: list[str]
+) -> None:
+    history.add(1, "dws_delays", 0, 1)
+    history.add(2, "dwd_flights", 2, 3)
+    watch.look()
+    assert [line.split()[0] for line in said] == ["dws_delays", "dwd_flights"]
+
+
+def test_the_oldest_change_in_a_refresh_counts(
+    history: FakeHistory, watch: Watch, said: list[str]
+) -> None:
+    watch.changed(_at(0))
+    watch.changed(_at(2))
+    history.add(1, "dwd_flights", 3, 5)
+    watch.look()
+    assert said[0].endswith("5.0 s behind the flights")
+
+
+def test_a_change_after_the_start_of_a_refresh_waits_for_the_next(
+    history: FakeHistory, watch: Watch, said: list[str]
+) -> None:
+    watch.changed(_at(4))
+    history.add(1, "dwd_flights", 3, 5)
+    watch.look()
+    history.add(2, "dwd_flights", 6, 8)
+    watch.look()
+    assert "behind" not in said[0]
+    assert said[1].endswith("4.0 s behind the flights")
+
+
+def test_unknown_rows_are_left_out(history: FakeHistory, watch: Watch, said: list[str]) -> None:
+    history.add(1, "dws_delays", 0, 1, rows=None)
+    watch.look()
+    assert said == ["    dws_delays   FULL        in 1.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("dwd_landed", "dws", "level"), [(9, 10, True), (8, 10, False), (9, 8, False)]
+)
+def test_both_tables_have_everything_when_rows_and_landings_agree(
+    dwd_landed: int, dws: int, level: bool
+) -> None:
+    counts = Counts(ods=10, ods_landed=9, dwd=10, dwd_landed=dwd_landed, dws=dws)
+    assert counts.level is level

@@ -1,0 +1,74 @@
+"""Fixtures: a supervisor over the engine without Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tidegate_server.link.flight import FlightEngine
+from tidegate_server.link.messages import EngineOptions, Request
+from tidegate_server.link.supervisor import Supervisor
+
+FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
+
+MakeSupervisor = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def announced() -> list[str]:
+    """What supervisors said."""
+    return []
+
+
+@pytest.fixture
+def make_supervisor(tmp_path: Path, announced: list[str]) -> Iterator[MakeSupervisor]:
+    """Makes supervisors that are stopped afterwards."""
+    made: list[Supervisor] = []
+
+    def make(
+        *arguments: str,
+        start_timeout: float = 30.0,
+        prepare: Callable[[], Iterable[Request]] = tuple,
+    ) -> Supervisor:
+        supervisor = Supervisor(
+            EngineOptions(
+                socket="",
+                data=str(tmp_path),
+                master="local[1]",
+                driver_memory="1g",
+                java_home="",
+                direct_bytes=1 << 20,
+                spool_quota=1 << 20,
+            ),
+            logs=tmp_path / "logs",
+            start_timeout=start_timeout,
+            announce=announced.append,
+            prepare=prepare,
+            command=[sys.executable, str(FAKE_ENGINE), *arguments],
+        )
+        made.append(supervisor)
+        return supervisor
+
+    yield make
+    for supervisor in made:
+        supervisor.stop(2)
+
+
+@pytest.fixture
+def supervisor(make_supervisor: MakeSupervisor) -> Supervisor:
+    """A supervisor whose engine is up."""
+    supervisor = make_supervisor()
+    supervisor.start()
+    supervisor.wait(30)
+    return supervisor
+
+
+@pytest.fixture
+def engine(supervisor: Supervisor) -> Iterator[FlightEngine]:
+    """A connection to the engine without Spark."""
+    engine = FlightEngine(supervisor)
+    yield engine
+    engine.close()

@@ -1,0 +1,103 @@
+"""Clocks, runners and executors whose every step a test decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.contract.examples import NOON, run
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.runs import RefreshRun, Strategy
+from tidegate_server.model.states import RunState
+from tidegate_server.model.versions import Source
+from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.scheduler.base import Ledger
+
+
+class FakeClock:
+    def __init__(self, moment: datetime = NOON) -> None:
+        self.moment = moment
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def advance(self, seconds: float) -> datetime:
+        self.moment += timedelta(seconds=seconds)
+        return self.moment
+
+
+class HeldExecutor(Executor):
+    """Keeps what is submitted until told to run it."""
+
+    def __init__(self) -> None:
+        self.held: list[Callable[[], Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.held.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def run_all(self) -> None:
+        held, self.held = self.held, []
+        for work in held:
+            work()
+
+
+class FakeSources:
+    """Newest versions by table id, or no engine to ask."""
+
+    def __init__(self, **versions: int) -> None:
+        self.versions = {name.replace("_", "-"): v for name, v in versions.items()}
+        self.engine_up = True
+        self.calls = 0
+
+    def __call__(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
+        self.calls += 1
+        if not self.engine_up:
+            raise error(Code.ENGINE_UNAVAILABLE, reason="it is starting")
+        return {
+            s.table_id: self.versions[s.table_id] for s in sources if s.table_id in self.versions
+        }
+
+
+class FakeRunner:
+    """Stands for the refresher: records requests and answers as told."""
+
+    def __init__(self, ledger: Ledger, clock: FakeClock, sources: FakeSources) -> None:
+        self.ledger = ledger
+        self.clock = clock
+        self.sources = sources
+        self.requests: list[RefreshRequest] = []
+        self.skipped: list[RefreshRequest] = []
+        self.end = RunState.SUCCEEDED
+        self.broken: ServerError | None = None
+
+    def run(self, request: RefreshRequest) -> RefreshRun:
+        self.requests.append(request)
+        if self.broken is not None:
+            raise self.broken
+        return self._record(request, self.end)
+
+    def skip(self, request: RefreshRequest) -> RefreshRun:
+        self.skipped.append(request)
+        return self._record(request, RunState.SKIPPED)
+
+    def _record(self, request: RefreshRequest, end: RunState) -> RefreshRun:
+        number = len(self.requests) + len(self.skipped)
+        ended = run(
+            refresh_id=f"{request.table_id}-{number}",
+            table_id=request.table_id,
+            trigger=request.trigger,
+            state=end,
+            action=Strategy.FULL,
+            schedule_time=request.schedule_time,
+            partitions=request.partitions,
+            sources=dict(self.sources.versions),
+            epoch=number,
+            queued_at=self.clock.now(),
+            started_at=self.clock.now(),
+            finished_at=self.clock.now(),
+        )
+        self.ledger.record(ended)
+        return ended

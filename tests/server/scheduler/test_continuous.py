@@ -1,0 +1,243 @@
+"""The watching of sources."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.examples import name, run, source, table
+from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources
+from tidegate_server.catalog.memory import MemoryCatalog
+from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.model.versions import SourceKind
+from tidegate_server.scheduler.continuous import ContinuousWatcher
+from tidegate_server.scheduler.ledger import SqlLedger
+from tidegate_server.store.database import Database
+
+
+def continuous(**changes: Any) -> MaterializedTable:
+    values: dict[str, Any] = {
+        "refresh_mode": RefreshMode.CONTINUOUS,
+        "freshness": Freshness(20, TimeUnit.SECOND),
+        "sources": (source("ev", "delta-ev"),),
+        **changes,
+    }
+    return table(**values)
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.database = Database(f"sqlite:///{path / 'store.db'}")
+        self.database.open()
+        self.ledger = SqlLedger(self.database)
+        self.catalog = MemoryCatalog()
+        self.clock = FakeClock()
+        self.sources = FakeSources(delta_ev=1)
+        self.runner = FakeRunner(self.ledger, self.clock, self.sources)
+        self.watcher = self.fresh_watcher()
+
+    def fresh_watcher(self) -> ContinuousWatcher:
+        return ContinuousWatcher(
+            tables=self.catalog, ledger=self.ledger, source_versions=self.sources
+        )
+
+    def poll(self, seconds: float = 0) -> list[Trigger]:
+        """Let time pass, then run whatever is due to its end."""
+        now = self.clock.advance(seconds)
+        requests = self.watcher.due(now)
+        for request in requests:
+            self.watcher.started(request.table_id, now)
+            self.watcher.finished(request.table_id, self.runner.run(request), self.clock.now())
+        return [request.trigger for request in requests]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.database.close()
+
+
+@pytest.fixture
+def settled(world: World) -> World:
+    """A table refreshed once, a minute ago."""
+    world.catalog.create(continuous())
+    assert world.poll() == [Trigger.INITIAL]
+    assert world.poll(60) == []
+    return world
+
+
+def _ended(world: World, **changes: Any) -> RefreshRun:
+    values: dict[str, Any] = {
+        "refresh_id": "other",
+        "state": RunState.SUCCEEDED,
+        "action": Strategy.FULL,
+        "epoch": 50,
+        "queued_at": world.clock.now(),
+        "started_at": world.clock.now(),
+        "finished_at": world.clock.now(),
+        **changes,
+    }
+    return run(**values)
+
+
+def test_the_first_refresh_is_the_initial_one(world: World) -> None:
+    world.catalog.create(continuous())
+    assert world.poll() == [Trigger.INITIAL]
+
+
+def test_unchanged_sources_ask_for_nothing(settled: World) -> None:
+    assert settled.poll(3600) == []
+
+
+def test_a_change_is_refreshed_at_once_when_idle(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 2
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert settled.poll(60) == []
+
+
+def test_changes_gather_for_a_quarter_of_the_freshness(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 2
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+    settled.sources.versions["delta-ev"] = 3
+    assert settled.poll(4) == []
+    settled.sources.versions["delta-ev"] = 4
+    assert settled.poll(1) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_change_seen_while_a_refresh_runs_is_the_next_refresh(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 2
+    (request,) = settled.watcher.due(settled.clock.now())
+    settled.watcher.started(request.table_id, settled.clock.now())
+    ended = settled.runner.run(request)
+    settled.sources.versions["delta-ev"] = 3
+    settled.watcher.due(settled.clock.advance(10))
+    settled.watcher.finished(request.table_id, ended, settled.clock.now())
+    assert settled.poll(10) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_source_that_went_back_to_an_older_version_is_a_change(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 0
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_one_look_serves_all_tables(world: World) -> None:
+    for number in range(3):
+        world.catalog.create(continuous(id=f"t-{number}", name=name(f"t{number}")))
+    world.poll()
+    assert world.sources.calls == 1
+
+
+def test_full_and_suspended_tables_are_not_watched(world: World) -> None:
+    world.catalog.create(table(refresh_mode=RefreshMode.FULL))
+    world.catalog.create(continuous(id="s", name=name("s"), refresh_status=RefreshStatus.SUSPENDED))
+    world.catalog.create(
+        continuous(id="i", name=name("i"), refresh_status=RefreshStatus.INITIALIZING)
+    )
+    assert world.poll() == []
+    assert world.sources.calls == 0
+
+
+def test_resume_goes_on_from_the_last_vector(settled: World) -> None:
+    settled.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+    settled.sources.versions["delta-ev"] = 2
+    assert settled.poll(60) == []
+    settled.catalog.move("t-1", RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
+    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_restart_remembers_what_was_read(settled: World) -> None:
+    settled.watcher = settled.fresh_watcher()
+    assert settled.poll(60) == []
+    settled.sources.versions["delta-ev"] = 2
+    settled.watcher = settled.fresh_watcher()
+    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_refresh_by_hand_makes_another_one_unnecessary(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 2
+    settled.ledger.record(_ended(settled, sources={"delta-ev": 2}))
+    assert settled.poll() == []
+
+
+def test_a_refresh_of_some_partitions_does_not_advance_the_vector(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 2
+    settled.ledger.record(_ended(settled, sources={"delta-ev": 2}, action=Strategy.PARTITION))
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_changed_definition_is_refreshed(settled: World) -> None:
+    settled.catalog.replace(continuous(definition_version=2))
+    assert settled.poll() == [Trigger.EVOLUTION]
+
+
+def test_failures_are_retried_ever_more_slowly(world: World) -> None:
+    world.catalog.create(continuous(freshness=Freshness(1, TimeUnit.SECOND)))
+    world.runner.end = RunState.FAILED
+    starts = [second for second in range(200) if world.poll(1)]
+    gaps = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    assert gaps == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_restart_does_not_forget_the_failures(world: World) -> None:
+    world.catalog.create(continuous(freshness=Freshness(1, TimeUnit.SECOND)))
+    world.runner.end = RunState.FAILED
+    for _ in range(20):
+        world.poll(1)
+    world.watcher = world.fresh_watcher()
+    assert world.poll(1) == []
+    assert world.poll(60) == [Trigger.INITIAL]
+
+
+def test_success_ends_the_slowness(world: World) -> None:
+    world.catalog.create(continuous(freshness=Freshness(1, TimeUnit.SECOND)))
+    world.runner.end = RunState.FAILED
+    for _ in range(20):
+        world.poll(1)
+    world.runner.end = RunState.SUCCEEDED
+    world.poll(60)
+    world.sources.versions["delta-ev"] = 2
+    assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_skipped_refresh_is_asked_for_again(settled: World) -> None:
+    settled.sources.versions["delta-ev"] = 2
+    settled.runner.end = RunState.SKIPPED
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+    settled.runner.end = RunState.SUCCEEDED
+    assert settled.poll(5) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_source_that_vanished_is_asked_for_once_while_refreshes_succeed(settled: World) -> None:
+    del settled.sources.versions["delta-ev"]
+    settled.sources.versions["recreated"] = 1
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert settled.poll(60) == []
+
+
+def test_a_source_without_versions_is_assumed_changed_once_per_freshness(world: World) -> None:
+    world.catalog.create(continuous(sources=(source("csv", "p", SourceKind.PLAIN),)))
+    world.sources.versions = {}
+    assert world.poll() == [Trigger.INITIAL]
+    assert world.poll(19) == []
+    assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_an_absent_engine_is_mentioned_once_and_waited_for(
+    settled: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    settled.sources.versions["delta-ev"] = 2
+    settled.sources.engine_up = False
+    assert [settled.poll(1) for _ in range(5)] == [[]] * 5
+    settled.sources.engine_up = True
+    assert settled.poll(1) == [Trigger.UPSTREAM_CHANGE]
+    messages = [r.getMessage() for r in caplog.records if "watched" in r.getMessage()]
+    assert len(messages) == 2

@@ -1,0 +1,140 @@
+"""Freshness to cron, cron to points in time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tidegate_server.errors import ServerError
+from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.scheduler.cron import (
+    fires_between,
+    freshness_to_cron,
+    last_fire,
+    next_fire,
+    read_timezone,
+)
+
+DAILY = "0 0 0 * * ? *"
+BERLIN = "Europe/Berlin"
+
+
+def utc(*parts: int) -> datetime:
+    year, month, day, *time = parts
+    return datetime(year, month, day, *time, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "cron"),
+    [
+        (30, TimeUnit.SECOND, "0/30 * * * * ? *"),
+        (5, TimeUnit.SECOND, "0/5 * * * * ? *"),
+        (1, TimeUnit.MINUTE, "0 0/1 * * * ? *"),
+        (3, TimeUnit.MINUTE, "0 0/3 * * * ? *"),
+        (30, TimeUnit.MINUTE, "0 0/30 * * * ? *"),
+        (1, TimeUnit.HOUR, "0 0 0/1 * * ? *"),
+        (4, TimeUnit.HOUR, "0 0 0/4 * * ? *"),
+        (12, TimeUnit.HOUR, "0 0 0/12 * * ? *"),
+        (1, TimeUnit.DAY, DAILY),
+    ],
+)
+def test_freshness_becomes_the_documented_cron(value: int, unit: TimeUnit, cron: str) -> None:
+    assert freshness_to_cron(Freshness(value, unit)) == cron
+
+
+@pytest.mark.parametrize("unit", [TimeUnit.SECOND, TimeUnit.MINUTE])
+@pytest.mark.parametrize("value", [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30])
+def test_every_factor_of_sixty_is_accepted(value: int, unit: TimeUnit) -> None:
+    assert f"0/{value} " in freshness_to_cron(Freshness(value, unit))
+
+
+@pytest.mark.parametrize("value", [1, 2, 3, 4, 6, 8, 12])
+def test_every_factor_of_twenty_four_is_accepted(value: int) -> None:
+    assert f"0/{value} " in freshness_to_cron(Freshness(value, TimeUnit.HOUR))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "code", "words"),
+    [
+        (
+            60,
+            TimeUnit.SECOND,
+            "MT_FRESHNESS_TOO_LARGE",
+            "less than 60 when the time unit is SECOND",
+        ),
+        (90, TimeUnit.SECOND, "MT_FRESHNESS_TOO_LARGE", "less than 60"),
+        (
+            60,
+            TimeUnit.MINUTE,
+            "MT_FRESHNESS_TOO_LARGE",
+            "less than 60 when the time unit is MINUTE",
+        ),
+        (24, TimeUnit.HOUR, "MT_FRESHNESS_TOO_LARGE", "less than 24 when the time unit is HOUR"),
+        (40, TimeUnit.MINUTE, "MT_FRESHNESS_NOT_FACTOR", "factors of 60"),
+        (5, TimeUnit.HOUR, "MT_FRESHNESS_NOT_FACTOR", "factors of 24"),
+        (2, TimeUnit.DAY, "MT_FRESHNESS_DAY", "must be 1 when the time unit is DAY"),
+        (1, TimeUnit.WEEK, "MT_FRESHNESS_UNIT", "WEEK"),
+    ],
+)
+def test_what_cron_cannot_express_is_refused(
+    value: int, unit: TimeUnit, code: str, words: str
+) -> None:
+    with pytest.raises(ServerError) as caught:
+        freshness_to_cron(Freshness(value, unit))
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_the_next_fire_is_strictly_later() -> None:
+    at = utc(2024, 1, 1, 0, 0, 30)
+    assert next_fire("0/30 * * * * ? *", "UTC", at) == utc(2024, 1, 1, 0, 1)
+    assert next_fire("0/30 * * * * ? *", "UTC", at - timedelta(milliseconds=1)) == at
+
+
+def test_three_minutes_count_from_the_full_hour() -> None:
+    assert next_fire("0 0/3 * * * ? *", "UTC", utc(2024, 1, 1, 9, 58)) == utc(2024, 1, 1, 10)
+
+
+def test_the_last_fire_may_be_this_very_moment() -> None:
+    cron = "0 0/3 * * * ? *"
+    assert last_fire(cron, "UTC", utc(2024, 1, 1, 9, 57)) == utc(2024, 1, 1, 9, 57)
+    assert last_fire(cron, "UTC", utc(2024, 1, 1, 9, 59, 59)) == utc(2024, 1, 1, 9, 57)
+    just_after = utc(2024, 1, 1, 9, 57) + timedelta(microseconds=1)
+    assert last_fire(cron, "UTC", just_after) == utc(2024, 1, 1, 9, 57)
+
+
+def test_a_daily_fire_comes_at_local_midnight_on_the_short_day() -> None:
+    fires = list(fires_between(DAILY, BERLIN, utc(2024, 3, 30), utc(2024, 4, 1, 12)))
+    assert fires == [utc(2024, 3, 30, 23), utc(2024, 3, 31, 22)]
+    assert fires[1] - fires[0] == timedelta(hours=23)
+
+
+def test_a_daily_fire_comes_once_on_the_long_day() -> None:
+    fires = list(fires_between(DAILY, BERLIN, utc(2024, 10, 26), utc(2024, 10, 28)))
+    assert fires == [utc(2024, 10, 26, 22), utc(2024, 10, 27, 23)]
+    assert fires[1] - fires[0] == timedelta(hours=25)
+
+
+def test_hourly_fires_do_not_notice_the_change_of_clocks() -> None:
+    for start in (utc(2024, 3, 30, 22), utc(2024, 10, 26, 22)):
+        fires = fires_between("0 0 0/1 * * ? *", BERLIN, start, start + timedelta(hours=5))
+        assert list(fires) == [start + timedelta(hours=n) for n in range(1, 6)]
+
+
+def test_no_fire_lies_in_an_empty_stretch() -> None:
+    assert list(fires_between(DAILY, "UTC", utc(2024, 1, 1), utc(2024, 1, 1, 23))) == []
+
+
+@pytest.mark.parametrize("cron", ["nonsense", "0 61 * * * ? *", "0 0 0 30 2 ? *"])
+def test_a_useless_expression_is_refused(cron: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        next_fire(cron, "UTC", utc(2024, 1, 1))
+    assert caught.value.code == "MT_OPTION_VALUE"
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc"])
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        read_timezone(zone)
+    assert caught.value.code == "MT_OPTION_VALUE"

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from tidegate_server.session.configuration import (
+    ResultFormat,
+    SessionOptions,
+    normalise,
+    substitute,
+)
+
+
+def test_no_configuration_means_the_defaults() -> None:
+    assert normalise(None) == SessionOptions()
+
+
+def test_use_database_names_the_schema() -> None:
+    assert normalise({"use:database": "sales"}).schema == "sales"
+
+
+def test_an_empty_use_database_is_left_out() -> None:
+    assert normalise({"use:database": ""}).schema is None
+
+
+def test_hiveconf_sets_a_setting_without_its_prefix() -> None:
+    options = normalise({"set:hiveconf:spark.sql.ansi.enabled": "false"})
+    assert options.settings == {"spark.sql.ansi.enabled": "false"}
+
+
+def test_hivevar_sets_a_variable_without_its_prefix() -> None:
+    assert normalise({"set:hivevar:day": "2026-01-01"}).settings == {"day": "2026-01-01"}
+
+
+def test_system_and_environment_are_ignored_with_a_warning() -> None:
+    options = normalise({"set:system:user.dir": "x", "set:env:PATH": "y"})
+    assert options.settings == {}
+    assert len(options.warnings) == 2
+
+
+def test_a_bare_key_is_a_setting() -> None:
+    assert normalise({"execution.mode": "embedded"}).settings == {"execution.mode": "embedded"}
+
+
+def test_the_proxy_user_is_told_apart() -> None:
+    for key in ("hive.server2.proxy.user", "set:hiveconf:hive.server2.proxy.user"):
+        options = normalise({key: "eva"})
+        assert (options.proxy_user, options.settings) == ("eva", {})
+
+
+def test_static_spark_settings_are_ignored_with_a_warning() -> None:
+    options = normalise({"spark.driver.memory": "8g"})
+    assert options.settings == {}
+    assert "spark.driver.memory" in options.warnings[0]
+
+
+def test_what_clients_tell_of_themselves_is_not_passed_on() -> None:
+    given = {"set:hivevar:wmpool": "p", "set:hiveconf:hive.server2.logging": "x"}
+    assert normalise(given).settings == {}
+
+
+def test_a_chosen_fetch_size_is_kept_and_the_default_one_is_not() -> None:
+    key = "set:hiveconf:hive.server2.thrift.resultset.default.fetch.size"
+    assert normalise({key: "77"}).fetch_size == 77
+    assert normalise({key: "1000"}).fetch_size is None
+    assert normalise({key: "many"}).fetch_size is None
+
+
+def test_arrow_is_negotiated_by_its_key() -> None:
+    assert normalise({"tidegate.result.format": "ARROW"}).result_format is ResultFormat.ARROW
+    assert normalise({"tidegate.result.format": "xml"}).result_format is ResultFormat.THRIFT
+
+
+def test_a_result_set_can_be_asked_for_always() -> None:
+    assert normalise({"tidegate.result.set": "always"}).always_result_set
+
+
+def test_variables_are_substituted_in_every_spelling() -> None:
+    text = "SELECT '${day}', '${hivevar:day}', '${hiveconf:day}'"
+    assert substitute(text, {"day": "d"}) == "SELECT 'd', 'd', 'd'"
+
+
+def test_unknown_variables_stay_as_they_are() -> None:
+    assert substitute("SELECT '${day}'", {}) == "SELECT '${day}'"
+
+
+def test_substitution_can_be_switched_off() -> None:
+    settings = {"day": "d", "spark.sql.variable.substitute": "false"}
+    assert substitute("${day}", settings) == "${day}"

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate_server.model.names import TableName
+from tidegate_server.model.result import RowsResult
+from tidegate_server.model.table import PrimaryKey
+from tidegate_server.model.types import Column
+from tidegate_server.session import metadata
+from tidegate_server.session.metadata import ListedTable, Listing, TablePattern
+
+
+def name(schema: str, table: str) -> TableName:
+    return TableName("spark_catalog", schema, table)
+
+
+LISTING = Listing(
+    schemas=("default", "shop"),
+    tables=(
+        ListedTable(
+            name=name("default", "orders"),
+            type="TABLE",
+            columns=(
+                Column(name="id", type="bigint", nullable=False),
+                Column(name="amount", type="decimal(10,2)", comment="in euro"),
+                Column(name="code", type="varchar(7)"),
+                Column(name="at", type="timestamp"),
+                Column(name="tags", type="array<string>"),
+                Column(name="span", type="interval day to second"),
+            ),
+        ),
+        ListedTable(name=name("default", "recent"), type="VIEW"),
+        ListedTable(
+            name=name("shop", "daily"),
+            type="MATERIALIZED_TABLE",
+            comment="sums",
+            primary_key=PrimaryKey(name="pk", columns=("day", "shop")),
+        ),
+    ),
+    functions=("abs", "concat"),
+)
+
+
+def rows(result: RowsResult) -> list[dict[str, Any]]:
+    return [row for batch in result.batches(0) for row in batch.to_pylist()]
+
+
+def shown(pattern: TablePattern, types: list[str] | None = None) -> list[tuple[str, str]]:
+    found = rows(metadata.get_tables(LISTING, pattern, types))
+    return [(row["TABLE_NAME"], row["TABLE_TYPE"]) for row in found]
+
+
+def test_all_types_are_listed_when_none_are_named() -> None:
+    expected = [("orders", "TABLE"), ("recent", "VIEW"), ("daily", "MATERIALIZED_TABLE")]
+    assert shown(TablePattern()) == expected
+    assert shown(TablePattern(), []) == expected
+
+
+def test_a_request_for_tables_shows_materialized_tables_as_tables() -> None:
+    assert shown(TablePattern(), ["TABLE", "VIEW"])[-1] == ("daily", "TABLE")
+
+
+def test_a_request_naming_materialized_tables_shows_them_as_such() -> None:
+    assert shown(TablePattern(), ["TABLE", "MATERIALIZED_TABLE"])[-1] == (
+        "daily",
+        "MATERIALIZED_TABLE",
+    )
+    assert shown(TablePattern(), ["MATERIALIZED_TABLE"]) == [("daily", "MATERIALIZED_TABLE")]
+
+
+def test_a_request_for_views_leaves_materialized_tables_out() -> None:
+    assert shown(TablePattern(), ["VIEW"]) == [("recent", "VIEW")]
+
+
+def test_remarks_are_the_comment() -> None:
+    found = rows(metadata.get_tables(LISTING, TablePattern(table="daily"), None))
+    assert found[0]["REMARKS"] == "sums"
+
+
+def test_patterns_narrow_schemas_and_tables() -> None:
+    assert shown(TablePattern(schema="sh%")) == [("daily", "MATERIALIZED_TABLE")]
+    assert shown(TablePattern(table="re*")) == [("recent", "VIEW")]
+    assert shown(TablePattern(catalog="elsewhere")) == []
+    assert len(shown(TablePattern(catalog="", schema=".*", table="%"))) == 3
+
+
+def test_schemas_come_with_their_catalog() -> None:
+    assert rows(metadata.get_schemas(LISTING, None, "s%")) == [
+        {"TABLE_SCHEM": "shop", "TABLE_CATALOG": "spark_catalog"}
+    ]
+
+
+def test_table_types_are_three() -> None:
+    assert [r["TABLE_TYPE"] for r in rows(metadata.get_table_types())] == [
+        "TABLE",
+        "VIEW",
+        "MATERIALIZED_TABLE",
+    ]
+
+
+def test_columns_have_jdbcs_23_columns() -> None:
+    assert len(metadata.get_columns(LISTING, TablePattern(), None).schema) == 23
+
+
+@pytest.mark.parametrize(
+    ("column", "code", "type_name", "size", "digits"),
+    [
+        ("id", -5, "BIGINT", 19, 0),
+        ("amount", 3, "DECIMAL(10,2)", 10, 2),
+        ("code", 12, "VARCHAR(7)", 7, None),
+        ("at", 93, "TIMESTAMP", 29, 6),
+        ("tags", 2003, "ARRAY<STRING>", None, None),
+        ("span", 1111, "INTERVAL DAY TO SECOND", None, None),
+    ],
+)
+def test_a_columns_type_is_described(
+    column: str, code: int, type_name: str, size: int | None, digits: int | None
+) -> None:
+    (row,) = rows(metadata.get_columns(LISTING, TablePattern(), column))
+    found = (row["DATA_TYPE"], row["TYPE_NAME"], row["COLUMN_SIZE"], row["DECIMAL_DIGITS"])
+    assert found == (code, type_name, size, digits)
+
+
+def test_positions_and_nullability_are_told() -> None:
+    found = rows(metadata.get_columns(LISTING, TablePattern(table="orders"), None))
+    assert [row["ORDINAL_POSITION"] for row in found] == [1, 2, 3, 4, 5, 6]
+    assert (found[0]["NULLABLE"], found[0]["IS_NULLABLE"]) == (0, "NO")
+    assert (found[1]["NULLABLE"], found[1]["IS_NULLABLE"]) == (1, "YES")
+    assert {row["IS_AUTO_INCREMENT"] for row in found} == {"NO"}
+
+
+def test_type_info_has_17_rows_in_hives_order() -> None:
+    found = rows(metadata.get_type_info())
+    names = "VOID BOOLEAN TINYINT SMALLINT INTEGER BIGINT FLOAT DOUBLE STRING BINARY DECIMAL DATE "
+    names += "TIMESTAMP ARRAY MAP STRUCT INTERVAL"
+    assert [row["TYPE_NAME"] for row in found] == names.split()
+    assert [r["TYPE_NAME"] for r in found if not r["SEARCHABLE"]] == names.split()[-4:]
+
+
+def test_functions_match_a_pattern() -> None:
+    found = rows(metadata.get_functions(LISTING, None, "con%"))
+    assert [row["FUNCTION_NAME"] for row in found] == ["concat"]
+
+
+def test_primary_keys_are_numbered() -> None:
+    found = rows(metadata.get_primary_keys(LISTING, TablePattern(table="daily")))
+    assert [(r["COLUMN_NAME"], r["KEY_SEQ"], r["PK_NAME"]) for r in found] == [
+        ("day", 1, "pk"),
+        ("shop", 2, "pk"),
+    ]
+
+
+def test_there_are_no_foreign_keys() -> None:
+    result = metadata.get_cross_reference()
+    assert (len(result.schema), rows(result)) == (14, [])
+
+
+def test_there_is_one_catalog() -> None:
+    assert rows(metadata.get_catalogs()) == [{"TABLE_CAT": "spark_catalog"}]

@@ -1,0 +1,315 @@
+"""What statements parse to, what they print, and how wrong ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate_server.errors import Code, ServerError
+from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.sql.parse import parse
+from tidegate_server.sql.render import render
+from tidegate_server.sql.statements import (
+    AlterRefresh,
+    Cascade,
+    ColumnName,
+    ComputedColumn,
+    CreateMaterializedTable,
+    DescribeTable,
+    MetadataColumn,
+    PhysicalColumn,
+    PrimaryKeyClause,
+    RequestedMode,
+    ResetOption,
+    SetOption,
+    ShowOption,
+    SparkStatement,
+)
+
+FIXTURES = Path(__file__).parents[2] / "sql" / "fixtures"
+
+
+def lines(name: str) -> list[str]:
+    return (FIXTURES / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("text", lines("identity.sql"))
+def test_every_form_prints_to_what_parses_the_same(text: str) -> None:
+    statement = parse(text)
+    assert not isinstance(statement, SparkStatement)
+    assert parse(render(statement)) == statement
+
+
+@pytest.mark.parametrize("line", lines("invalid.sql"))
+def test_wrong_forms_are_refused_with_code_and_place(line: str) -> None:
+    code, place, text = line.split(" ", 2)
+    with pytest.raises(ServerError) as caught:
+        parse(text)
+    assert caught.value.code == code
+    assert f"{caught.value.line}:{caught.value.column}:" == place
+
+
+def test_a_syntax_error_names_what_was_expected() -> None:
+    with pytest.raises(ServerError) as caught:
+        parse("ALTER MATERIALIZED TABLE t")
+    for word in ["ADD", "AS", "DROP", "MODIFY", "REFRESH", "RESET", "RESUME", "SET", "SUSPEND"]:
+        assert word in caught.value.message
+
+
+def test_a_syntax_error_counts_lines() -> None:
+    with pytest.raises(ServerError) as caught:
+        parse("-- one\nALTER MATERIALIZED TABLE t\n  SUSPEND now")
+    assert (caught.value.line, caught.value.column) == (3, 11)
+
+
+def create(text: str) -> CreateMaterializedTable:
+    statement = parse(text)
+    assert isinstance(statement, CreateMaterializedTable)
+    return statement
+
+
+def test_the_query_is_kept_as_written_with_its_comments() -> None:
+    query = "-- why\nWITH q AS (SELECT count(*)  c FROM t1 /* ; */) SELECT c FROM q -- x"
+    assert create(f"CREATE MATERIALIZED TABLE m AS {query}").query == query
+
+
+def test_a_semicolon_ends_the_query() -> None:
+    assert create("CREATE MATERIALIZED TABLE m AS SELECT 1 ; -- done").query == "SELECT 1"
+
+
+def test_a_semicolon_inside_a_literal_does_not_end_the_query() -> None:
+    assert create("CREATE MATERIALIZED TABLE m AS SELECT ';' AS a").query == "SELECT ';' AS a"
+
+
+def test_all_clauses_together() -> None:
+    assert create(
+        "CREATE MATERIALIZED TABLE d.m (CONSTRAINT ct1 PRIMARY KEY(a) NOT ENFORCED) COMMENT 'x' "
+        "PARTITIONED BY (a,d) WITH('format'='json') FRESHNESS=INTERVAL '30' SECOND "
+        "REFRESH_MODE=FULL AS SELECT * FROM t1"
+    ) == CreateMaterializedTable(
+        name=("d", "m"),
+        primary_key=PrimaryKeyClause(name="ct1", columns=("a",)),
+        comment="x",
+        partition_keys=("a", "d"),
+        options={"format": "json"},
+        freshness=Freshness(30, TimeUnit.SECOND),
+        refresh_mode=RequestedMode.FULL,
+        query="SELECT * FROM t1",
+    )
+
+
+def test_columns_of_every_kind() -> None:
+    statement = create(
+        "CREATE MATERIALIZED TABLE m (a STRUCT<x: INT> NOT NULL COMMENT 'c', "
+        "b STRING METADATA FROM 'k' VIRTUAL, x AS f(a, b)) AS SELECT 1"
+    )
+    assert statement.columns == (
+        PhysicalColumn(name="a", type="STRUCT<x: INT>", nullable=False, comment="c"),
+        MetadataColumn(name="b", type="STRING", key="k", virtual=True),
+        ComputedColumn(name="x", expression="f(a, b)"),
+    )
+
+
+def test_names_alone_are_an_identifier_list() -> None:
+    statement = create("CREATE MATERIALIZED TABLE m (a, `b c`) AS SELECT 1")
+    assert statement.columns == (ColumnName(name="a"), ColumnName(name="b c"))
+
+
+def test_the_last_of_equal_option_keys_wins() -> None:
+    assert create("CREATE MATERIALIZED TABLE m WITH ('k'='1','k'='2') AS SELECT 1").options == {
+        "k": "2"
+    }
+
+
+def test_doubled_quotes_inside_a_literal_are_one_quote() -> None:
+    text = "CREATE MATERIALIZED TABLE m WITH ('k'='#{between ''0'',''9''}') AS SELECT 1"
+    assert create(text).options == {"k": "#{between '0','9'}"}
+
+
+def test_slash_comments_are_skipped() -> None:
+    text = "// daily\nCREATE MATERIALIZED TABLE m // name\n AS SELECT 1"
+    assert create(text).name == ("m",)
+
+
+def test_partition_literals_become_strings() -> None:
+    assert parse("ALTER MATERIALIZED TABLE t REFRESH PARTITION (a=2023, b='x') CASCADE") == (
+        AlterRefresh(name=("t",), partition={"a": "2023", "b": "x"}, cascade=Cascade.DOWNSTREAM)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n",
+        ";",
+        "-- nothing",
+        "SELECT 1",
+        "select 'it''s' -- CREATE MATERIALIZED TABLE",
+        "CREATE TABLE t (a INT)",
+        "CREATE MATERIALIZED VIEW v AS SELECT 1",
+        "ALTER TABLE t SUSPEND",
+        "SHOW TABLES",
+        "SHOW CREATE TABLE t",
+        "DESCRIBE DATABASE d",
+        "DESC FUNCTION upper",
+        "DESCRIBE QUERY SELECT 1",
+        "DESCRIBE t a",
+        "DESCRIBE t PARTITION (ds='1')",
+        "DESCRIBE HISTORY t",
+        "EXPLAIN SELECT 1",
+        "SET",
+        "SET -v",
+        "SET TIME ZONE 'Europe/Berlin'",
+        "SET CATALOG spark_catalog",
+        "SET VARIABLE x = 1",
+        "SELECT 'unfinished",
+        "/* unfinished",
+    ],
+)
+def test_what_is_not_ours_is_kept_byte_for_byte(text: str) -> None:
+    assert parse(text) == SparkStatement(text=text)
+
+
+def test_settings_in_both_spellings() -> None:
+    assert parse("SET 'a.b' = 'c d'") == SetOption(key="a.b", value="c d")
+    assert parse("set a.b = c d ;") == SetOption(key="a.b", value="c d")
+    assert parse("SET spark.x=hdfs://host/a") == SetOption(key="spark.x", value="hdfs://host/a")
+    assert parse("-- why\nSET a-b.c=d") == SetOption(key="a-b.c", value="d")
+    assert parse("SET a.b") == ShowOption(key="a.b")
+    assert parse("RESET a.b") == ResetOption(key="a.b")
+    assert parse("RESET") == ResetOption()
+
+
+def test_describe_of_a_table_in_its_forms() -> None:
+    assert parse("DESC d.t") == DescribeTable(name=("d", "t"))
+    assert parse("DESCRIBE TABLE EXTENDED t") == DescribeTable(name=("t",), extended=True)
+
+
+_WORDS = st.sampled_from(
+    [
+        "CREATE",
+        "OR",
+        "ALTER",
+        "MATERIALIZED",
+        "TABLE",
+        "t",
+        "(",
+        ")",
+        ",",
+        ".",
+        "=",
+        ";",
+        "AS",
+        "SELECT",
+        "SET",
+        "RESET",
+        "REFRESH",
+        "PARTITION",
+        "WITH",
+        "FRESHNESS",
+        "INTERVAL",
+        "'1'",
+        "'a'",
+        "DAY",
+        '"',
+        "'",
+        "`",
+        "/*",
+        "*/",
+        "//",
+        "--",
+        "\n",
+        "<",
+        ">",
+        "PRIMARY",
+        "KEY",
+        "DROP",
+        "SHOW",
+        "DESCRIBE",
+        "EXPLAIN",
+        "ADD",
+        "AFTER",
+        "WATERMARK",
+        "FOR",
+        "COMMENT",
+        "\\",
+        "é",
+        "\x00",
+        "1",
+        "2.5",
+        "x'00'",
+        "$",
+        "{",
+        "}",
+        "{{",
+        "{%",
+        ";",
+    ]
+)
+_OURS = st.sampled_from(
+    [
+        "CREATE MATERIALIZED TABLE m ",
+        "ALTER MATERIALIZED TABLE m ",
+        "DROP MATERIALIZED TABLE ",
+        "SHOW MATERIALIZED ",
+        "SET ",
+        "RESET ",
+        "DESC ",
+        "EXPLAIN REFRESH ",
+        "",
+    ]
+)
+
+
+@settings(max_examples=6 * settings().max_examples)
+@given(_OURS, st.one_of(st.text(max_size=60), st.lists(_WORDS, max_size=25).map(" ".join)))
+def test_any_text_is_a_statement_or_a_located_error(head: str, tail: str) -> None:
+    try:
+        statement = parse(head + tail)
+    except ServerError as problem:
+        assert problem.code in Code.__members__
+        assert problem.line is not None
+        assert problem.column is not None
+    else:
+        assert parse(render(statement)) == statement
+
+
+_NAMES = st.text(min_size=1, max_size=8).filter(lambda s: "\x00" not in s)
+_TEXTS = st.text(max_size=12)
+_OPTIONS = st.dictionaries(_TEXTS, _TEXTS, max_size=3)
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(
+    st.builds(
+        CreateMaterializedTable,
+        name=st.lists(_NAMES, min_size=1, max_size=3).map(tuple),
+        query=st.sampled_from(["SELECT 1", "-- c\nSELECT ';' -- d", "WITH q AS (TABLE t) FROM q"]),
+        or_alter=st.booleans(),
+        columns=st.one_of(
+            st.lists(st.builds(ColumnName, name=_NAMES), max_size=3).map(tuple),
+            st.lists(
+                st.builds(
+                    PhysicalColumn,
+                    name=_NAMES,
+                    type=st.sampled_from(["INT", "DECIMAL(10, 2)", "MAP<STRING, ARRAY<INT>>"]),
+                    nullable=st.booleans(),
+                    comment=st.none() | _TEXTS,
+                ),
+                max_size=3,
+            ).map(tuple),
+        ),
+        comment=st.none() | _TEXTS,
+        partition_keys=st.lists(_NAMES, max_size=2).map(tuple),
+        options=_OPTIONS,
+        freshness=st.none()
+        | st.builds(Freshness, st.integers(1, 10_000), st.sampled_from(list(TimeUnit))),
+        refresh_mode=st.none() | st.sampled_from(list(RequestedMode)),
+    )
+)
+def test_generated_statements_survive_printing(statement: CreateMaterializedTable) -> None:
+    assert parse(render(statement)) == statement

@@ -1,0 +1,152 @@
+"""The documentation keeps up with the code: its SQL parses, its links lead somewhere, no
+configuration key is missing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tidegate.cli.split import split
+from tidegate_server.command.options import check_option
+from tidegate_server.config import Config
+from tidegate_server.demo.__main__ import INVITATION
+from tidegate_server.demo.__main__ import main as demo_main
+from tidegate_server.sql.parse import parse
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("bench/*.md")])
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+_TRIED = re.compile(r"^\s+((?:SELECT|SHOW|DESCRIBE|ALTER)\b[^;]*);", re.MULTILINE)
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [code for kind, code in _FENCE.findall(page.read_text("utf-8")) if kind == language]
+
+
+def _statements(page: Path) -> Iterator[str]:
+    for block in _blocks(page, "sql"):
+        yield from (part.sql for part in split(block) if part.sql)
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _keys(kind, f"{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+@pytest.mark.parametrize(
+    ("page", "statement"),
+    [
+        pytest.param(page, statement, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, statement in enumerate(_statements(page))
+    ],
+)
+def test_sql_of_the_documentation_parses(page: Path, statement: str) -> None:
+    parse(statement)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text("utf-8"))
+    missing = []
+    for link, image in _LINK.findall(text):
+        target, _, anchor = (link or image).partition("#")
+        if re.match(r"\w+:", target):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        if not file.exists() or (anchor and anchor not in _anchors(file)):
+            missing.append(link or image)
+    assert not missing
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors GitHub makes of a page's headings."""
+    headings = _HEADING.findall(page.read_text("utf-8"))
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
+
+
+def test_every_configuration_key_is_documented_with_its_default() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    keys, _, _ = page.partition("## Options of materialized tables")
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.+?) \|", keys, re.MULTILINE))
+    assert set(rows) == set(_keys(Config))
+    for key, shown in rows.items():
+        value: Any = Config()
+        for part in key.split("."):
+            value = getattr(value, part)
+        assert shown.startswith(_written(value)), key
+
+
+def _written(value: Any) -> str:
+    if value in ("", {}):
+        return "(empty)"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def test_the_configuration_example_is_accepted() -> None:
+    [example] = _blocks(ROOT / "docs" / "configuration.md", "toml")
+    config = Config(**tomllib.loads(example))
+    assert config.engine.settings == {"spark.sql.shuffle.partitions": "8"}
+
+
+def test_documented_options_exist_and_take_their_defaults() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    rows = re.findall(r"^\| `((?:materialized-table|execution)[\w.-]+)` \| `(.+?)` \|", page, re.M)
+    assert len(rows) == 7
+    for option, default in rows:
+        check_option(option, default)
+
+
+def test_the_walkthrough_page_shows_statements_of_the_script() -> None:
+    script = (ROOT / "examples" / "walkthrough.sql").read_text("utf-8")
+    run = {part.sql for part in split(script)}
+    assert set(_statements(ROOT / "docs" / "walkthrough.md")) <= run
+
+
+def test_statements_the_demo_recommends_parse() -> None:
+    tried = _TRIED.findall(INVITATION)
+    assert len(tried) >= 5
+    for statement in tried:
+        parse(statement)
+
+
+def test_options_of_the_demo_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        demo_main(["--help"])
+    offered = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    page = (ROOT / "docs" / "demo.md").read_text("utf-8")
+    assert {option for option in offered if f"`{option}" not in page} <= {"--help"}
+
+
+@pytest.mark.spark
+def test_the_quickstart_runs_from_its_first_statement_to_its_last(server: Any) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        answered = None
+        for statement in _statements(ROOT / "docs" / "quickstart.md"):
+            cursor.execute(statement)
+            if statement.startswith("SELECT * FROM quickstart.revenue"):
+                answered = [tuple(str(value) for value in row) for row in cursor.fetchall()]
+    assert answered == _rows_shown(ROOT / "docs" / "quickstart.md")
+
+
+def _rows_shown(page: Path) -> list[tuple[str, ...]]:
+    """Return the body of the first table of a page."""
+    lines = re.findall(r"^\|(.+)\|$", page.read_text("utf-8"), re.MULTILINE)
+    return [tuple(cell.strip() for cell in line.split("|")) for line in lines[2:]]
