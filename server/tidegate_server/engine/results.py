@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 import uuid
@@ -244,9 +245,10 @@ def _ipc_stream(table: pa.Table) -> bytes:
 def _size(directory: Path) -> int:
     """Return the bytes below a directory whose files may vanish meanwhile."""
     total = 0
-    for path in directory.rglob("*"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except FileNotFoundError:
+                continue
     return total
