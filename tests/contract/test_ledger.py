@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.examples import NOON, run
 from tests.contract.stores import open_database
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.scheduler.ledger import SqlLedger
 
@@ -97,7 +97,7 @@ def test_a_run_comes_back_whole(ledger: SqlLedger) -> None:
         from_version=1,
         to_version=2**40,
         sources={"delta-ev": 3},
-        rows_written=2**40,
+        metrics=RunMetrics(rows_written=2**40),
         started_at=NOON,
         finished_at=LATER,
         error_class="X",

@@ -152,6 +152,18 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
         "settings": table.settings,
         "execution_target": table.execution_target,
         "definition_version": table.definition_version,
+        "storage_table": table.storage_table,
+        "declared": table.declared,
+        "derived": table.derived,
+        "persisted_metadata": table.persisted_metadata,
+        "watermark": table.watermark,
+        "distribution": table.distribution,
+        "start_mode": table.start_mode,
+        "downstream": table.downstream,
+        "expectations": table.expectations,
+        "lineage": table.lineage,
+        "resume_options": table.resume_options,
+        "checkpoint_floor": table.checkpoint_floor,
     }
 
 
@@ -164,6 +176,7 @@ def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
             "kind": source.kind.value,
             "table_id": source.table_id,
             "materialized_table": source.materialized_table,
+            "via": source.via,
         }
         for position, source in enumerate(table.sources)
     ]
@@ -194,6 +207,18 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         execution_target=row.execution_target,
         status_reason=row.status_reason,
         definition_version=row.definition_version,
+        storage_table=row.storage_table,
+        declared=row.declared,
+        derived=row.derived,
+        persisted_metadata=row.persisted_metadata,
+        watermark=row.watermark,
+        distribution=row.distribution,
+        start_mode=row.start_mode,
+        downstream=row.downstream,
+        expectations=row.expectations,
+        lineage=row.lineage,
+        resume_options=row.resume_options,
+        checkpoint_floor=row.checkpoint_floor,
     )
 
 
@@ -203,6 +228,7 @@ def _source(row: Row[Any]) -> Source:
         kind=SourceKind(row.kind),
         table_id=row.table_id,
         materialized_table=row.materialized_table,
+        via=row.via,
     )
 
 

@@ -118,7 +118,7 @@ def read_definition(properties: Mapping[str, str]) -> MaterializedTable | None:
 def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
     """Refuse what cannot work without a workflow scheduler; raises MT_NO_SCHEDULER."""
     none = context.services.config.scheduler.type == "none"
-    if none and mode is RefreshMode.FULL:
+    if none and mode.scheduled:
         raise error(Code.MT_NO_SCHEDULER, action=action)
 
 

@@ -30,6 +30,7 @@ from tidegate_server.sql.statements import (
     AlterRename,
     AlterResetOptions,
     AlterResume,
+    AlterRollback,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
@@ -49,6 +50,7 @@ from tidegate_server.sql.statements import (
     ShowVersions,
     SparkStatement,
     Statement,
+    VerifyMaterializedTable,
 )
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,8 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             return spark.execute(text, context)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
+        case VerifyMaterializedTable():
+            raise not_yet("VERIFY MATERIALIZED TABLE", "Compare the table with its query.")
         case DropMaterializedTable():
             return lifecycle.drop(statement, context)
         case SetOption():
@@ -124,6 +128,7 @@ Alteration = (
     | AlterModify
     | AlterDrop
     | AlterRename
+    | AlterRollback
 )
 
 
@@ -153,6 +158,8 @@ def _alter(statement: Alteration, context: Context) -> Result:
             raise not_yet("ALTER MATERIALIZED TABLE ... MODIFY", _RECREATE)
         case AlterDrop():
             raise not_yet("ALTER MATERIALIZED TABLE ... DROP", _RECREATE)
+        case AlterRollback():
+            raise not_yet("ROLLBACK TO VERSION", "Refresh the table instead.")
         case AlterRename():
             raise not_yet("ALTER MATERIALIZED TABLE ... RENAME TO", _RECREATE)
         case _:

@@ -16,7 +16,12 @@ from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RUN_MOVES, RefreshStatus, RunState, allowed
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshPolicy,
+    RefreshRequest,
+)
 from tidegate_server.scheduler.base import Ledger
 
 log = logging.getLogger(__name__)
@@ -223,7 +228,10 @@ class Refresher:
             from_version=outcome.from_version,
             to_version=outcome.to_version,
             sources=dict(outcome.plan.vector),
-            rows_written=outcome.rows_written,
+            metrics=outcome.metrics,
+            changes=outcome.plan.changes,
+            rejected=outcome.plan.rejected,
+            data_timestamp=outcome.data_timestamp,
         )
         plan = outcome.plan
         active.run = self._close(run, RunState.SUCCEEDED, plan.reason_code, plan.reason_text)
@@ -302,6 +310,8 @@ class Refresher:
             server_id=self._server_id,
             schedule_time=request.schedule_time,
             partitions=request.partitions,
+            wave_id=request.wave_id,
+            attempt=request.attempt,
         )
 
     def _failed(self, active: _Active, failure: ServerError) -> RefreshRun:
@@ -386,7 +396,7 @@ def refresh_order(
     return RefreshOrder(
         refresh_id=refresh_id,
         table_id=table.id,
-        name=table.name,
+        name=table.storage,
         definition_version=table.definition_version,
         expanded_query=table.expanded_query,
         columns=table.schema.names(),
@@ -396,8 +406,16 @@ def refresh_order(
         trigger=request.trigger,
         logical_time=request.schedule_time or asked_at,
         partitions=request.partitions,
+        predicate=request.predicate,
         force=request.force,
-        settings=table.settings,
+        settings={**table.settings, **table.resume_options, **request.settings},
+        policy=request.policy or RefreshPolicy.AUTO,
+        vector=request.vector,
+        wave_id=request.wave_id,
+        primary_key=table.primary_key.columns if table.primary_key else (),
+        expectations=table.expectations,
+        options=table.options,
+        checkpoint_floor=table.checkpoint_floor,
     )
 
 

@@ -276,7 +276,7 @@ _HISTORY: tuple[tuple[str, str, pa.DataType, Callable[[RefreshRun], object]], ..
     ("from_version", "bigint", _LONG, lambda run: run.from_version),
     ("to_version", "bigint", _LONG, lambda run: run.to_version),
     ("epoch", "bigint", _LONG, lambda run: run.epoch),
-    ("rows_written", "bigint", _LONG, lambda run: run.rows_written),
+    ("rows_written", "bigint", _LONG, lambda run: run.metrics.rows_written),
     ("error_class", "string", _TEXT, lambda run: run.error_class),
     ("sqlstate", "string", _TEXT, lambda run: run.sqlstate),
     ("error_message", "string", _TEXT, lambda run: run.error_message),

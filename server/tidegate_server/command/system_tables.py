@@ -251,7 +251,7 @@ def _run(run: RefreshRun) -> dict[str, Any]:
         "error_message": run.error_message,
         "attempt": run.attempt,
         "sources": _json(run.sources),
-        "rows_written": run.rows_written,
+        "rows_written": run.metrics.rows_written,
         "requested_by": run.requested_by,
         "server_id": run.server_id,
     }

@@ -13,6 +13,7 @@ from tidegate_server.command.options import (
     read_duration,
 )
 from tidegate_server.errors import Code, error
+from tidegate_server.model.clauses import StartKind, StartMode
 from tidegate_server.model.freshness import (
     DEFAULT_CONTINUOUS,
     DEFAULT_FULL,
@@ -33,8 +34,6 @@ from tidegate_server.sql.statements import (
     PhysicalColumn,
     PrimaryKeyClause,
     RequestedMode,
-    StartKind,
-    StartMode,
 )
 
 Setting = Callable[[str], str | None]
@@ -82,13 +81,13 @@ def pace(
     if freshness is None:
         freshness = _default_freshness(logical, setting)
     mode = physical_mode(logical, freshness, setting)
-    if mode is RefreshMode.FULL:
+    if mode.scheduled:
         freshness_to_cron(freshness)
     return Pace(freshness=freshness, logical_mode=logical, mode=mode)
 
 
 def logical_mode(requested: RequestedMode | None) -> LogicalRefreshMode:
-    """Return the mode that was asked for; raises NOT_SUPPORTED for INCREMENTAL."""
+    """Return the mode that was asked for."""
     match requested:
         case None:
             return LogicalRefreshMode.AUTOMATIC
@@ -96,10 +95,10 @@ def logical_mode(requested: RequestedMode | None) -> LogicalRefreshMode:
             return LogicalRefreshMode.FULL
         case RequestedMode.CONTINUOUS:
             return LogicalRefreshMode.CONTINUOUS
-        case _:
-            raise not_yet(
-                f"REFRESH_MODE = {requested.value}", "Use FULL or CONTINUOUS, or leave it out."
-            )
+        case RequestedMode.INCREMENTAL:
+            return LogicalRefreshMode.INCREMENTAL
+        case RequestedMode.INCREMENTAL_STRICT:
+            return LogicalRefreshMode.INCREMENTAL_STRICT
 
 
 def physical_mode(
@@ -111,6 +110,8 @@ def physical_mode(
             return RefreshMode.FULL
         case LogicalRefreshMode.CONTINUOUS:
             return RefreshMode.CONTINUOUS
+        case LogicalRefreshMode.INCREMENTAL | LogicalRefreshMode.INCREMENTAL_STRICT:
+            return RefreshMode.INCREMENTAL
         case LogicalRefreshMode.AUTOMATIC:
             limit = _duration(THRESHOLD_KEY, THRESHOLD, setting)
             below = freshness.seconds < limit.seconds
@@ -118,7 +119,7 @@ def physical_mode(
 
 
 def _default_freshness(logical: LogicalRefreshMode, setting: Setting) -> Freshness:
-    if logical is LogicalRefreshMode.FULL:
+    if logical not in (LogicalRefreshMode.AUTOMATIC, LogicalRefreshMode.CONTINUOUS):
         return _duration(DEFAULT_FULL_KEY, DEFAULT_FULL, setting)
     return _duration(DEFAULT_CONTINUOUS_KEY, DEFAULT_CONTINUOUS, setting)
 

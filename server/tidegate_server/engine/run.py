@@ -13,7 +13,7 @@ from tidegate_server.engine.sessions import apply_settings
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
-from tidegate_server.model.runs import Strategy
+from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.planner import plan_refresh
 from tidegate_server.refresh.request import (
@@ -79,7 +79,9 @@ def refresh(
             Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
         )
     if chosen.strategy is Strategy.NO_DATA:
-        return RefreshOutcome(plan=chosen, from_version=before, to_version=before, rows_written=0)
+        return RefreshOutcome(
+            plan=chosen, from_version=before, to_version=before, metrics=RunMetrics(rows_written=0)
+        )
     operation.check()
     frame = session.sql(query)
     if len(frame.columns) != len(order.columns):
@@ -98,7 +100,10 @@ def refresh(
         partial=bool(chosen.partitions) and not _is_whole(chosen, last, order),
     )
     return RefreshOutcome(
-        plan=chosen, from_version=before, to_version=written.version, rows_written=written.rows
+        plan=chosen,
+        from_version=before,
+        to_version=written.version,
+        metrics=RunMetrics(rows_written=written.rows),
     )
 
 

@@ -34,6 +34,51 @@ class Strategy(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChange:
+    """What one source contributed to a refresh: its versions and how its change was read."""
+
+    source: str
+    before: int | None
+    after: int | None
+    method: str
+    """UNCHANGED, APPENDED, CHANGE_FEED, DIFFERENCE, or WHOLE."""
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A strategy that was not chosen, and why; ``cost`` is in predicted seconds."""
+
+    strategy: str
+    reason_code: str
+    reason_text: str
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMetrics:
+    """What a run read and wrote; None where it is not known."""
+
+    rows_read: int | None = None
+    rows_written: int | None = None
+    rows_inserted: int | None = None
+    rows_updated: int | None = None
+    rows_deleted: int | None = None
+    rows_copied: int | None = None
+    bytes_written: int | None = None
+    files_written: int | None = None
+    affected_keys: int | None = None
+    predicted_seconds: float | None = None
+    full_seconds: float | None = None
+    """What a full refresh was predicted to take."""
+    expectations: Mapping[str, int] = field(default_factory=dict)
+    """Rows that broke each expectation."""
+    spark_job_ids: tuple[int, ...] = ()
+    executor_ms: int | None = None
+    peak_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshRun:
     """One row of the refresh history; times are aware UTC."""
 
@@ -55,7 +100,14 @@ class RefreshRun:
     from_version: int | None = None
     to_version: int | None = None
     sources: Mapping[str, int] = field(default_factory=dict)
-    rows_written: int | None = None
+    changes: tuple[SourceChange, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    metrics: RunMetrics = RunMetrics()
+    wave_id: str | None = None
+    """The refreshes of one cascade share it, and with it one version of every source."""
+    requested_action: str | None = None
+    data_timestamp: datetime | None = None
+    """The table holds every source change made before this moment."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error_class: str | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
 from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
@@ -20,13 +21,22 @@ class LogicalRefreshMode(Enum):
     AUTOMATIC = "AUTOMATIC"
     FULL = "FULL"
     CONTINUOUS = "CONTINUOUS"
+    INCREMENTAL = "INCREMENTAL"
+    INCREMENTAL_STRICT = "INCREMENTAL STRICT"
 
 
 class RefreshMode(Enum):
-    """What is done: a scheduled workflow (FULL) or the watching of sources (CONTINUOUS)."""
+    """What is done: a scheduled workflow (FULL, INCREMENTAL) or the watching of sources
+    (CONTINUOUS)."""
 
     FULL = "FULL"
     CONTINUOUS = "CONTINUOUS"
+    INCREMENTAL = "INCREMENTAL"
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a workflow scheduler fires its refreshes."""
+        return self is not RefreshMode.CONTINUOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +48,42 @@ class PrimaryKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedColumn:
+    """A column evaluated when the table is read and never stored.
+
+    ``expression`` is the user's text of a computed column; ``metadata_key`` names what a METADATA
+    VIRTUAL column reads. ``position`` is its place among all visible columns, from 0.
+    """
+
+    name: str
+    type: str
+    position: int
+    expression: str | None = None
+    metadata_key: str | None = None
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOrigin:
+    """A column of a source from which an output column is made."""
+
+    column: str
+    source: TableName
+    source_column: str
+    unchanged: bool
+    """Whether the value is passed through as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializedTable:
     """A table whose content a query defines and the server keeps fresh.
 
     Fields follow Flink's ``CatalogMaterializedTable``. ``original_query`` is the user's text after
     AS, byte for byte; ``expanded_query`` is the same query with every table name qualified and the
-    output columns fixed, and is what refreshes run.
+    output columns fixed, and is what refreshes run. ``schema`` holds the stored columns;
+    ``derived`` those evaluated on read. Their rows are stored in ``storage``: the table itself, or
+    with derived columns a table of its own, over which ``name`` is a view.
     """
 
     id: str
@@ -67,6 +107,29 @@ class MaterializedTable:
     execution_target: str = "embedded"
     status_reason: str | None = None
     definition_version: int = 1
+    storage_table: TableName | None = None
+    """Where the rows are when ``name`` is a view; None when they are in ``name``."""
+    declared: bool = False
+    """Whether the statement had a column list, which SHOW CREATE then prints."""
+    derived: tuple[DerivedColumn, ...] = ()
+    persisted_metadata: Mapping[str, str] = field(default_factory=dict)
+    """Stored columns declared METADATA, by name, with their key."""
+    watermark: Watermark | None = None
+    distribution: Distribution | None = None
+    start_mode: StartMode | None = None
+    downstream: bool = False
+    """FRESHNESS = DOWNSTREAM: ``freshness`` is then the least of the consumers'."""
+    expectations: tuple[Expectation, ...] = ()
+    lineage: tuple[ColumnOrigin, ...] = ()
+    resume_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the last RESUME WITH, which hold until the next resume."""
+    checkpoint_floor: int = 0
+    """Commits up to this epoch are no checkpoint: the pipeline starts from the beginning."""
+
+    @property
+    def storage(self) -> TableName:
+        """The table that holds the rows."""
+        return self.storage_table or self.name
 
     def date_formatters(self) -> dict[str, str]:
         """Return the Java date pattern of each partition column that has one."""

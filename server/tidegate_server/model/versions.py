@@ -25,6 +25,8 @@ class Source:
     table_id: str
     """The format's own identity of the table (Delta: metadata id); changes when it is recreated."""
     materialized_table: bool = False
+    via: tuple[TableName, ...] = ()
+    """The views through which the query reads it, outermost first."""
 
 
 SourceVector = Mapping[str, int]

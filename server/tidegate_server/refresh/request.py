@@ -5,10 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 
+from tidegate_server.model.clauses import Expectation
 from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import Strategy, Trigger
+from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.model.versions import PartitionSpec, Source
+
+
+class RefreshPolicy(Enum):
+    """How freely a refresh may choose its strategy."""
+
+    AUTO = "AUTO"
+    """Incremental where that is exact and pays, else full."""
+    INCREMENTAL = "INCREMENTAL"
+    """Incremental where that is exact, whatever it costs, else full."""
+    INCREMENTAL_STRICT = "INCREMENTAL STRICT"
+    """Incremental, or the refresh fails."""
+    FULL = "FULL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """An earlier refresh of the same table, from which costs are learned."""
+
+    strategy: Strategy
+    seconds: float
+    metrics: RunMetrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +48,23 @@ class RefreshRequest:
     requested_by: str
     schedule_time: datetime | None = None
     partitions: tuple[PartitionSpec, ...] = ()
+    predicate: str | None = None
     force: bool = False
+    policy: RefreshPolicy | None = None
+    vector: Mapping[str, int] | None = None
+    """Source versions to read, by table id, instead of the newest: those of a wave."""
+    wave_id: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings for this run alone, over the table's own."""
+    attempt: int = 1
     refresh_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshOrder:
     """All the engine needs to carry one request out; crosses the link.
+
+    ``name`` is where the rows are stored.
 
     ``epoch`` is the fencing token: the commit carries it as Delta's txnVersion under the
     application id ``mt:<table_id>``, and Delta skips the same and lower ones.
@@ -49,8 +82,21 @@ class RefreshOrder:
     trigger: Trigger
     logical_time: datetime
     partitions: tuple[PartitionSpec, ...] = ()
+    predicate: str | None = None
+    """REFRESH WHERE: rows of the table that are replaced, as the user's SQL condition."""
     force: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    policy: RefreshPolicy = RefreshPolicy.AUTO
+    vector: Mapping[str, int] | None = None
+    wave_id: str | None = None
+    primary_key: tuple[str, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_floor: int = 0
+    history: tuple[PastRun, ...] = ()
+    """The table's last runs, newest first."""
+    has_consumers: bool = False
+    """Whether other materialized tables read this one, for which changes are kept minimal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +108,7 @@ class CommittedRefresh:
     definition_version: int
     vector: Mapping[str, int]
     refresh_id: str
+    strategy: str = "FULL"
     partial: bool = False
     """True when the commit replaced only some partitions, so that the vector does not hold for
     the whole table."""
@@ -78,6 +125,11 @@ class RefreshPlan:
     reason_text: str
     vector: Mapping[str, int]
     partitions: tuple[PartitionSpec, ...] = ()
+    changes: tuple[SourceChange, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    affected_keys: int | None = None
+    predicted_seconds: float | None = None
+    full_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,4 +139,5 @@ class RefreshOutcome:
     plan: RefreshPlan
     from_version: int | None
     to_version: int | None
-    rows_written: int | None = None
+    metrics: RunMetrics = RunMetrics()
+    data_timestamp: datetime | None = None

@@ -24,7 +24,7 @@ def workflow_for(table: MaterializedTable, timezone: str) -> Workflow:
     :param timezone: where the table's cron is read on the clock.
     :raises ServerError: MT_FRESHNESS_* if cron cannot express a FULL table's freshness.
     """
-    full = table.refresh_mode is RefreshMode.FULL
+    full = table.refresh_mode.scheduled
     return Workflow(
         table_id=table.id,
         mode=table.refresh_mode,

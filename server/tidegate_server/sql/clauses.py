@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tidegate_server.errors import Code, ServerError
+from tidegate_server.model.clauses import Distribution, StartKind, StartMode
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.sql.cursor import Cursor, shorten
 from tidegate_server.sql.statements import (
-    Distribution,
     Downstream,
     Name,
     RequestedMode,
-    StartKind,
-    StartMode,
 )
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate_server.errors import Code
+from tidegate_server.model.clauses import Watermark
 from tidegate_server.sql import clauses
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
@@ -16,7 +17,6 @@ from tidegate_server.sql.statements import (
     PhysicalColumn,
     PrimaryKeyClause,
     SchemaChange,
-    Watermark,
 )
 
 _TYPE_ENDS = frozenset(

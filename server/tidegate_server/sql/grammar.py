@@ -18,6 +18,7 @@ from tidegate_server.sql.statements import (
     AlterRename,
     AlterResetOptions,
     AlterResume,
+    AlterRollback,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
@@ -41,6 +42,7 @@ from tidegate_server.sql.statements import (
     ShowRefreshHistory,
     ShowVersions,
     Statement,
+    VerifyMaterializedTable,
 )
 
 Rule = Callable[[Cursor], Statement]
@@ -208,6 +210,12 @@ def _rename(at: Cursor, name: Name) -> Statement:
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 
+def _rollback(at: Cursor, name: Name) -> AlterRollback:
+    at.expect("TO")
+    at.expect("VERSION")
+    return AlterRollback(name=name, version=at.integer("a version number"))
+
+
 ALTER_RULES: Mapping[str, AlterRule] = {
     "ADD": _add,
     "AS": _as,
@@ -218,6 +226,7 @@ ALTER_RULES: Mapping[str, AlterRule] = {
     "RENAME": _rename,
     "RESET": _reset,
     "RESUME": _resume,
+    "ROLLBACK": _rollback,
     "SET": _set,
     "SUSPEND": lambda at, name: AlterSuspend(name=name),
 }
@@ -293,6 +302,12 @@ def _explain_refresh(at: Cursor) -> Statement:
     return Explain(statement=_refresh(at, clauses.table_name(at)))
 
 
+def _verify(at: Cursor) -> VerifyMaterializedTable:
+    name = clauses.table_name(at)
+    version = at.integer("a version number") if at.accept("VERSION") else None
+    return VerifyMaterializedTable(name=name, version=version)
+
+
 # ---- SET, RESET ------------------------------------------------------------------------------
 
 
@@ -324,6 +339,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("SHOW", "LINEAGE"): lambda at: ShowLineage(name=clauses.table_name(at)),
     ("SHOW", "LAG"): lambda at: ShowLag(),
     ("SHOW", "VERSIONS"): lambda at: ShowVersions(name=clauses.table_name(at)),
+    ("VERIFY", *TABLE): _verify,
     ("EXPLAIN", "CREATE", *TABLE): _explain_create,
     ("EXPLAIN", "CREATE", "OR", "ALTER", *TABLE): _explain_create_or_alter,
     ("EXPLAIN", "ALTER", *TABLE): _explain_alter,

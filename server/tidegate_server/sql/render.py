@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
+from tidegate_server.model.clauses import Distribution, StartMode, Watermark
 from tidegate_server.model.names import quote_identifier, quote_literal
 from tidegate_server.sql.statements import (
     AlterAdd,
@@ -16,6 +17,7 @@ from tidegate_server.sql.statements import (
     AlterRename,
     AlterResetOptions,
     AlterResume,
+    AlterRollback,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
@@ -27,7 +29,6 @@ from tidegate_server.sql.statements import (
     ComputedColumn,
     CreateMaterializedTable,
     DescribeTable,
-    Distribution,
     Downstream,
     DropMaterializedTable,
     Explain,
@@ -46,9 +47,8 @@ from tidegate_server.sql.statements import (
     ShowRefreshHistory,
     ShowVersions,
     SparkStatement,
-    StartMode,
     Statement,
-    Watermark,
+    VerifyMaterializedTable,
 )
 
 
@@ -61,6 +61,9 @@ def render(statement: Statement) -> str:
             return _explain(statement)
         case DropMaterializedTable(name=name, if_exists=if_exists):
             return f"DROP MATERIALIZED TABLE {'IF EXISTS ' if if_exists else ''}{_name(name)}"
+        case VerifyMaterializedTable(name=name, version=version):
+            at = f" VERSION {version}" if version is not None else ""
+            return f"VERIFY MATERIALIZED TABLE {_name(name)}{at}"
         case DescribeTable():
             return _describe(statement)
         case SetOption(key=key, value=value):
@@ -185,6 +188,7 @@ Alteration = (
     | AlterModify
     | AlterDrop
     | AlterRename
+    | AlterRollback
 )
 
 
@@ -198,6 +202,8 @@ def _alteration(statement: Alteration) -> str:
             return f"REFRESH{_refresh(statement)}"
         case AlterCancelRefresh():
             return "CANCEL REFRESH"
+        case AlterRollback(version=version):
+            return f"ROLLBACK TO VERSION {version}"
         case AlterAsQuery(query=query):
             return f"AS {query}"
         case AlterSetOptions(options=options):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
 from tidegate_server.model.freshness import Freshness
 
 Name = tuple[str, ...]
@@ -25,27 +26,6 @@ class Downstream(Enum):
     """FRESHNESS = DOWNSTREAM: as fresh as the consumers need."""
 
     DOWNSTREAM = "DOWNSTREAM"
-
-
-class StartKind(Enum):
-    """Where the first refresh of a pipeline begins."""
-
-    FROM_BEGINNING = "FROM_BEGINNING"
-    FROM_NOW = "FROM_NOW"
-    FROM_TIMESTAMP = "FROM_TIMESTAMP"
-    RESUME_OR_FROM_BEGINNING = "RESUME_OR_FROM_BEGINNING"
-    RESUME_OR_FROM_NOW = "RESUME_OR_FROM_NOW"
-    RESUME_OR_FROM_TIMESTAMP = "RESUME_OR_FROM_TIMESTAMP"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartMode:
-    """The START_MODE clause; ``local_zone`` marks TIMESTAMP WITH LOCAL TIME ZONE."""
-
-    kind: StartKind
-    interval: Freshness | None = None
-    timestamp: str | None = None
-    local_zone: bool = False
 
 
 # ---- parts of a table's schema ---------------------------------------------------------------
@@ -101,23 +81,6 @@ class PrimaryKeyClause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watermark:
-    """WATERMARK FOR column AS expression."""
-
-    column: str
-    expression: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
-    """How rows spread over buckets; ``kind`` is HASH, RANGE or None for the default."""
-
-    kind: str | None = None
-    columns: tuple[str, ...] = ()
-    buckets: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChange:
     """A column of ADD or MODIFY and where it goes; ``after`` None and not ``first`` means last."""
 
@@ -143,6 +106,7 @@ class CreateMaterializedTable:
     columns: tuple[ColumnItem, ...] = ()
     primary_key: PrimaryKeyClause | None = None
     watermark: Watermark | None = None
+    expectations: tuple[Expectation, ...] = ()
     comment: str | None = None
     distribution: Distribution | None = None
     partition_keys: tuple[str, ...] = ()
@@ -292,6 +256,22 @@ class AlterRename:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterRollback:
+    """ALTER MATERIALIZED TABLE t ROLLBACK TO VERSION n: the data as it was, and suspended."""
+
+    name: Name
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyMaterializedTable:
+    """VERIFY MATERIALIZED TABLE t [VERSION n]: compare the content with the definition query."""
+
+    name: Name
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropMaterializedTable:
     """DROP MATERIALIZED TABLE [IF EXISTS] t."""
 
@@ -406,6 +386,8 @@ Statement = (
     | AlterModify
     | AlterDrop
     | AlterRename
+    | AlterRollback
+    | VerifyMaterializedTable
     | DropMaterializedTable
     | ShowMaterializedTables
     | ShowCreateMaterializedTable

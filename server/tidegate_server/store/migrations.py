@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, insert, inspect, select, text, update
+from sqlalchemy import Connection, Table, insert, inspect, select, text, update
+from sqlalchemy.schema import CreateColumn
 
 from tidegate_server.errors import Code, error
-from tidegate_server.store.tables import metadata, schema_version
+from tidegate_server.store.tables import (
+    materialized_tables,
+    metadata,
+    refresh_runs,
+    schema_version,
+    sources,
+)
 
 Migration = Callable[[Connection], None]
 
@@ -23,7 +30,46 @@ def create_tables(connection: Connection) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_tables,)
+_DEFINITION = (
+    "storage_table",
+    "declared",
+    "derived",
+    "persisted_metadata",
+    "watermark",
+    "distribution",
+    "start_mode",
+    "downstream",
+    "expectations",
+    "lineage",
+    "resume_options",
+    "checkpoint_floor",
+)
+_RUN = ("changes", "rejected", "metrics", "wave_id", "requested_action", "data_timestamp")
+
+
+def add_definition_columns(connection: Connection) -> None:
+    """Give definitions, sources and runs the columns that version 1 lacks."""
+    add_columns(connection, materialized_tables, _DEFINITION)
+    add_columns(connection, sources, ("via",))
+    add_columns(connection, refresh_runs, _RUN)
+    # Rows of version 1 kept the one figure it knew in a column of its own.
+    connection.execute(
+        text(
+            "UPDATE refresh_runs SET metrics = '{\"rows_written\":' || rows_written || '}' "
+            "WHERE rows_written IS NOT NULL"
+        )
+    )
+    connection.execute(text("ALTER TABLE refresh_runs DROP COLUMN rows_written"))
+
+
+def add_columns(connection: Connection, table: Table, names: Sequence[str]) -> None:
+    """Add columns, as :mod:`store.tables` defines them, to a table that lacks them."""
+    for name in names:
+        column = CreateColumn(table.columns[name]).compile(dialect=connection.dialect)
+        connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column}"))
+
+
+MIGRATIONS: tuple[Migration, ...] = (create_tables, add_definition_columns)
 
 
 def current_version(connection: Connection) -> int:

@@ -21,10 +21,14 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.types import TypeDecorator
 
-from tidegate_server.model.table import PrimaryKey
+from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
+from tidegate_server.model.names import TableName
+from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange
+from tidegate_server.model.table import ColumnOrigin, DerivedColumn, PrimaryKey
 from tidegate_server.model.types import Schema
 
 
@@ -105,6 +109,18 @@ materialized_tables = Table(
     Column("settings", Json(dict[str, str]), nullable=False),
     Column("execution_target", _WORD, nullable=False),
     Column("definition_version", Integer, nullable=False),
+    Column("storage_table", Json(TableName | None)),
+    Column("declared", Boolean, nullable=False, server_default=false()),
+    Column("derived", Json(tuple[DerivedColumn, ...]), nullable=False, server_default="[]"),
+    Column("persisted_metadata", Json(dict[str, str]), nullable=False, server_default="{}"),
+    Column("watermark", Json(Watermark | None)),
+    Column("distribution", Json(Distribution | None)),
+    Column("start_mode", Json(StartMode | None)),
+    Column("downstream", Boolean, nullable=False, server_default=false()),
+    Column("expectations", Json(tuple[Expectation, ...]), nullable=False, server_default="[]"),
+    Column("lineage", Json(tuple[ColumnOrigin, ...]), nullable=False, server_default="[]"),
+    Column("resume_options", Json(dict[str, str]), nullable=False, server_default="{}"),
+    Column("checkpoint_floor", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
 )
 
@@ -127,6 +143,7 @@ sources = Table(
     Column("kind", _WORD, nullable=False),
     Column("table_id", _NAME, nullable=False),
     Column("materialized_table", Boolean, nullable=False),
+    Column("via", Json(tuple[TableName, ...]), nullable=False, server_default="[]"),
     Index("ix_sources_name", "folded_catalog", "folded_schema", "folded_table"),
 )
 
@@ -176,7 +193,12 @@ refresh_runs = Table(
     Column("from_version", BigInteger),
     Column("to_version", BigInteger),
     Column("sources", Json(dict[str, int]), nullable=False),
-    Column("rows_written", BigInteger),
+    Column("changes", Json(tuple[SourceChange, ...]), nullable=False, server_default="[]"),
+    Column("rejected", Json(tuple[Rejection, ...]), nullable=False, server_default="[]"),
+    Column("metrics", Json(RunMetrics), nullable=False, server_default="{}"),
+    Column("wave_id", _ID),
+    Column("requested_action", _WORD),
+    Column("data_timestamp", UtcTimestamp),
     Column("started_at", UtcTimestamp),
     Column("finished_at", UtcTimestamp),
     Column("error_class", _NAME),

@@ -33,7 +33,7 @@ from tidegate_server.link.messages import (
     Refreshed,
     Request,
 )
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.refresh.request import (
     CommittedRefresh,
@@ -55,7 +55,7 @@ OUTCOME = RefreshOutcome(
     ),
     from_version=3,
     to_version=4,
-    rows_written=10,
+    metrics=RunMetrics(rows_written=10),
 )
 PATIENT = 10.0
 
@@ -236,7 +236,7 @@ def test_the_outcome_is_recorded(world: World) -> None:
         from_version=3,
         to_version=4,
         sources={"delta-ev": 5},
-        rows_written=10,
+        metrics=RunMetrics(rows_written=10),
         started_at=NOON,
         finished_at=NOON,
     )

@@ -111,7 +111,7 @@ def test_the_first_refresh_fills_the_table_in_one_commit(make: Make, session: Se
     order = mt.order()
     outcome = mt.run(order)
     assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, "FIRST_REFRESH")
-    assert (outcome.from_version, outcome.to_version, outcome.rows_written) == (None, 1, 2)
+    assert (outcome.from_version, outcome.to_version, outcome.metrics.rows_written) == (None, 1, 2)
     assert mt.rows() == [("a", 3), ("b", 3)]
     metadata = json.loads(str(session.rows("DESCRIBE HISTORY mt LIMIT 1")[0][13]))
     assert metadata == {
@@ -144,7 +144,7 @@ def test_unchanged_sources_make_no_commit(make: Make) -> None:
     mt.refresh()
     outcome = mt.refresh()
     assert outcome.plan.strategy is Strategy.NO_DATA
-    assert (outcome.to_version, outcome.rows_written) == (1, 0)
+    assert (outcome.to_version, outcome.metrics.rows_written) == (1, 0)
     assert mt.last().commit.version == 1  # type: ignore[union-attr]
 
 
@@ -178,7 +178,7 @@ def test_only_requested_partitions_are_replaced(make: Make, session: Session) ->
     mt.refresh()
     session.execute("INSERT INTO t VALUES ('a', 10), ('b', 10), ('c''\\\\', 10)")
     outcome = mt.refresh(partitions=({"k": "a"}, {"k": "c'\\"}))
-    assert (outcome.plan.strategy, outcome.rows_written) == (Strategy.PARTITION, 2)
+    assert (outcome.plan.strategy, outcome.metrics.rows_written) == (Strategy.PARTITION, 2)
     assert set(mt.rows()) == {("a", 13), ("b", 3), ("c'\\", 10)}
     assert mt.last().commit.partial  # type: ignore[union-attr]
     assert mt.refresh().plan.reason_code == "PARTIAL_BEFORE"
@@ -188,7 +188,7 @@ def test_only_requested_partitions_are_replaced(make: Make, session: Session) ->
 def test_a_partition_value_is_data(make: Make) -> None:
     mt = make("SELECT k, n FROM t", "k")
     mt.refresh()
-    assert mt.refresh(partitions=({"k": "x' OR '1' = '1"},)).rows_written == 0
+    assert mt.refresh(partitions=({"k": "x' OR '1' = '1"},)).metrics.rows_written == 0
     assert len(mt.rows()) == 3
 
 
@@ -202,7 +202,7 @@ def test_partitions_of_unchanged_sources_leave_the_table_whole(make: Make) -> No
 def test_typed_partition_columns_are_compared_by_value(make: Make) -> None:
     mt = make("SELECT k, DATE'2026-01-01' + n AS d FROM t", "d")
     mt.refresh()
-    assert mt.refresh(partitions=({"d": "2026-01-03"},)).rows_written == 1
+    assert mt.refresh(partitions=({"d": "2026-01-03"},)).metrics.rows_written == 1
     assert len(mt.rows()) == 3
 
 
