@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ("tests.fix_server",)
+pytest_plugins = ("tests.fix_server", "tests.fix_jdbc", "tests.fix_spark")
 
 # Bounded by their number and not by the clock; ``bin/test --full`` generates many more.
 settings.register_profile("quick", deadline=None, max_examples=50)
