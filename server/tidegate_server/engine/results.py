@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.errors import exceeds_result_limit
+from tidegate_server.engine.local import local_rows
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import arrow_schema, wire_frame
 from tidegate_server.errors import Code, error
@@ -130,11 +131,14 @@ class ResultStore:
         """
         wire = wire_frame(frame)
         session = frame.sparkSession
-        schema = arrow_schema(wire, str(session.conf.get("spark.sql.session.timeZone")))
+        time_zone = str(session.conf.get("spark.sql.session.timeZone"))
+        schema = arrow_schema(wire, time_zone)
         if not _is_small(wire, self._direct_bytes):
             return self._spooled(wire, schema, operation, session_id)
         try:
-            table = wire.toArrow().cast(schema)
+            table = local_rows(wire, schema, time_zone)
+            if table is None:
+                table = wire.toArrow().cast(schema)
         except Exception as failed:
             if not exceeds_result_limit(failed):
                 raise

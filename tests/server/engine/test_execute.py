@@ -45,6 +45,25 @@ def test_ping_tells_who_the_engine_is(client: Client, engine: EngineProcess) -> 
     assert answer.spark_version.startswith("4.1.")
 
 
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT 1 AS n, array(NULL, 'x') AS a", [(1, '[null,"x"]')]),
+        ("SELECT * FROM VALUES (1, 'a'), (2, NULL) AS t(n, s)", [(1, "a"), (2, None)]),
+        ("SELECT 1 AS n WHERE false", []),
+        ("SHOW TABLES IN nothing_here", []),
+        ("SHOW SCHEMAS LIKE 'nothing*'", [("nothing_here",)]),
+        ("SET spark.sql.ansi.enabled", [("spark.sql.ansi.enabled", "true")]),
+    ],
+)
+def test_what_the_optimizer_knows_comes_without_a_job(
+    session: Session, sql: str, rows: list[tuple[object, ...]]
+) -> None:
+    session.execute("CREATE SCHEMA IF NOT EXISTS nothing_here")
+    table = session.table(session.execute(sql))
+    assert [tuple(row.values()) for row in table.to_pylist()] == rows
+
+
 def test_natural_types_keep_their_arrow_types(session: Session) -> None:
     answer = session.execute(
         "SELECT true a, 1Y b, 2S c, 3 d, 4L e, 1.5F f, 2.5D g, 1.50BD h, 's' i, X'00FF' j, "

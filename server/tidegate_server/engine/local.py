@@ -1,0 +1,77 @@
+"""Rows that Spark's optimizer has computed already: read without a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+_BATCH_ROWS = 10_000
+_BATCH_BYTES = 4 << 20
+
+
+def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table | None:
+    """Return the rows of constants, VALUES and commands; None for a plan that needs a job.
+
+    The JVM's own converter makes the Arrow data, as it does behind ``DataFrame.toArrow``.
+    """
+    jvm: Any = frame.sparkSession._jvm
+    rows = _computed(jvm, frame._jdf.queryExecution().optimizedPlan())
+    if rows is None:
+        return None
+    converters = _singleton(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$")
+    streams = converters.toBatchWithSchemaIterator(
+        rows.iterator(), frame._jdf.schema(), _BATCH_ROWS, _BATCH_BYTES, time_zone, False, False
+    )
+    tables = []
+    while streams.hasNext():
+        tables.append(pa.ipc.open_stream(streams.next()).read_all())
+    return pa.concat_tables(tables).cast(schema) if tables else schema.empty_table()
+
+
+def _computed(jvm: Any, plan: Any) -> Any | None:
+    """Return the Seq of internal rows that a plan holds, or holds below one projection."""
+    if _kind(plan) == "Project":
+        child = _local_relation(jvm, plan.child())
+        if child is None:
+            return None
+        # The very rule by which the optimizer folds a projection of VALUES.
+        rule = _singleton(jvm, "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation$")
+        plan = rule.apply(plan.withNewChildren(_nothing(jvm).prepended(child)))
+        return plan.data() if _kind(plan) == "LocalRelation" else None
+    relation = _local_relation(jvm, plan)
+    return None if relation is None else relation.data()
+
+
+def _local_relation(jvm: Any, plan: Any) -> Any | None:
+    """Return the relation of constant rows that a leaf stands for."""
+    make = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation
+    not_streaming, stream = False, jvm.scala.Option.empty()
+    match _kind(plan):
+        case "LocalRelation":
+            return plan
+        case "CommandResult":
+            return make(plan.output(), plan.rows(), not_streaming, stream)
+        case kind if kind.startswith("OneRowRelation"):
+            row = jvm.org.apache.spark.sql.catalyst.InternalRow.empty()
+            nothing = _nothing(jvm)
+            return make(nothing, nothing.prepended(row), not_streaming, stream)
+        case _:
+            return None
+
+
+def _kind(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())
+
+
+def _nothing(jvm: Any) -> Any:
+    return _singleton(jvm, "scala.collection.immutable.Nil$")
+
+
+def _singleton(jvm: Any, name: str) -> Any:
+    """Return a Scala object by its class name."""
+    found = jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
