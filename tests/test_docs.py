@@ -13,16 +13,21 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from tests.errors_page import page as errors_page
+from tests.server.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.command.options import check_option
+from tidegate_server.command.system_tables import SCHEMAS
 from tidegate_server.config import Config
 from tidegate_server.demo.__main__ import INVITATION
 from tidegate_server.demo.__main__ import main as demo_main
+from tidegate_server.link.messages import Analysis
 from tidegate_server.sql.parse import parse
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("bench/*.md")])
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("bench/*.md")])
+_FENCE = re.compile(r"^```(\w*)(?: run)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_RUN = re.compile(r"^```sql run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 _TRIED = re.compile(r"^\s+((?:SELECT|SHOW|DESCRIBE|ALTER)\b[^;]*);", re.MULTILINE)
@@ -56,6 +61,74 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 )
 def test_sql_of_the_documentation_parses(page: Path, statement: str) -> None:
     parse(statement)
+
+
+class _Orders(dict[str, Analysis]):
+    """Every query of a page reads ``orders`` and produces its columns."""
+
+    def get(self, key: str, default: object = None) -> Analysis:  # type: ignore[override]
+        columns = (
+            Column(name="id", type="bigint", nullable=False),
+            Column(name="customer", type="string"),
+            Column(name="amount", type="decimal(10,2)"),
+            Column(name="ds", type="string"),
+            Column(name="ts", type="timestamp"),
+        )
+        return analysis(Schema(columns), "orders")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _RUN.search(page.read_text("utf-8"))], ids=lambda p: p.name
+)
+def test_examples_marked_to_run_are_carried_out(page: Path) -> None:
+    world = World()
+    world.engine.analyses = _Orders()
+    for block in _RUN.findall(page.read_text("utf-8")):
+        for part in split(block):
+            if part.sql:
+                world.execute(part.sql)
+    assert world.catalog.tables() == ()
+
+
+def test_every_page_of_a_statement_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "statements.md").read_text("utf-8")
+    pages = {page.name for page in (ROOT / "docs" / "statements").glob("*.md")}
+    assert {page for page in pages if f"(statements/{page})" not in index} == set()
+
+
+def test_every_column_of_the_system_tables_is_documented() -> None:
+    page = (ROOT / "docs" / "system-tables.md").read_text("utf-8")
+    shown = (ROOT / "docs" / "statements" / "show.md").read_text("utf-8")
+    for name, schema in SCHEMAS.items():
+        _, heading, section = page.partition(f"\n## {name}\n")
+        assert heading, name
+        told = page.split("\n## ")[0] + section.split("\n## ")[0]
+        told += shown if name == "materialized_table_lag" else ""
+        assert {column for column in schema.names if f"`{column}`" not in told} == set(), name
+
+
+def test_every_fact_of_describe_extended_is_documented() -> None:
+    page = (ROOT / "docs" / "statements" / "describe.md").read_text("utf-8")
+    world = World()
+    world.execute("CREATE MATERIALIZED TABLE m AS SELECT * FROM t1")
+    facts = [str(row[0]) for row in world.rows("DESCRIBE EXTENDED m")]
+    facts = facts[facts.index("# Materialized Table Information") + 1 :]
+    assert len(facts) > 20
+    assert {fact for fact in facts if f"`{fact}`" not in page} == set()
+
+
+def test_every_column_of_show_is_documented() -> None:
+    page = (ROOT / "docs" / "statements" / "show.md").read_text("utf-8")
+    world = World()
+    world.execute("CREATE MATERIALIZED TABLE m AS SELECT * FROM t1")
+    for show in ("MATERIALIZED TABLES EXTENDED", "LINEAGE m COLUMNS", "LAG", "VERSIONS m"):
+        names = set(world.execute(f"SHOW {show}").schema.names()) - {"name"}
+        assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_the_page_of_errors_is_written_from_their_table() -> None:
+    written = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    assert written == errors_page(), "run: python -m tests.errors_page > docs/errors.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -109,7 +182,7 @@ def test_the_configuration_example_is_accepted() -> None:
 def test_documented_options_exist_and_take_their_defaults() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     rows = re.findall(r"^\| `((?:materialized-table|execution)[\w.-]+)` \| `(.+?)` \|", page, re.M)
-    assert len(rows) == 7
+    assert len(rows) >= 12
     for option, default in rows:
         check_option(option, default)
 

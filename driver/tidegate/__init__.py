@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from ssl import SSLContext
 from typing import Any, Final
 
 from tidegate._version import __version__
@@ -100,7 +101,15 @@ def connect(
     timeout: float | None = None,
     query_timeout: int | None = None,
     fetch_size: int | None = None,
-    transport: TransportFactory | None = None,
+    ssl: bool | SSLContext | None = None,
+    ca: str | None = None,
+    cert: str | None = None,
+    key: str | None = None,
+    verify: bool | None = None,
+    http_path: str | None = None,
+    token: str | None = None,
+    principal: str | None = None,
+    transport: str | TransportFactory | None = None,
     row_factory: RowFactory = tuple_row,
 ) -> Connection:
     """Open a session on a HiveServer2.
@@ -109,8 +118,9 @@ def connect(
         ``jdbc:hive2://…``, whose parts the other arguments override.
     :param port: 10000 if left out.
     :param user: the user of the operating system if left out.
-    :param auth: ``NONE`` (SASL without a check, the default), ``LDAP`` or ``CUSTOM`` (SASL PLAIN
-        with the password), or ``NOSASL``.
+    :param auth: ``NONE`` (SASL without a check, the default), ``PASSWORD``, ``LDAP`` or ``CUSTOM``
+        (SASL PLAIN with the password), ``NOSASL``, ``TOKEN`` (a delegation token), or
+        ``KERBEROS``.
     :param schema: the current schema, ``default`` if left out.
     :param settings: settings of the session, as SET would make them; a key beginning with
         ``hivevar:`` is a variable.
@@ -119,7 +129,15 @@ def connect(
         long takes many replies, each of which the server may hold for 5 seconds.
     :param query_timeout: seconds that a statement may run on the server.
     :param fetch_size: rows asked for at a time; by default what the server suggests.
-    :param transport: makes the Thrift transport to speak over instead of a socket.
+    :param ssl: whether to encrypt the connection, or the context to do it with.
+    :param ca: file of the certificates to trust; the system's if left out.
+    :param cert: file of the certificate to show, with its key in it or in ``key``.
+    :param verify: whether to check the server's certificate, which is the default.
+    :param transport: ``binary`` (the default) or ``http``; or what makes the Thrift transport to
+        speak over.
+    :param http_path: where the server takes calls over HTTP, ``cliservice`` if left out.
+    :param token: bearer token to log in with over HTTP, or delegation token for ``TOKEN``.
+    :param principal: the server's Kerberos principal, ``hive/_HOST`` if left out.
     :param row_factory: ``tuple_row``, ``dict_row``, ``namedtuple_row`` or one of your own.
     :raises OperationalError: if the server cannot be reached, refuses or has no such schema.
     :raises InterfaceError: if the URL is malformed.
@@ -137,6 +155,16 @@ def connect(
         "timeout": timeout,
         "query_timeout": query_timeout,
         "fetch_size": fetch_size,
+        "ssl": ssl,
+        "ca": ca,
+        "cert": cert,
+        "key": key,
+        "verify": verify,
+        "http_path": http_path,
+        "token": token,
+        "principal": principal,
+        "transport": transport if isinstance(transport, str) else None,
     }
-    told = {key: value for key, value in given.items() if value is not None}
-    return Connection(replace(options, **told), transport=transport, row_factory=row_factory)
+    told = {name: value for name, value in given.items() if value is not None}
+    factory = None if isinstance(transport, str) else transport
+    return Connection(replace(options, **told), transport=factory, row_factory=row_factory)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
+from http.client import HTTPException
 from types import TracebackType
 from typing import Any, Final
 
@@ -22,7 +24,14 @@ from tidegate.wire.service import Client, TApplicationException, accelerated_pro
 
 TransportFactory = Callable[[], Transport]
 
-_BROKEN: Final = (OSError, EOFError, TTransportException, TProtocolException, SaslError)
+_BROKEN: Final = (
+    OSError,
+    EOFError,
+    HTTPException,
+    TTransportException,
+    TProtocolException,
+    SaslError,
+)
 
 
 class FairLock:
@@ -90,7 +99,7 @@ class Channel:
         self._lock = FairLock()
         self._closed = False
         self._outstanding: str | None = None
-        authenticate = auth.method(options.auth)
+        authenticate = auth.method(options)
         self._inner = factory()
         try:
             self._inner.open()
@@ -189,12 +198,24 @@ def _unreachable(options: ConnectOptions, error: BaseException) -> OperationalEr
             sqlstate="08001",
             hint="Start it with tidegate-server, or name another host and port.",
         )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return OperationalError(
+            f"the certificate of {where} is not trusted: {error.verify_message}",
+            sqlstate="08001",
+            hint="Name the file of its authority with ca=…, and the host as in the certificate.",
+        )
+    if isinstance(error, ssl.SSLError):
+        return OperationalError(
+            f"{where} and the driver cannot agree on TLS: {error.reason or error}",
+            sqlstate="08001",
+            hint="Check the port and whether the server offers TLS; or leave ssl=true out.",
+        )
     if isinstance(error, EOFError | SaslError | ConnectionResetError):
         return OperationalError(
             f"{where} does not answer as a HiveServer2 with auth={options.auth}: "
             f"{_describe(error)}",
             sqlstate="08001",
-            hint="Check the port, and auth: NONE, or NOSASL where the server uses no SASL.",
+            hint="Check the port, ssl, and auth: NONE, or NOSASL where the server uses no SASL.",
         )
     return OperationalError(
         f"cannot connect to {where}: {_describe(error)}",

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tidegate.auth import default_user
+from tidegate.auth import authorization, default_user
 from tidegate.channel import Channel, TransportFactory
 from tidegate.cursor import Cursor
 from tidegate.dsn import ConnectOptions
 from tidegate.errors import Error, InterfaceError, NotSupportedError, OperationalError
+from tidegate.http import HttpTransport
 from tidegate.rows import RowFactory, tuple_row
 from tidegate.status import check
+from tidegate.tls import tls_context
 from tidegate.transport import SocketTransport
 from tidegate.wire.service import ttypes
 
@@ -49,7 +52,8 @@ class Connection:
         """
         self.row_factory = row_factory
         self._options = options
-        self._factory = transport or self._socket
+        self._tls = tls_context(options)
+        self._factory = transport or self._dial
         self._closing = threading.Lock()
         self._closed = False
         self._channel = Channel(options, self._factory)
@@ -58,14 +62,23 @@ class Connection:
         except BaseException as error:
             lost = self._channel.closed
             self._channel.close()
-            if lost and isinstance(error, OperationalError):
+            if lost and isinstance(error, OperationalError) and error.sqlstate != "28000":
                 raise _no_session(options, error) from error
             raise
         self._channel.set_timeout(options.timeout)
 
-    def _socket(self) -> SocketTransport:
+    def _dial(self) -> SocketTransport | HttpTransport:
         options = self._options
-        return SocketTransport(options.host, options.port, timeout=options.connect_timeout)
+        where, timeout, tls = (options.host, options.port), options.connect_timeout, self._tls
+        if options.transport == "binary":
+            return SocketTransport(*where, timeout=timeout, tls=tls)
+        return HttpTransport(
+            *where,
+            path=options.http_path,
+            authorization=partial(authorization, options),
+            timeout=timeout,
+            tls=tls,
+        )
 
     def _open_session(self) -> None:
         options = self._options
@@ -148,6 +161,32 @@ class Connection:
         """
         request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
         check(self.call("GetInfo", request).status)
+
+    def delegation_token(self, *, renewer: str = "", owner: str | None = None) -> str:
+        """Return a token with which a program can log in for a while with ``auth="TOKEN"``.
+
+        :raises Error: if the server gives none out, or not for this owner.
+        """
+        request = ttypes.TGetDelegationTokenReq(self._handle, owner or "", renewer)
+        reply = self.call("GetDelegationToken", request)
+        check(reply.status)
+        return str(reply.delegationToken)
+
+    def renew_delegation_token(self, token: str) -> None:
+        """Make a token good for longer; only its renewer can.
+
+        :raises Error: if the server refuses.
+        """
+        request = ttypes.TRenewDelegationTokenReq(self._handle, token)
+        check(self.call("RenewDelegationToken", request).status)
+
+    def cancel_delegation_token(self, token: str) -> None:
+        """Make a token worthless.
+
+        :raises Error: if the server refuses.
+        """
+        request = ttypes.TCancelDelegationTokenReq(self._handle, token)
+        check(self.call("CancelDelegationToken", request).status)
 
     def is_alive(self) -> bool:
         """Tell whether the session can still be used."""

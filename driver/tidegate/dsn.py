@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ssl import SSLContext
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -12,10 +13,12 @@ from tidegate.errors import InterfaceError, NotSupportedError
 JDBC_PREFIX: Final = "jdbc:hive2://"
 NATIVE_PREFIX: Final = "tidegate://"
 DEFAULT_PORT: Final = 10000
+TRANSPORTS: Final = ("binary", "http")
 
-_JDBC_AUTH: Final = {"nosasl": "NOSASL", "none": "NONE"}
+_JDBC_AUTH: Final = {"nosasl": "NOSASL", "none": "NONE", "jwt": "NONE", "kerberos": "KERBEROS"}
 _JDBC_UNSUPPORTED: Final = {
-    "principal": "Kerberos",
+    "ssltruststore": "Java's trust stores; write tidegate://…?ssl=true&ca=FILE",
+    "sslkeystore": "Java's key stores; write tidegate://…?ssl=true&cert=FILE&key=FILE",
     "servicediscoverymode": "service discovery with ZooKeeper",
     "zookeepernamespace": "service discovery with ZooKeeper",
 }
@@ -36,6 +39,28 @@ class ConnectOptions:
     timeout: float | None = None
     query_timeout: int = 0
     fetch_size: int | None = None
+    ssl: bool | SSLContext = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    verify: bool = True
+    transport: str = "binary"
+    http_path: str = "cliservice"
+    token: str | None = field(default=None, repr=False)
+    principal: str = "hive/_HOST"
+
+    def __post_init__(self) -> None:
+        if self.transport not in TRANSPORTS:
+            raise InterfaceError(
+                f"expected transport to be one of {', '.join(TRANSPORTS)}, but "
+                f"{self.transport!r} came"
+            )
+        if not self.ssl and (self.ca or self.cert or self.key or not self.verify):
+            raise InterfaceError("ca, cert, key and verify mean nothing without ssl=true")
+        if self.auth.upper() == "TOKEN" and (self.token is None or self.transport == "http"):
+            raise InterfaceError("auth=TOKEN needs a delegation token, and transport=binary")
+        if self.token is not None and self.transport != "http" and self.auth.upper() != "TOKEN":
+            raise InterfaceError("a token needs transport=http, or auth=TOKEN if it is delegated")
 
 
 def is_url(text: str) -> bool:
@@ -80,6 +105,15 @@ def _parse_native(url: str) -> ConnectOptions:
         timeout=None if timeout is None else _number("timeout", timeout),
         query_timeout=int(_number("query_timeout", query.pop("query_timeout", "0"))),
         fetch_size=None if fetch_size is None else int(_number("fetch_size", fetch_size)),
+        ssl=_flag("ssl", query.pop("ssl", "false")),
+        verify=_flag("verify", query.pop("verify", "true")),
+        ca=query.pop("ca", None),
+        cert=query.pop("cert", None),
+        key=query.pop("key", None),
+        transport=query.pop("transport", "binary"),
+        http_path=query.pop("http_path", "cliservice"),
+        token=query.pop("token", None),
+        principal=query.pop("principal", "hive/_HOST"),
         settings=query,
     )
 
@@ -100,6 +134,11 @@ def _parse_jdbc(rest: str) -> ConnectOptions:
         user=session.get("user"),
         password=session.get("password"),
         auth=_jdbc_auth(session),
+        ssl=_flag("ssl", session.get("ssl", "false")),
+        transport=session.get("transportmode", "binary").lower(),
+        http_path=session.get("httppath", "cliservice"),
+        token=session.get("jwt"),
+        principal=session.get("principal", "hive/_HOST"),
         schema=schema or "default",
         fetch_size=None if fetch_size is None else int(_number("fetchSize", fetch_size)),
         settings={
@@ -140,19 +179,21 @@ def _refuse_unsupported(address: str, session: Mapping[str, str]) -> None:
     for key, feature in _JDBC_UNSUPPORTED.items():
         if key in session:
             raise NotSupportedError(f"the driver does not offer {feature} ({key} in the URL)")
-    if session.get("transportmode", "binary").lower() != "binary":
-        raise NotSupportedError("the driver does not offer transportMode=http")
-    if session.get("ssl", "false").lower() == "true":
-        raise NotSupportedError("the driver does not offer ssl=true")
 
 
 def _jdbc_auth(session: Mapping[str, str]) -> str:
-    given = session.get("auth", "none")
+    given = session.get("auth", "kerberos" if "principal" in session else "none")
     if given.lower() not in _JDBC_AUTH:
         raise NotSupportedError(
-            f"the driver does not offer auth={given}; it offers auth=noSasl or none at all"
+            f"the driver does not offer auth={given}; it offers noSasl, jwt or none at all"
         )
     return _JDBC_AUTH[given.lower()]
+
+
+def _flag(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InterfaceError(f"expected true or false for {key}, but {text!r} came")
+    return text.lower() == "true"
 
 
 def _number(key: str, text: str) -> float:

@@ -133,7 +133,10 @@ _BY_CLASS: Final[dict[str, type[DatabaseError]]] = {
 }
 _CODE = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _SQLSTATE = re.compile(r"SQLSTATE: ?([0-9A-Z]{5})\b")
-_JAVA_CLASS = re.compile(r"(?:[\w$]+\.){2,}\w*(?:Exception|Error):\s?(?:Error running query:\s?)?")
+_JAVA_CLASS = re.compile(
+    # Beginning only where a word does keeps the search linear in the length of a message.
+    r"(?<![\w$.])(?:[\w$]+\.){2,}\w*(?:Exception|Error):\s?(?:Error running query:\s?)?"
+)
 _ONLY_CODES = re.compile(r"(?:\[[A-Z0-9_.]+\]\s*)*")
 _HINT = re.compile(r"^hint: *", re.IGNORECASE)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
+import ssl
 from typing import Any, Final, Protocol
 
 from thrift.transport.TTransport import TTransportBase, TTransportException
@@ -11,6 +13,32 @@ from thrift.transport.TTransport import TTransportBase, TTransportException
 # Seconds before the first probe, seconds between probes, probes until the peer counts as dead;
 # the system's own first probe comes after two hours.
 _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+
+def keep_alive(opened: socket.socket) -> None:
+    """Have a connection probed while it is silent, and small requests sent at once."""
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        if hasattr(socket, option):
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def wait_readable(opened: socket.socket) -> None:
+    """Block until a byte can be read or the peer has closed, consuming nothing.
+
+    :raises TimeoutError: after the socket's timeout.
+    """
+    if not isinstance(opened, ssl.SSLSocket):
+        opened.recv(1, socket.MSG_PEEK)
+        return
+    # Encrypted bytes cannot be peeked at; what was decrypted already is not on the socket.
+    if opened.pending():
+        return
+    with selectors.DefaultSelector() as selector:
+        selector.register(opened, selectors.EVENT_READ)
+        if not selector.select(opened.gettimeout()):
+            raise TimeoutError("timed out")
 
 
 class Transport(Protocol):
@@ -26,10 +54,18 @@ class Transport(Protocol):
 class SocketTransport(TTransportBase):  # type: ignore[misc]
     """A TCP connection with keep-alive, so that silent statements survive idle links."""
 
-    def __init__(self, host: str, port: int, *, timeout: float | None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout: float | None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """``timeout`` in seconds holds for connecting and for every read and write."""
         self._address = (host, port)
         self._timeout = timeout
+        self._tls = tls
         self._socket: socket.socket | None = None
 
     def open(self) -> None:
@@ -38,11 +74,13 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
         :raises OSError: if that fails.
         """
         opened = socket.create_connection(self._address, timeout=self._timeout)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEP_ALIVE.items():
-            if hasattr(socket, option):
-                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        try:
+            keep_alive(opened)
+            if self._tls is not None:
+                opened = self._tls.wrap_socket(opened, server_hostname=self._address[0])
+        except BaseException:
+            opened.close()
+            raise
         self._socket = opened
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift names it so
@@ -64,7 +102,7 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
 
     def wait(self) -> None:
         """Block until a byte can be read or the peer has closed, consuming nothing."""
-        self._opened().recv(1, socket.MSG_PEEK)
+        wait_readable(self._opened())
 
     def read(self, sz: int) -> bytes:
         data: bytes = self._opened().recv(sz)

@@ -24,13 +24,20 @@ NEEDED = (
     "numpy",
     "sqlglot",
     "sqlalchemy",
+    "argon2",
+    "h11",
+    "jwt",
+    "ldap3",
     "croniter",
     "babel",
     "msgspec",
     "pydantic_settings",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
 )
 
-_FREE_KEYS = ("options", "engine.settings")
+_FREE_KEYS = ("options", "engine.settings", "login.custom_options")
 """Sections whose keys hold dots themselves."""
 
 _UNUSABLE = frozenset(
@@ -62,6 +69,11 @@ examples:
   TIDEGATE_SERVER__PORT=10009 tidegate-server
       the same from the environment
 
+users:
+  tidegate-server passwd users.txt ada
+      adds a user, or changes the password; the file is for --set login.password_file=users.txt
+      together with --set server.auth=PASSWORD
+
 then:
   beeline -u jdbc:hive2://127.0.0.1:10000/
   tidegate -u jdbc:hive2://127.0.0.1:10000/
@@ -74,8 +86,11 @@ class UsageError(Exception):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 when it could not start as told."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        if given[:1] == ["passwd"]:
+            return _passwd(given[1:])
+        options = _parser().parse_args(given)
         _check_extra()
         config = _config(options)
         java = _java()
@@ -84,6 +99,14 @@ def main(arguments: list[str] | None = None) -> int:
         for line in str(problem).splitlines():
             sys.stderr.write(f"tidegate-server: {line}\n")
         return 2
+
+
+def _passwd(arguments: list[str]) -> int:
+    _check_extra()
+    # Imported late: the extra's packages were checked just before.
+    from tidegate_server.auth import passwd
+
+    return passwd.main(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
         help="any other key of the configuration; may be repeated",
     )
     parser.add_argument("--demo", action="store_true", help="run the demo pipeline as well")
+    parser.add_argument(
+        "--recover-catalog",
+        action="store_true",
+        help="after the store was lost: bring back, suspended, the materialized tables whose "
+        "definitions stand in the warehouse",
+    )
     parser.add_argument(
         "--ready-file",
         type=Path,
@@ -229,7 +258,12 @@ def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
     from tidegate_server.link.lock import DataDirectoryTakenError
 
     try:
-        gateway = Gateway(config, java_home=java.home, announce=_say)
+        gateway = Gateway(
+            config,
+            java_home=java.home,
+            announce=_say,
+            recover_catalog=options.recover_catalog,
+        )
         return run(gateway, say=_say, demo=options.demo, ready_file=options.ready_file)
     except DataDirectoryTakenError as problem:
         raise UsageError(str(problem)) from problem
@@ -244,7 +278,8 @@ def _explain(problem: OSError, config: Config) -> NoReturn:
     address = f"{config.server.host}:{config.server.port}"
     match problem.errno:
         case errno.EADDRINUSE:
-            text = f"Another program listens on {address}: stop it or choose another --port."
+            taken = problem.filename or address
+            text = f"Another program listens on {taken}: stop it or choose another --port."
         case errno.EADDRNOTAVAIL:
             text = f"This machine has no address {config.server.host}: choose another --host."
         case code if code in _UNUSABLE:

@@ -13,14 +13,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tidegate_server.auth.access import UNCHECKED, build_access, check_exposure
+from tidegate_server.auth.token_store import SqlTokenStore
+from tidegate_server.auth.tokens import DelegationTokens
 from tidegate_server.catalog.sql import SqlCatalog
+from tidegate_server.command.authorize import check_owner
 from tidegate_server.command.context import Services
 from tidegate_server.command.dispatch import execute, returns_rows
+from tidegate_server.command.realign import realign_storage, realign_workflows
+from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
 from tidegate_server.command.system_tables import SYSTEM_SCHEMA, SystemTables
+from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.flight import FlightEngine
 from tidegate_server.link.lock import DataDirectoryLock
 from tidegate_server.link.messages import (
@@ -35,12 +42,17 @@ from tidegate_server.link.supervisor import ENGINE_COMMAND, Supervisor
 from tidegate_server.model.clock import Clock, SystemClock, new_id
 from tidegate_server.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.model.versions import Source
-from tidegate_server.protocol.server import ThriftServer, check_bind
+from tidegate_server.observability.metrics import Metrics
+from tidegate_server.observability.runs import observed
+from tidegate_server.protocol.counted import counted
+from tidegate_server.protocol.server import ThriftServer
+from tidegate_server.rest.port import HttpPort
 from tidegate_server.scheduler.continuous import ContinuousWatcher
 from tidegate_server.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.session.manager import SessionManager
 from tidegate_server.store.database import Database
+from tidegate_server.store.privileges import SqlPrivileges
 
 log = logging.getLogger(__name__)
 
@@ -67,20 +79,30 @@ class Gateway:
         announce: Callable[[str], None] = log.info,
         clock: Clock | None = None,
         engine_command: Sequence[str] = ENGINE_COMMAND,
+        recover_catalog: bool = False,
     ) -> None:
         """Build the parts; nothing is opened or started yet.
 
-        ``announce`` is told in a sentence what becomes of the engine.
+        ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
+        back the definitions that stand in the warehouse and not in the store.
 
-        :raises ServerError: INSECURE_ADDRESS.
+        :raises ServerError: INSECURE_ADDRESS, INSECURE_PASSWORDS, LOGIN_CONFIGURATION or
+            TLS_CONFIGURATION.
         """
-        check_bind(config)
+        check_exposure(config)
+        if config.authorization.enabled and config.server.auth in UNCHECKED:
+            log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
         self.data = config.data.resolve()
         self.host, self.port = config.server.host, config.server.port
-        self._config = config
+        self.http_port: int | None = None
+        """The port of the REST interface while it listens."""
+        self.config = config
         self._clock = clock or SystemClock()
         self._stack = ExitStack()
         self._scheduling = False
+        self._recover_catalog = recover_catalog
+        self._realigned = False
+        self._announce = announce
         self._lock = DataDirectoryLock(self.data)
         self._database = Database(config.store_url)
         self._supervisor = Supervisor(
@@ -95,7 +117,8 @@ class Gateway:
         catalog = SqlCatalog(self._database)
         ledger = SqlLedger(self._database)
         server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-        self._system_tables = SystemTables(catalog, ledger, self.data / "system")
+        metrics = Metrics()
+        self._system_tables = SystemTables(catalog, ledger, self._clock, self.data / "system")
         self._refresher = Refresher(
             catalog=catalog,
             ledger=ledger,
@@ -104,19 +127,31 @@ class Gateway:
             new_id=new_id,
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
+            check_owner=lambda table_id: check_owner(table_id, self._services),
+        )
+        waves = Waves(
+            catalog=catalog,
+            engine=self._engine,
+            queue=self._refresher,
+            run_refresh=observed(self._refresher.run, metrics, new_id),
+            new_id=new_id,
+            max_concurrent=config.scheduler.max_concurrent,
         )
         self._scheduler = EmbeddedScheduler(
             database=self._database,
             ledger=ledger,
             tables=catalog,
-            run_refresh=self._refresher.run,
-            skip_refresh=self._refresher.skip,
+            run_refresh=waves.refresh,
+            skip_refresh=lambda request, code, text: observed(
+                lambda skipped: self._refresher.skip(skipped, code, text), metrics, new_id
+            )(request),
             watcher=ContinuousWatcher(
                 tables=catalog, ledger=ledger, source_versions=self._source_versions
             ),
             config=config.scheduler,
             clock=self._clock,
             options=config.options,
+            server_id=server_id,
         )
         self._recovery = Recovery(
             catalog=catalog,
@@ -134,16 +169,22 @@ class Gateway:
             ledger=ledger,
             scheduler=self._scheduler,
             engine=self._engine,
-            run_refresh=self._refresher.run,
+            run_refresh=observed(self._refresher.run, metrics, new_id),
+            waves=waves,
             cancel_refresh=self._refresher.cancel,
             publish_system_tables=self._system_tables.publish,
             clock=self._clock,
             new_id=new_id,
             server_id=server_id,
+            metrics=metrics,
+            privileges=SqlPrivileges(self._database),
         )
-        self._listener = _Listener(
-            ThriftServer(config, SessionManager(services, execute, returns_rows))
-        )
+        self._services = services
+        sessions = SessionManager(services, execute, returns_rows)
+        tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
+        access = counted(build_access(config, self._clock, tokens), metrics)
+        self._listener = _Listener(ThriftServer(config, sessions, access))
+        self._http = HttpPort(services, sessions, self._scheduler)
         self._supervisor.on_ready(self._engine_ready)
 
     def __enter__(self) -> Gateway:
@@ -157,6 +198,10 @@ class Gateway:
             stack.enter_context(self._lock)
             stack.callback(self._database.close)
             self._database.open()
+            if not self._database.shared:
+                # Before any statement comes, which might just be changing one.
+                zone = self.config.scheduler.timezone
+                realign_workflows(self._services.catalog, self._scheduler, zone)
             stack.callback(self._engine.close)
             refreshes_ended = threading.Event()
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
@@ -164,6 +209,8 @@ class Gateway:
             stack.callback(self._close_scheduler, refreshes_ended)
             self.host, self.port = self._listener.start()
             stack.callback(self._listener.stop)
+            stack.callback(self._http.stop)
+            self.http_port = self._http.start()
             if self._database.shared:
                 stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
             self._supervisor.start()
@@ -210,13 +257,49 @@ class Gateway:
 
     def _engine_ready(self, info: EngineInfo) -> None:
         log.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
+        if self._recover_catalog:
+            self._rebuild()
         self._recover()
-        if not self._scheduling and self._config.scheduler.type != "none":
+        if not self._realigned and not self._database.shared:
+            self._realign()
+        if not self._scheduling and self.config.scheduler.type != "none":
             self._scheduling = True
             self._scheduler.open()
 
+    def _rebuild(self) -> None:
+        services = self._services
+        try:
+            added = rebuild(
+                services.catalog,
+                services.ledger,
+                services.scheduler,
+                self._engine,
+                self.config.scheduler.timezone,
+            )
+        except ServerError as problem:
+            log.warning("the catalog is rebuilt with the next engine: %s", problem)
+            return
+        self._recover_catalog = False
+        self._announce(f"{added} materialized tables were brought back, suspended.")
+
     def _recover(self) -> None:
         self._recovery.recover(self._clock.now())
+
+    def _realign(self) -> None:
+        """Settle changes of definitions that a gateway which died left half done."""
+        services = self._services
+        try:
+            realign_storage(
+                services.catalog,
+                services.ledger,
+                self._engine,
+                self._clock.now(),
+                services.server_id,
+            )
+        except ServerError as problem:
+            log.warning("what is half done is looked for with the next engine: %s", problem)
+            return
+        self._realigned = True
 
     def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
         answer = self._engine.call(SourceVersions(sources=sources), wait=0)

@@ -18,14 +18,23 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+AuthMethod = Literal["NONE", "NOSASL", "PASSWORD", "LDAP", "CUSTOM", "JWT", "KERBEROS"]
+
+
+Hazard = Literal["resources", "jar-functions", "scripts", "static-settings", "paths", "locations"]
+"""Ways from SQL to files, programs and the JVM, as ``authorization.allow`` names them."""
+
+
 class ServerSection(_Section):
     """The listening side."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 10000
-    auth: Literal["NONE"] = "NONE"
+    auth: AuthMethod = "NONE"
     insecure: bool = False
     """Allow a non-loopback address without authentication."""
+    plaintext_passwords: bool = False
+    """Take passwords and tokens without TLS from other machines too."""
     workers: Annotated[int, Field(ge=1)] = 32
     """Threads that run statements and encode results."""
     max_sessions: Annotated[int, Field(ge=1)] = 2000
@@ -39,6 +48,116 @@ class ServerSection(_Section):
     max_reply_bytes: Annotated[int, Field(ge=64 << 10)] = 8 << 20
     fetch_size: Annotated[int, Field(ge=1)] = 10_000
     """Rows per fetch suggested to clients."""
+    http_port: Annotated[int, Field(ge=-1, le=65535)] = 10002
+    """Port of the REST interface, metrics and health; -1 means none."""
+    http_token: str = ""
+    """Bearer token that the REST interface and the metrics ask for."""
+    http_user: str = "rest"
+    """Whom calls of the REST interface act as."""
+
+    @property
+    def rest_port(self) -> int | None:
+        """The port of the REST interface; None means none.
+
+        Unless it is configured it follows ``port``, so that two gateways of one machine differ
+        in one key.
+        """
+        if self.http_port == -1:
+            return None
+        if "http_port" in self.model_fields_set:
+            return self.http_port
+        return 0 if self.port == 0 or self.port > 65533 else self.port + 2
+
+
+class LoginSection(_Section):
+    """How names and passwords are checked."""
+
+    password_file: str = ""
+    """File of users and argon2 hashes, for PASSWORD."""
+    custom: str = ""
+    """Name of an entry point in ``tidegate.authenticators``, or ``module:Class``, for CUSTOM."""
+    custom_options: dict[str, str] = Field(default_factory=dict)
+    timeout: Annotated[float, Field(gt=0)] = 15.0
+    """Seconds that one check may take."""
+    max_concurrent: Annotated[int, Field(ge=1)] = 8
+    """Checks under way at the same time; four times as many may wait."""
+    token_lifetime: Annotated[float, Field(gt=0)] = 86400.0
+    """Seconds for which a delegation token is good without being renewed."""
+    token_max_lifetime: Annotated[float, Field(gt=0)] = 7 * 86400.0
+    """Seconds after which a delegation token cannot be renewed any more."""
+
+
+class LdapSection(_Section):
+    """The directory that LDAP asks."""
+
+    url: str = ""
+    user_dn: str = ""
+    """Distinguished name to bind as, with ``{user}`` in it; or else, search and bind:"""
+    base_dn: str = ""
+    user_filter: str = "(uid={user})"
+    bind_dn: str = ""
+    """Who searches; empty searches anonymously."""
+    bind_password_file: str = ""
+    start_tls: bool = False
+    ca: str = ""
+    """File of certificates that vouch for the directory; empty means the system's."""
+    timeout: Annotated[int, Field(ge=1)] = 5
+    """Whole seconds for connecting and for each answer."""
+
+
+class JwtSection(_Section):
+    """The bearer tokens that the HTTP transport takes."""
+
+    jwks: str = ""
+    """File or URL of the keys that sign tokens; empty means no token is taken."""
+    issuer: str = ""
+    audience: str = ""
+    user_claim: str = "sub"
+
+
+class KerberosSection(_Section):
+    """The service's own place in a Kerberos realm."""
+
+    keytab: str = ""
+    """File with the service's keys."""
+    realm: str = ""
+    """Realm whose principals are known by their first part alone."""
+    qop: Literal["auth", "auth-int", "auth-conf"] = "auth"
+    """Least protection that binary clients must choose."""
+
+
+class TlsSection(_Section):
+    """Encryption of the Thrift port."""
+
+    certificate: str = ""
+    """PEM file of the certificate with its chain; empty means no TLS."""
+    key: str = ""
+    require: bool = False
+    """Refuse connections without TLS."""
+    client_ca: str = ""
+    """PEM file of the authorities whose client certificates are taken."""
+    client_certificates: Literal["optional", "required"] = "optional"
+
+
+class HttpSection(_Section):
+    """The HTTP transport of the Thrift port."""
+
+    path: Annotated[str, Field(pattern=r"^/?[\w/.-]*$")] = "cliservice"
+    cookie_max_age: Annotated[float, Field(ge=0)] = 3600.0
+    """Seconds for which the login cookie is good; 0 gives out none."""
+    idle_timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which a connection without a request is closed."""
+    xsrf_header: bool = False
+    """Take only requests that carry the header X-XSRF-HEADER."""
+
+
+class ProxySection(_Section):
+    """Whom one user may act as."""
+
+    users: tuple[str, ...] = ()
+    """Names, or ``*`` for everybody."""
+    hosts: tuple[str, ...] = ()
+    """Addresses and networks to come from; none means any."""
 
 
 class EngineSection(_Section):
@@ -70,6 +189,25 @@ class SchedulerSection(_Section):
     """Days for which the record of a refresh is kept."""
 
 
+class LoggingSection(_Section):
+    """What the gateway writes down about itself."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["json", "text"] = "json"
+    console: bool = False
+    """Write the lines to standard error as well."""
+
+
+class AuthorizationSection(_Section):
+    """Who may do what with materialized tables."""
+
+    enabled: bool = False
+    administrators: tuple[str, ...] = ()
+    """Users who may do everything."""
+    allow: tuple[Hazard, ...] = ()
+    """What users who are no administrators may do besides, although it reaches beyond tables."""
+
+
 class StoreSection(_Section):
     """The relational database."""
 
@@ -90,6 +228,16 @@ class Config(BaseSettings):
     engine: EngineSection = EngineSection()
     scheduler: SchedulerSection = SchedulerSection()
     store: StoreSection = StoreSection()
+    logging: LoggingSection = LoggingSection()
+    authorization: AuthorizationSection = AuthorizationSection()
+    login: LoginSection = LoginSection()
+    ldap: LdapSection = LdapSection()
+    jwt: JwtSection = JwtSection()
+    kerberos: KerberosSection = KerberosSection()
+    tls: TlsSection = TlsSection()
+    http: HttpSection = HttpSection()
+    proxy: dict[str, ProxySection] = Field(default_factory=dict)
+    """User names and whom they may act as."""
     options: dict[str, str] = Field(default_factory=dict)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
 

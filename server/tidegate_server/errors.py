@@ -141,10 +141,102 @@ class Code(Enum):
         "{produced} is not implicitly castable.",
         "Write the CAST in the query.",
     )
+    MT_EVOLUTION_UNSUPPORTED = ErrorSpec(
+        "0A000",
+        "The change of column {position} of {table} from {old} to {new} is not supported.",
+        "A definition query may only add columns behind those that exist; otherwise drop and "
+        "create the table.",
+    )
+    MT_EVOLUTION_NON_PERSISTED = ErrorSpec(
+        "0A000",
+        "{table} has columns that are not stored ({names}), so that ALTER ... AS cannot change its "
+        "columns.",
+        "Use CREATE OR ALTER MATERIALIZED TABLE with a column list.",
+    )
+    MT_EVOLUTION_REFRESH_MODE = ErrorSpec(
+        "0A000",
+        "CREATE OR ALTER cannot change the refresh mode of {table} from {old} to {new}.",
+        "Use ALTER MATERIALIZED TABLE {table} SET REFRESH_MODE = {new}.",
+    )
+    MT_EVOLUTION_PARTITIONING = ErrorSpec(
+        "0A000",
+        "The partitioning of {table} by {old} cannot be changed to {new}.",
+        "Drop the table and create it with the other PARTITIONED BY.",
+    )
+    MT_CONVERSION_DISABLED = ErrorSpec(
+        "0A000",
+        "{table} is a plain table, and taking plain tables over is disabled.",
+        "An administrator can set table.materialized-table.conversion-from-table.enabled under "
+        "[options] in the server's configuration.",
+    )
+    MT_START_MODE_UNSUPPORTED = ErrorSpec("0A000", "START_MODE = {kind}: {reason}.", "{hint}")
+    MT_METADATA_KEY = ErrorSpec(
+        "42703",
+        "Column {name}: there is no metadata {key}; there is {available}.",
+        "Write for example METADATA FROM 'file_name' VIRTUAL.",
+    )
+    MT_COLUMN_EXPRESSION = ErrorSpec(
+        "42611", "The expression of {name} is not usable: {reason}.", "{hint}"
+    )
+    MT_ALTER_SCHEMA_EXISTS = ErrorSpec("42710", "{table} has {what} already.", "{hint}")
+    MT_ALTER_SCHEMA_NOT_FOUND = ErrorSpec("42704", "{table} has no {what}.", "{hint}")
+    MT_ALTER_SCHEMA_POSITION = ErrorSpec(
+        "42703", "{table} has no column {name} to put another one behind; it has {available}."
+    )
+    MT_ALTER_SCHEMA_KIND = ErrorSpec(
+        "42809",
+        "Column {name} of {table} is {found} and cannot become {wanted}.",
+        "Drop the column and add it again.",
+    )
+    MT_ALTER_SCHEMA_CAST = ErrorSpec(
+        "42846",
+        "Column {name} of {table} is {found}, which does not widen to {wanted}.",
+        "Write the CAST in the query and create the table anew.",
+    )
+    MT_ALTER_SCHEMA_EXPRESSION = ErrorSpec(
+        "42611", "The new expression of {name} is not usable: {reason}.", "{hint}"
+    )
+    MT_RENAME_DEPENDANTS = ErrorSpec(
+        "2BP01",
+        "{table} cannot be renamed: {consumers} read it through a view.",
+        "Change their queries to read the table itself, or create the views anew afterwards.",
+    )
+    MT_DROP_COLUMN_NOT_FOUND = ErrorSpec(
+        "42703", "{table} has no column {name}; it has {available}."
+    )
+    MT_DROP_COLUMN_REPEATED = ErrorSpec("42711", "DROP names column {name} twice.")
+    MT_DROP_COLUMN_PARTITION_KEY = ErrorSpec(
+        "42809", "Column {name} of {table} is a partition key and cannot be dropped."
+    )
+    MT_DROP_COLUMN_PRIMARY_KEY = ErrorSpec(
+        "42809",
+        "Column {name} of {table} belongs to the primary key and cannot be dropped.",
+        "DROP PRIMARY KEY first.",
+    )
+    MT_DROP_COLUMN_DISTRIBUTION = ErrorSpec(
+        "42809",
+        "Column {name} of {table} belongs to the distribution and cannot be dropped.",
+        "DROP DISTRIBUTION first.",
+    )
+    MT_DROP_COLUMN_WATERMARK = ErrorSpec(
+        "42809",
+        "Column {name} of {table} is used by the watermark and cannot be dropped.",
+        "DROP WATERMARK first.",
+    )
+    MT_DROP_COLUMN_QUERY = ErrorSpec(
+        "42809",
+        "Column {name} of {table} is produced by its query and cannot be dropped.",
+        "Only computed columns and METADATA VIRTUAL columns can.",
+    )
     MT_PARTITION_TYPE = ErrorSpec(
         "42804",
         "Partition column {name} of {table} is {type}; REFRESH PARTITION needs a string column.",
         "Produce the column with date_format(...) or CAST(... AS STRING).",
+    )
+    MT_SCHEDULE_TIME = ErrorSpec(
+        "22007",
+        "A periodic refresh needs a schedule time, but {found} is none.",
+        "Write scheduleTime as yyyy-MM-dd HH:mm:ss, for example 2024-01-03 00:00:00.",
     )
     MT_NO_SCHEDULER = ErrorSpec(
         "55000",
@@ -156,9 +248,35 @@ class Code(Enum):
         "The query reads the temporary {kind} {name}.",
         "Refreshes run outside this session: use permanent tables, views and functions.",
     )
-    MT_CYCLE = ErrorSpec("42P17", "The query of {table} reads {table} itself.")
+    MT_CYCLE = ErrorSpec(
+        "42P17",
+        "The query of {table} reads {table} itself{via}.",
+        "A materialized table cannot be made of its own content.",
+    )
+    MT_SOURCE_NOT_FOUND = ErrorSpec(
+        "42P01",
+        "Source {kind} {source} of {table} does not exist any more.",
+        "Create it again, or change the query with ALTER MATERIALIZED TABLE {table} AS; until then "
+        "the table keeps the data it has.",
+    )
+    MT_SOURCE_CHANGED = ErrorSpec(
+        "42000",
+        "Source {source} of {table} has changed: {change}.",
+        "Change it back, or create {table} anew with a query that fits; until then the table keeps "
+        "the data it has.",
+    )
     MT_PARTITION_UNKNOWN = ErrorSpec(
         "42703", "{name} is not a partition column of {table}; those are: {available}."
+    )
+    MT_PARTITION_RANGE = ErrorSpec(
+        "22023",
+        "The range of partitions is not usable: {reason}.",
+        "FROM and TO name the same partition columns, both ends are included.",
+    )
+    MT_PREDICATE = ErrorSpec(
+        "42601",
+        "The condition {predicate} cannot choose the rows to refresh: {reason}.",
+        "Compare columns of the table with literals.",
     )
     MT_STATE = ErrorSpec("55000", "{table} is {found}; {action} needs it to be {expected}.")
     MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is not usable: {reason}.")
@@ -172,6 +290,23 @@ class Code(Enum):
         "40001",
         "Refresh epoch {epoch} of {table} was overtaken by epoch {current}; nothing was written.",
         "The newer refresh stands; run REFRESH again if needed.",
+    )
+    MT_EXPECTATION_FAILED = ErrorSpec(
+        "23514",
+        "A row of {table} breaks the expectation {expectation} ({condition}): {row}",
+        "The table keeps its previous version. Correct the sources or the query, or declare the "
+        "expectation with ON VIOLATION WARN or DROP ROW.",
+    )
+    MT_VERIFY_IMPOSSIBLE = ErrorSpec(
+        "55000", "Version {version} of {table} cannot be verified: {reason}.", "{hint}"
+    )
+    MT_ROLLBACK_IMPOSSIBLE = ErrorSpec(
+        "55000", "{table} cannot be rolled back to version {version}: {reason}.", "{hint}"
+    )
+    MT_NOT_INCREMENTAL = ErrorSpec(
+        "0A000",
+        "{table} cannot be refreshed incrementally: {reasons}.",
+        "Use refresh mode INCREMENTAL, which then refreshes fully, or change the query.",
     )
     MT_DATA_LOST = ErrorSpec(
         "58030",
@@ -213,10 +348,32 @@ class Code(Enum):
     SCHEMA_NOT_FOUND = ErrorSpec(
         "42704", "There is no schema {schema}.", "SHOW SCHEMAS lists them."
     )
+    ACCESS_DENIED = ErrorSpec("42501", "User {user} needs {privilege} on {object}.", "{hint}")
+    REFRESH_NOT_FOUND = ErrorSpec("42704", "There is no refresh {refresh}.")
     INSECURE_ADDRESS = ErrorSpec(
         "28000",
         "Listening on {host} without authentication would let anyone in.",
         "Listen on 127.0.0.1, or set server.insecure to allow it.",
+    )
+    INSECURE_PASSWORDS = ErrorSpec(
+        "28000",
+        "With server.auth = {method}, passwords or tokens would travel to {host} unencrypted.",
+        "Set tls.certificate and tls.key, or server.plaintext_passwords to allow it.",
+    )
+    LOGIN_CONFIGURATION = ErrorSpec("28000", "{what} is not usable: {reason}.", "{hint}")
+    TLS_CONFIGURATION = ErrorSpec(
+        "28000",
+        "TLS cannot be offered: {reason}.",
+        "Set tls.certificate and tls.key to PEM files; the key must not be encrypted.",
+    )
+    LOGIN_REFUSED = ErrorSpec("28000", "{reason}.", "{hint}")
+    LOGIN_UNAVAILABLE = ErrorSpec(
+        "08004", "The login could not be checked: {reason}.", "Try again; the log says why."
+    )
+    PROXY_REFUSED = ErrorSpec(
+        "28000",
+        "User {user} may not act as {other} from {host}.",
+        "An administrator can allow it under [proxy] in the configuration.",
     )
     INTERNAL = ErrorSpec(
         "XX000", "Internal error: {reason}.", "The server's log has the details under this query."

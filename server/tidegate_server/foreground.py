@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.handlers
 import os
 import shutil
 import signal
@@ -13,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -22,11 +20,10 @@ import msgspec
 from tidegate._version import __version__
 from tidegate_server.app import Gateway
 from tidegate_server.link.messages import EngineInfo
+from tidegate_server.observability.logs import logging_to
 
 log = logging.getLogger(__name__)
 
-_LOG_BYTES = 32 << 20
-_LOGS_KEPT = 5
 _DEMO_SECONDS = 10.0
 
 
@@ -43,11 +40,14 @@ def run(
     """
     stop = threading.Event()
     with ExitStack() as stack:
-        stack.enter_context(_log_file(gateway.data / "logs"))
+        stack.enter_context(logging_to(gateway.data / "logs", gateway.config.logging))
         stack.enter_context(_signals(stop, gateway, say))
         gateway.on_engine_ready(lambda info: _engine_ready(gateway, info, say, ready_file))
         stack.enter_context(gateway)
-        say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth NONE)")
+        auth = gateway.config.server.auth
+        say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth {auth})")
+        if gateway.http_port is not None:
+            say(f"REST, metrics and health on port {gateway.http_port}")
         say("Starting the Spark engine ...")
         _write(ready_file, describe(gateway, None))
         if demo:
@@ -61,7 +61,13 @@ def run(
 def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
     """Return where a gateway listens and which processes it consists of."""
     engine = msgspec.to_builtins(info) if info is not None else None
-    return {"host": gateway.host, "port": gateway.port, "pid": os.getpid(), "engine": engine}
+    return {
+        "host": gateway.host,
+        "port": gateway.port,
+        "http_port": gateway.http_port,
+        "pid": os.getpid(),
+        "engine": engine,
+    }
 
 
 def connecting(address: str) -> str:
@@ -138,39 +144,3 @@ def _demo(gateway: Gateway) -> Iterator[None]:
             log.warning("The demo pipeline did not end by itself")
             child.kill()
             child.wait()
-
-
-@contextmanager
-def _log_file(folder: Path) -> Iterator[None]:
-    """Write every log record of the gateway as a JSON line to gateway.log."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.handlers.RotatingFileHandler(
-        folder / "gateway.log", maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT, encoding="utf-8"
-    )
-    handler.setFormatter(JsonLines())
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
-        handler.close()
-
-
-class JsonLines(logging.Formatter):
-    """Formats a log record as one line of JSON."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "thread": record.threadName,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)

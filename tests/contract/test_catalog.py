@@ -147,3 +147,18 @@ def test_a_dropped_table_is_gone_and_its_name_free(catalog: Catalog) -> None:
     assert catalog.tables() == ()
     assert catalog.consumers(name("ev")) == ()
     catalog.create(table(id="t-2"))
+
+
+def test_several_definitions_are_replaced_together_or_not_at_all(catalog: Catalog) -> None:
+    first, second = table(), table(id="t-2", name=name("other"))
+    catalog.create(first)
+    catalog.create(second)
+    renamed = replace(first, name=name("renamed"))
+    catalog.replace(renamed, replace(second, comment="reads the new name"))
+    assert catalog.by_id("t-1") == renamed
+    with pytest.raises(ServerError) as caught:
+        catalog.replace(replace(second, comment="lost"), replace(renamed, name=name("OTHER")))
+    assert caught.value.code == "MT_ALREADY_EXISTS"
+    found = catalog.by_id("t-2")
+    assert found is not None
+    assert found.comment == "reads the new name"

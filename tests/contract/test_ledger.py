@@ -118,9 +118,30 @@ def test_a_run_is_replaced_by_its_later_state(ledger: SqlLedger) -> None:
 def test_a_run_that_ended_does_not_change_any_more(ledger: SqlLedger) -> None:
     ledger.record(run())
     ledger.record(run(state=RunState.RUNNING))
-    ledger.record(run(state=RunState.ABANDONED))
+    ledger.record(run(state=RunState.CANCELLED))
     ledger.record(run(state=RunState.SUCCEEDED))
+    assert ledger.runs() == (run(state=RunState.CANCELLED),)
+
+
+def test_a_run_given_up_for_dead_may_have_committed_nevertheless(ledger: SqlLedger) -> None:
+    ledger.record(run(state=RunState.RUNNING))
+    ledger.record(run(state=RunState.ABANDONED))
+    ledger.record(run(state=RunState.FAILED))
     assert ledger.runs() == (run(state=RunState.ABANDONED),)
+    ledger.record(run(state=RunState.SUCCEEDED))
+    assert ledger.runs() == (run(state=RunState.SUCCEEDED),)
+
+
+def test_a_wish_to_cancel_stays_until_its_run_ended(ledger: SqlLedger) -> None:
+    ledger.record(run(state=RunState.RUNNING))
+    assert not ledger.cancel_asked("r-1")
+    ledger.ask_cancel("r-1")
+    ledger.ask_cancel("r-1")
+    ledger.forget(NOON)
+    assert ledger.cancel_asked("r-1")
+    ledger.record(run(state=RunState.CANCELLED))
+    ledger.forget(NOON)
+    assert not ledger.cancel_asked("r-1")
 
 
 def test_runs_come_newest_first_and_bounded(ledger: SqlLedger) -> None:

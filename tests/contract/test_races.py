@@ -17,6 +17,7 @@ from tidegate_server.catalog.sql import SqlCatalog
 from tidegate_server.errors import ServerError
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import RefreshMode
+from tidegate_server.scheduler.backlog import Backlog, Fire
 from tidegate_server.scheduler.base import Workflow
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.scheduler.workflows import WorkflowStore
@@ -84,7 +85,7 @@ def test_no_epoch_is_given_twice_or_left_out(databases: list[Database]) -> None:
 
 
 def test_a_fire_is_claimed_once(databases: list[Database]) -> None:
-    stores = [WorkflowStore(database) for database in databases]
+    stores = [Backlog(database) for database in databases]
     workflow = Workflow(
         table_id="t",
         mode=RefreshMode.FULL,
@@ -92,9 +93,36 @@ def test_a_fire_is_claimed_once(databases: list[Database]) -> None:
         cron="0 0/1 * * * ? *",
         next_fire=NOON,
     )
-    stores[0].add(workflow)
+    WorkflowStore(databases[0]).add(workflow)
     following = NOON + timedelta(minutes=1)
-    claims = at_once([lambda x=x: x.claim(workflow, following) for x in stores])
+    fire = Fire(table_id="t", schedule_time=NOON, due_at=NOON)
+    taken = at_once(
+        [lambda x=x: x.take(workflow, following, [fire], supersede=True) for x in stores]
+    )
+    assert sorted(taken) == [False, False, False, True]
+    assert stores[0].ready(NOON) == (fire,)
+    claims = at_once(
+        [lambda n=n, x=x: x.claim(fire, 1, f"s{n}", NOON, 30) for n, x in enumerate(stores)]
+    )
+    assert sorted(claims) == [False, False, False, True]
+    assert stores[0].ready(NOON) == ()
+
+
+def test_the_fire_of_a_dead_server_is_taken_over_by_one(databases: list[Database]) -> None:
+    stores = [Backlog(database) for database in databases]
+    workflow = Workflow(
+        table_id="t", mode=RefreshMode.FULL, freshness_seconds=60, cron="x", next_fire=NOON
+    )
+    WorkflowStore(databases[0]).add(workflow)
+    fire = Fire(table_id="t", schedule_time=NOON, due_at=NOON)
+    stores[0].take(workflow, NOON + timedelta(minutes=1), [fire], supersede=True)
+    stores[0].claim(fire, 1, "dead", NOON, 30)
+    later = NOON + timedelta(seconds=30)
+    [left] = stores[0].ready(later)
+    assert left.owner == "dead"
+    claims = at_once(
+        [lambda n=n, x=x: x.claim(left, 2, f"s{n}", later, 30) for n, x in enumerate(stores)]
+    )
     assert sorted(claims) == [False, False, False, True]
 
 

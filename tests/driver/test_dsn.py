@@ -41,6 +41,51 @@ def test_a_jdbc_url_tells_everything() -> None:
     )
 
 
+def test_a_native_url_tells_how_to_encrypt() -> None:
+    url = "tidegate://h?ssl=true&ca=/ca.pem&cert=/c.pem&key=/k.pem&verify=false"
+    assert parse_url(url) == ConnectOptions(
+        host="h", ssl=True, ca="/ca.pem", cert="/c.pem", key="/k.pem", verify=False
+    )
+
+
+def test_a_native_url_tells_of_http() -> None:
+    url = "tidegate://h?transport=http&http_path=hive&token=t"
+    options = parse_url(url)
+    assert options == ConnectOptions(host="h", transport="http", http_path="hive", token="t")
+    assert "'t'" not in repr(options)
+
+
+def test_a_jdbc_url_tells_of_tls_and_http() -> None:
+    url = "jdbc:hive2://h/;ssl=true;transportMode=HTTP;httpPath=hive;auth=jwt;jwt=t"
+    assert parse_url(url) == ConnectOptions(
+        host="h", ssl=True, transport="http", http_path="hive", token="t"
+    )
+
+
+def test_a_principal_asks_for_kerberos() -> None:
+    assert parse_url("jdbc:hive2://h/;principal=hive/_HOST@R") == ConnectOptions(
+        host="h", auth="KERBEROS", principal="hive/_HOST@R"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tidegate://h?ssl=yes",
+        "tidegate://h?ca=/ca.pem",
+        "tidegate://h?verify=false",
+        "tidegate://h?transport=carrier-pigeon",
+        "tidegate://h?token=t",
+        "tidegate://h?auth=TOKEN",
+        "tidegate://h?auth=TOKEN&token=t&transport=http",
+        "jdbc:hive2://h/;transportMode=x",
+    ],
+)
+def test_contradictions_are_interface_errors(url: str) -> None:
+    with pytest.raises(tidegate.InterfaceError):
+        parse_url(url)
+
+
 @pytest.mark.parametrize("url", ["jdbc:hive2://h", "jdbc:hive2://h/", "jdbc:hive2://h:10000/;"])
 def test_a_short_jdbc_url_takes_the_defaults(url: str) -> None:
     assert parse_url(url) == ConnectOptions(host="h")
@@ -62,9 +107,7 @@ def test_a_malformed_url_is_an_interface_error(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "jdbc:hive2://h/;principal=hive/_HOST@R",
-        "jdbc:hive2://h/;transportMode=http",
-        "jdbc:hive2://h/;ssl=true",
+        "jdbc:hive2://h/;ssl=true;sslTrustStore=/x.jks",
         "jdbc:hive2://a:1,b:1/",
         "jdbc:hive2://h/;auth=delegationToken",
     ],

@@ -15,8 +15,8 @@ def test_everything_public_is_exported() -> None:
         for name, value in vars(tidegate).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
-    helpers = {"Any", "ConnectOptions", "Final", "Mapping", "TransportFactory", "annotations"}
-    functions = {"is_url", "parse_url", "replace"}
+    helpers = {"Any", "ConnectOptions", "Final", "Mapping", "SSLContext", "TransportFactory"}
+    functions = {"annotations", "is_url", "parse_url", "replace"}
     assert public - helpers - functions == set(tidegate.__all__) - {"__version__"}
 
 

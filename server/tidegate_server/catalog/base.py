@@ -3,8 +3,8 @@
 Guarantees: a definition is written whole or not at all; reads see only whole definitions; names
 are unique without regard to case; a status moves only along ``model.states.REFRESH_MOVES``.
 Not guaranteed: that the storage behind a definition exists; the caller orders those effects.
-Recovery: every definition also stands in its table's properties, from which a lost catalog can be
-rebuilt.
+Recovery: every definition also stands in its table's properties, from which ``command.rebuild``
+makes a lost catalog anew.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Catalog(CatalogReader, Protocol):
         """
         ...
 
-    def replace(self, table: MaterializedTable) -> None:
-        """Write a changed definition over the one of the same id.
+    def replace(self, *tables: MaterializedTable) -> None:
+        """Write changed definitions over those of the same ids, all of them or none.
 
-        Its refresh status and status reason stay as stored; :meth:`move` changes them.
+        Their refresh status and status reason stay as stored; :meth:`move` changes them.
 
-        :raises ServerError: MT_NOT_FOUND if the id is gone, MT_ALREADY_EXISTS if its new name is
+        :raises ServerError: MT_NOT_FOUND if an id is gone, MT_ALREADY_EXISTS if a new name is
             taken.
         """
         ...

@@ -52,15 +52,15 @@ class MemoryCatalog:
             self._check_name(table)
             self._tables[table.id] = table
 
-    def replace(self, table: MaterializedTable) -> None:
+    def replace(self, *tables: MaterializedTable) -> None:
         with self._lock:
-            stored = self._tables.get(table.id)
-            if stored is None:
-                raise error(Code.MT_NOT_FOUND, table=table.name)
-            self._check_name(table)
-            self._tables[table.id] = replace(
-                table, refresh_status=stored.refresh_status, status_reason=stored.status_reason
-            )
+            before = dict(self._tables)
+            try:
+                for table in tables:
+                    self._replace(table)
+            except ServerError:
+                self._tables = before
+                raise
 
     def move(
         self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
@@ -76,6 +76,15 @@ class MemoryCatalog:
     def drop(self, table_id: str) -> None:
         with self._lock:
             self._tables.pop(table_id, None)
+
+    def _replace(self, table: MaterializedTable) -> None:
+        stored = self._tables.get(table.id)
+        if stored is None:
+            raise error(Code.MT_NOT_FOUND, table=table.name)
+        self._check_name(table)
+        self._tables[table.id] = replace(
+            table, refresh_status=stored.refresh_status, status_reason=stored.status_reason
+        )
 
     def _all(self) -> tuple[MaterializedTable, ...]:
         with self._lock:

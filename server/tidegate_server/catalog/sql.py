@@ -15,6 +15,7 @@ from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.store.database import Database
 from tidegate_server.store.tables import materialized_tables as t
@@ -55,16 +56,13 @@ class SqlCatalog:
         except IntegrityError as failure:
             raise _taken(table.name) from failure
 
-    def replace(self, table: MaterializedTable) -> None:
-        try:
-            with self._database.begin() as connection:
-                change = update(t).where(t.c.id == table.id).values(**_values(table))
-                if connection.execute(change).rowcount == 0:
-                    raise error(Code.MT_NOT_FOUND, table=table.name)
-                connection.execute(delete(s).where(s.c.materialized_table_id == table.id))
-                _insert_sources(connection, table)
-        except IntegrityError as failure:
-            raise _taken(table.name) from failure
+    def replace(self, *tables: MaterializedTable) -> None:
+        with self._database.begin() as connection:
+            for table in tables:
+                try:
+                    _replace(connection, table)
+                except IntegrityError as failure:
+                    raise _taken(table.name) from failure
 
     def move(
         self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
@@ -167,6 +165,14 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
     }
 
 
+def _replace(connection: Connection, table: MaterializedTable) -> None:
+    change = update(t).where(t.c.id == table.id).values(**_values(table))
+    if connection.execute(change).rowcount == 0:
+        raise error(Code.MT_NOT_FOUND, table=table.name)
+    connection.execute(delete(s).where(s.c.materialized_table_id == table.id))
+    _insert_sources(connection, table)
+
+
 def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
     rows = [
         {
@@ -177,6 +183,7 @@ def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
             "table_id": source.table_id,
             "materialized_table": source.materialized_table,
             "via": source.via,
+            "columns": source.columns,
         }
         for position, source in enumerate(table.sources)
     ]
@@ -229,6 +236,7 @@ def _source(row: Row[Any]) -> Source:
         table_id=row.table_id,
         materialized_table=row.materialized_table,
         via=row.via,
+        columns=row.columns or Schema(),
     )
 
 

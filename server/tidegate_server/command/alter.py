@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 
-from tidegate_server.command import resolve
+from tidegate_server.command.alter_query import alterable, analyze_stored
+from tidegate_server.command.apply import last_epoch, put_in_place, stop_running
 from tidegate_server.command.context import Context
-from tidegate_server.command.create import definition_properties, need_scheduler
-from tidegate_server.command.lifecycle import pipeline, wrong_state
-from tidegate_server.command.validate import (
-    Pace,
-    check_options,
-    date_formatters,
-    is_text,
-    logical_mode,
-    pace,
-)
+from tidegate_server.command.define import asked_mode, need_scheduler, refuse_unstable
+from tidegate_server.command.shape import check_formatters
+from tidegate_server.command.validate import Pace, check_options, layered, pace
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import SetTableProperties
 from tidegate_server.model.result import Result, nothing
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable
-from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow
+from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
-    Name,
-    RequestedMode,
+    Downstream,
 )
 
-log = logging.getLogger(__name__)
-
 _RESERVED = "connector"
+_PACE_OPTIONS = ("materialized-table.schedule.", "materialized-table.refresh-mode.")
 
 
 def set_freshness(statement: AlterSetFreshness, context: Context) -> Result:
@@ -44,29 +31,33 @@ def set_freshness(statement: AlterSetFreshness, context: Context) -> Result:
 
     :raises ServerError: MT_FRESHNESS_*, MT_STATE while INITIALIZING, MT_NO_SCHEDULER.
     """
-    table = _alterable(statement.name, context)
-    chosen = pace(statement.freshness, _requested(table.logical_refresh_mode), context.setting)
+    table = alterable(statement.name, context)
+    requested = asked_mode(table.logical_refresh_mode)
+    setting = layered(table.options, context.setting)
+    chosen = pace(statement.freshness, requested, setting)
     return _change_pace(table, chosen, context)
 
 
 def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result:
     """Change the refresh mode to an explicit one; raises as :func:`set_freshness`."""
-    table = _alterable(statement.name, context)
-    logical_mode(statement.mode)
-    chosen = pace(table.freshness, statement.mode, context.setting)
+    table = alterable(statement.name, context)
+    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
+    chosen = pace(freshness, statement.mode, layered(table.options, context.setting))
+    if chosen.logical_mode is LogicalRefreshMode.INCREMENTAL_STRICT:
+        refuse_unstable(table.name, chosen.logical_mode, analyze_stored(table, context))
     return _change_pace(table, chosen, context)
 
 
 def set_options(statement: AlterSetOptions, context: Context) -> Result:
-    """Add or replace options.
+    """Add or replace options; a CONTINUOUS table then starts from the beginning.
 
     :raises ServerError: MT_OPTION_VALUE or MT_DATE_FORMATTER_* for unusable ones.
     """
-    table = _alterable(statement.name, context)
+    table = alterable(statement.name, context)
     check_options(statement.options)
-    _check_formatters(statement.options, table)
-    changed = replace(table, options={**table.options, **statement.options})
-    return _store(table, changed, context)
+    check_formatters(statement.options, table.partition_keys, table.schema)
+    changed = _with_options(table, {**table.options, **statement.options}, context)
+    return restart_with(table, changed, context)
 
 
 def reset_options(statement: AlterResetOptions, context: Context) -> Result:
@@ -74,23 +65,37 @@ def reset_options(statement: AlterResetOptions, context: Context) -> Result:
 
     :raises ServerError: MT_OPTION_RESERVED for ``connector``.
     """
-    table = _alterable(statement.name, context)
+    table = alterable(statement.name, context)
     if _RESERVED in statement.keys:
         raise error(Code.MT_OPTION_RESERVED, key=_RESERVED)
     kept = {key: value for key, value in table.options.items() if key not in statement.keys}
-    return _store(table, replace(table, options=kept), context)
+    return restart_with(table, _with_options(table, kept, context), context)
 
 
-def _alterable(name: Name, context: Context) -> MaterializedTable:
-    table = resolve.materialized_table(name, context)
-    if table.refresh_status is RefreshStatus.INITIALIZING:
-        raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
-    return table
+def restart_with(table: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
+    """Put a changed definition in place; a CONTINUOUS table gives its checkpoint up for it."""
+    if changed == table:
+        return nothing()
+    if table.refresh_mode is RefreshMode.CONTINUOUS:
+        changed = replace(changed, checkpoint_floor=last_epoch(table, context))
+        stop_running(table, context)
+    put_in_place(table, changed, context)
+    return nothing()
 
 
-def _requested(logical: LogicalRefreshMode) -> RequestedMode | None:
-    automatic = logical is LogicalRefreshMode.AUTOMATIC
-    return None if automatic else RequestedMode[logical.value]
+def _with_options(
+    table: MaterializedTable, options: Mapping[str, str], context: Context
+) -> MaterializedTable:
+    """Return the definition with other options; those of the schedule may change its mode."""
+    changed = replace(table, options=options)
+    keys = {key for key in {*table.options, *options} if table.options.get(key) != options.get(key)}
+    if not any(key.startswith(_PACE_OPTIONS) for key in keys):
+        return changed
+    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
+    requested = asked_mode(table.logical_refresh_mode)
+    chosen = pace(freshness, requested, layered(options, context.setting))
+    need_scheduler("ALTER", chosen.mode, context)
+    return replace(changed, refresh_mode=chosen.mode)
 
 
 def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Result:
@@ -100,46 +105,8 @@ def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Re
         freshness=chosen.freshness,
         logical_refresh_mode=chosen.logical_mode,
         refresh_mode=chosen.mode,
+        downstream=chosen.downstream,
     )
-    return _store(table, changed, context)
-
-
-def _check_formatters(options: Mapping[str, str], table: MaterializedTable) -> None:
-    keys = {key.lower() for key in table.partition_keys}
-    for name in date_formatters(options):
-        column = table.schema.find(name)
-        if name.lower() not in keys or column is None:
-            shown = ", ".join(table.partition_keys) or "none"
-            raise error(Code.MT_DATE_FORMATTER_NOT_PARTITION, name=name, available=shown)
-        if not is_text(column.type):
-            raise error(Code.MT_DATE_FORMATTER_TYPE, name=name, type=column.type.upper())
-
-
-def _store(table: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
-    """Write a changed definition and its workflow as one step; a failure restores both."""
-    if changed == table:
-        return nothing()
-    services = context.services
-    with ExitStack() as undo:
-        services.catalog.replace(changed)
-        undo.callback(services.catalog.replace, table)
-        _change_workflow(table, changed, context, undo)
-        services.engine.call(
-            SetTableProperties(name=changed.name, properties=definition_properties(changed))
-        )
-        undo.pop_all()
-    log.info("Altered materialized table %s", table.name)
+    if changed != table:
+        put_in_place(table, changed, context)
     return nothing()
-
-
-def _change_workflow(
-    table: MaterializedTable, changed: MaterializedTable, context: Context, undo: ExitStack
-) -> None:
-    scheduler = context.services.scheduler
-    before, wanted = scheduler.workflow(table.id), pipeline(changed, context)
-    if before is None:
-        scheduler.create(CreateWorkflow(workflow=wanted))
-        undo.callback(scheduler.delete, DeleteWorkflow(table_id=table.id))
-    else:
-        scheduler.modify(ModifyWorkflow(workflow=wanted))
-        undo.callback(scheduler.modify, ModifyWorkflow(workflow=before))

@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidegate_server.catalog.base import Catalog
+from tidegate_server.command.background import Background
+from tidegate_server.command.exclusive import Exclusive
+from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages import Progress
 from tidegate_server.model.clock import Clock
+from tidegate_server.observability.metrics import Metrics
 from tidegate_server.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
+from tidegate_server.store.privileges import MemoryPrivileges, Privileges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +28,19 @@ class Services:
     scheduler: WorkflowScheduler
     engine: Engine
     run_refresh: RunRefresh
+    waves: Waves
     cancel_refresh: Callable[[str], bool]
     """Stops the refreshes that an operation asked for, by its id; False if none is at work."""
-    publish_system_tables: Callable[[], None]
+    publish_system_tables: Callable[[str], None]
     """Brings the tables of information_schema up to date; called before they are read."""
     clock: Clock
     new_id: Callable[[], str]
     server_id: str
+    metrics: Metrics = field(default_factory=Metrics)
+    privileges: Privileges = field(default_factory=MemoryPrivileges)
+    background: Background = field(default_factory=Background)
+    changing: Exclusive = field(default_factory=Exclusive)
+    """Held by a statement while it changes a table's definition."""
 
 
 @dataclass(slots=True, kw_only=True)

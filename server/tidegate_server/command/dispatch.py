@@ -7,15 +7,25 @@ from typing import assert_never
 
 from tidegate_server.command import (
     alter,
+    alter_query,
+    authorize,
+    cancel,
     create,
+    describe,
+    downstream,
+    grant,
+    history,
     lifecycle,
     refresh,
+    rename,
+    rollback,
+    schema_changes,
     settings,
     show,
     spark,
+    verify,
 )
 from tidegate_server.command.context import Context
-from tidegate_server.command.validate import not_yet
 from tidegate_server.errors import ServerError
 from tidegate_server.model.result import Result
 from tidegate_server.sql.parse import parse
@@ -39,13 +49,17 @@ from tidegate_server.sql.statements import (
     DescribeTable,
     DropMaterializedTable,
     Explain,
+    GrantPrivileges,
     ResetOption,
+    RevokePrivileges,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowGrants,
     ShowLag,
     ShowLineage,
     ShowMaterializedTables,
     ShowOption,
+    ShowOptions,
     ShowRefreshHistory,
     ShowVersions,
     SparkStatement,
@@ -55,8 +69,6 @@ from tidegate_server.sql.statements import (
 
 log = logging.getLogger(__name__)
 
-_RECREATE = "DROP MATERIALIZED TABLE and CREATE it with the new definition."
-
 
 def execute(text: str, context: Context) -> Result:
     """Parse one statement, carry it out and return its result.
@@ -65,7 +77,11 @@ def execute(text: str, context: Context) -> Result:
     """
     statement = parse(text)
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
-    return _carry_out(statement, text, context)
+    admission = authorize.admit(statement, text, context)
+    result = _carry_out(admission.statement, text, admission.context)
+    if isinstance(admission.statement, _REDEFINING):
+        downstream.settle(admission.statement.name, admission.context)
+    return admission.shown(result)
 
 
 def returns_rows(text: str) -> bool:
@@ -75,7 +91,7 @@ def returns_rows(text: str) -> bool:
     except ServerError:
         return False
     match statement:
-        case AlterRefresh():
+        case AlterRefresh() | AlterCancelRefresh() | VerifyMaterializedTable():
             return True
         case _:
             return begins_like_rows(text)
@@ -83,22 +99,30 @@ def returns_rows(text: str) -> bool:
 
 def _carry_out(statement: Statement, text: str, context: Context) -> Result:
     match statement:
-        case SparkStatement():
-            return spark.execute(text, context)
+        case SparkStatement(text=sql):
+            return spark.execute(sql, context)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
         case VerifyMaterializedTable():
-            raise not_yet("VERIFY MATERIALIZED TABLE", "Compare the table with its query.")
+            return verify.verify(statement, context)
         case DropMaterializedTable():
             return lifecycle.drop(statement, context)
         case SetOption():
             return settings.set_option(statement, context)
         case ShowOption():
             return settings.show_option(statement, context)
+        case ShowOptions():
+            return settings.show_options(statement, context)
         case ResetOption():
             return settings.reset_option(statement, context)
+        case GrantPrivileges():
+            return grant.grant(statement, context)
+        case RevokePrivileges():
+            return grant.revoke(statement, context)
+        case ShowGrants():
+            return grant.show_grants(statement, context)
         case DescribeTable():
-            return show.describe(statement, text, context)
+            return describe.describe(statement, text, context)
         case Explain():
             return _explain(statement, text, context)
         case (
@@ -111,7 +135,7 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
         ):
             return _show(statement, context)
         case _:
-            return _alter(statement, context)
+            return _alter(statement, text, context)
 
 
 Alteration = (
@@ -132,7 +156,7 @@ Alteration = (
 )
 
 
-def _alter(statement: Alteration, context: Context) -> Result:
+def _alter(statement: Alteration, text: str, context: Context) -> Result:
     match statement:
         case AlterSuspend():
             return lifecycle.suspend(statement, context)
@@ -149,22 +173,32 @@ def _alter(statement: Alteration, context: Context) -> Result:
         case AlterResetOptions():
             return alter.reset_options(statement, context)
         case AlterCancelRefresh():
-            raise not_yet("CANCEL REFRESH", "Cancel the operation that runs the REFRESH.")
+            return cancel.cancel_refresh(statement, context)
         case AlterAsQuery():
-            raise not_yet("ALTER MATERIALIZED TABLE ... AS", _RECREATE)
+            return alter_query.alter_query(statement, text, context)
         case AlterAdd():
-            raise not_yet("ALTER MATERIALIZED TABLE ... ADD", _RECREATE)
+            return schema_changes.add(statement, context)
         case AlterModify():
-            raise not_yet("ALTER MATERIALIZED TABLE ... MODIFY", _RECREATE)
+            return schema_changes.modify(statement, context)
         case AlterDrop():
-            raise not_yet("ALTER MATERIALIZED TABLE ... DROP", _RECREATE)
+            return schema_changes.drop(statement, context)
         case AlterRollback():
-            raise not_yet("ROLLBACK TO VERSION", "Refresh the table instead.")
+            return rollback.roll_back(statement, context)
         case AlterRename():
-            raise not_yet("ALTER MATERIALIZED TABLE ... RENAME TO", _RECREATE)
+            return rename.rename(statement, context)
         case _:
             assert_never(statement)
 
+
+_REDEFINING = (
+    CreateMaterializedTable,
+    DropMaterializedTable,
+    AlterAsQuery,
+    AlterSetFreshness,
+    AlterSetRefreshMode,
+    AlterRename,
+)
+"""Statements after which consumers, or what they need, may be other ones."""
 
 Show = (
     ShowMaterializedTables
@@ -183,13 +217,13 @@ def _show(statement: Show, context: Context) -> Result:
         case ShowCreateMaterializedTable():
             return show.show_create(statement, context)
         case ShowRefreshHistory():
-            return show.show_history(statement, context)
+            return history.show_history(statement, context)
         case ShowLineage():
             return show.show_lineage(statement, context)
         case ShowLag():
-            raise not_yet("SHOW LAG", "SHOW MATERIALIZED TABLES EXTENDED has the lag.")
+            return show.show_lag(context)
         case ShowVersions():
-            raise not_yet("SHOW VERSIONS", "DESCRIBE HISTORY of the table lists its commits.")
+            return history.show_versions(statement, context)
         case _:
             assert_never(statement)
 
@@ -200,7 +234,7 @@ def _explain(statement: Explain, text: str, context: Context) -> Result:
             return create.explain_create(inner, text, context)
         case AlterRefresh() as inner:
             return refresh.explain_refresh(inner, context)
-        case AlterAsQuery():
-            raise not_yet("EXPLAIN ALTER MATERIALIZED TABLE ... AS", "EXPLAIN the query itself.")
+        case AlterAsQuery() as inner:
+            return alter_query.explain_alter_query(inner, text, context)
         case _:
             assert_never(statement.statement)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
+from dataclasses import replace
 
 from tidegate_server.command import resolve
+from tidegate_server.command.apply import compensate, drop_view, put_view
 from tidegate_server.command.context import Context
-from tidegate_server.command.create import need_scheduler
-from tidegate_server.command.validate import not_yet
+from tidegate_server.command.define import need_scheduler
+from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages import DropTable
+from tidegate_server.model.privileges import TableObject
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable, RefreshMode
@@ -50,26 +54,35 @@ def suspend(statement: AlterSuspend, context: Context) -> Result:
 def resume(statement: AlterResume, context: Context) -> Result:
     """Keep a table fresh again; also replaces the missing pipeline of an ACTIVATED one.
 
-    :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline alive.
+    The statement's options hold for refreshes until the next resume.
+
+    :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline alive;
+        MT_OPTION_VALUE.
     """
     table = resolve.materialized_table(statement.name, context)
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "RESUME", "SUSPENDED")
     need_scheduler("RESUME", table.refresh_mode, context)
-    if statement.options:
-        raise not_yet("RESUME WITH (...)", "Use RESUME, or SET options of the table.")
-    if table.refresh_status is _ACTIVATED:
-        if context.services.scheduler.workflow(table.id) is not None:
-            raise wrong_state(table, "RESUME", "SUSPENDED")
+    check_options(statement.options)
+    alive = context.services.scheduler.workflow(table.id) is not None
+    if table.refresh_status is _ACTIVATED and alive:
+        raise wrong_state(table, "RESUME", "SUSPENDED")
+    with ExitStack() as undo:
+        resumed = replace(table, resume_options=dict(statement.options))
+        context.services.catalog.replace(resumed)
+        undo.callback(context.services.catalog.replace, table)
+        if table.refresh_status is not _ACTIVATED:
+            if not context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED):
+                raise _lost_race(table, "RESUME", "SUSPENDED", context)
+            undo.callback(
+                context.services.catalog.move,
+                table.id,
+                _ACTIVATED,
+                _SUSPENDED,
+                table.status_reason,
+            )
         _set_pipeline(table, context, active=True)
-        return nothing()
-    if not context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED):
-        raise _lost_race(table, "RESUME", "SUSPENDED", context)
-    try:
-        _set_pipeline(table, context, active=True)
-    except ServerError:
-        context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED, table.status_reason)
-        raise
+        undo.pop_all()
     log.info("Resumed materialized table %s", table.name)
     return nothing()
 
@@ -90,7 +103,9 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
     need_scheduler("DROP", table.refresh_mode, context)
-    _remove(table, context)
+    with context.services.changing.hold(table.id):
+        _remove(table, context)
+    context.services.privileges.forget(TableObject(table_id=table.id))
     _warn_consumers(table, context)
     log.info("Dropped materialized table %s (%s)", table.name, table.id)
     return nothing()
@@ -106,7 +121,8 @@ def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerE
 
 def pipeline(table: MaterializedTable, context: Context) -> Workflow:
     """Return the workflow a definition asks for, in the server's time zone."""
-    return workflow_for(table, context.services.config.scheduler.timezone)
+    config = context.services.config
+    return workflow_for(table, config.scheduler.timezone, config.options)
 
 
 def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:
@@ -133,14 +149,22 @@ def _lost_race(
 def _remove(table: MaterializedTable, context: Context) -> None:
     services = context.services
     workflow = services.scheduler.workflow(table.id)
-    services.scheduler.delete(DeleteWorkflow(table_id=table.id))
-    try:
-        services.engine.call(DropTable(name=table.name, table_id=table.id))
-    except ServerError:
+    with ExitStack() as undo:
         if workflow is not None:
-            services.scheduler.create(CreateWorkflow(workflow=workflow))
-        raise
+            compensate(undo, lambda: _keep_pipeline(workflow, context))
+        services.scheduler.delete(DeleteWorkflow(table_id=table.id))
+        if table.storage_table is not None:
+            compensate(undo, lambda: services.engine.call(put_view(table)))
+            services.engine.call(drop_view(table))
+        services.engine.call(DropTable(name=table.storage, table_id=table.id))
+        undo.pop_all()
     services.catalog.drop(table.id)
+
+
+def _keep_pipeline(workflow: Workflow, context: Context) -> None:
+    scheduler = context.services.scheduler
+    if scheduler.workflow(workflow.table_id) is None:
+        scheduler.create(CreateWorkflow(workflow=workflow))
 
 
 def _warn_consumers(table: MaterializedTable, context: Context) -> None:

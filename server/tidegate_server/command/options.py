@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.model.freshness import Freshness, parse_duration
+from tidegate_server.refresh.eligibility import RULES_OPTION, Rule, read_rules
+from tidegate_server.refresh.retries import RETRIES_OPTION, SUSPEND_OPTION
+from tidegate_server.scheduler.continuous import EXCLUDE_OPTION
+from tidegate_server.scheduler.cron import CRON_OPTION, TIMEZONE_OPTION, check_cron, read_timezone
+from tidegate_server.scheduler.fires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
 from tidegate_server.scheduler.partitions import read_policy
+from tidegate_server.scheduler.workflows import ALIGNMENT_OPTION
 
 THRESHOLD_KEY = "materialized-table.refresh-mode.freshness-threshold"
 DEFAULT_CONTINUOUS_KEY = "materialized-table.default-freshness.continuous"
 DEFAULT_FULL_KEY = "materialized-table.default-freshness.full"
 START_MODE_KEY = "materialized-table.default-start-mode"
+DUPLICATES_KEY = "materialized-table.duplicate-columns.strict"
+CONVERSION_KEY = "table.materialized-table.conversion-from-table.enabled"
 INITIALIZE_KEY = "materialized-table.initialize"
 POLICY_KEY = "materialized-table.partition-refresh.policy"
-ALIGNMENT_KEY = "materialized-table.schedule.alignment"
+STRICT_KEY = "materialized-table.continuous.strict"
 DESCRIBE_KEY = "materialized-table.describe.format"
 EXECUTION_MODE_KEY = "execution.mode"
 EXECUTION_MODES = ("embedded",)
@@ -28,13 +35,6 @@ _OURS = (
     "kubernetes.",
     "yarn.",
 )
-_UNITS: Mapping[str, TimeUnit] = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), TimeUnit.SECOND),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), TimeUnit.MINUTE),
-    **dict.fromkeys(("h", "hour", "hours"), TimeUnit.HOUR),
-    **dict.fromkeys(("d", "day", "days"), TimeUnit.DAY),
-}
-_DURATION = re.compile(r"(\d{1,9})\s*([a-z]+)")
 
 
 def is_tidegate_key(key: str) -> bool:
@@ -63,11 +63,10 @@ def read_duration(key: str, value: str) -> Freshness:
 
     :raises ServerError: MT_OPTION_VALUE for anything else and for zero.
     """
-    found = _DURATION.fullmatch(value.strip().lower())
-    unit = _UNITS.get(found[2]) if found else None
-    if found is None or unit is None or int(found[1]) == 0:
+    found = parse_duration(value)
+    if found is None:
         raise unusable(key, value, "write a positive duration such as 30 min, 1 h or 10 s")
-    return Freshness(int(found[1]), unit)
+    return found
 
 
 def unusable(key: str, value: str, reason: str) -> ServerError:
@@ -78,17 +77,10 @@ def unusable(key: str, value: str, reason: str) -> ServerError:
 Check = Callable[[str, str], object]
 
 
-def _one_of(*words: str, later: tuple[str, ...] = ()) -> Check:
+def _one_of(*words: str) -> Check:
     def check(key: str, value: str) -> None:
-        word = value.strip().upper()
-        if word in later:
-            raise error(
-                Code.NOT_SUPPORTED,
-                what=f"{key} = {value}",
-                hint=f"Supported: {', '.join(words)}.",
-            )
-        if word not in words:
-            raise unusable(key, value, f"it is one of {', '.join((*words, *later))}")
+        if value.strip().upper() not in words:
+            raise unusable(key, value, f"it is one of {', '.join(words)}")
 
     return check
 
@@ -98,8 +90,12 @@ def _whole_number(key: str, value: str) -> None:
         raise unusable(key, value, "write a whole number")
 
 
-def _later(key: str, value: str) -> None:
-    raise error(Code.NOT_SUPPORTED, what=f"Option {key}", hint="Use FRESHNESS instead.")
+def _incremental_rules(key: str, value: str) -> None:
+    try:
+        read_rules(value)
+    except ValueError as unknown:
+        words = ", ".join(rule.value for rule in Rule)
+        raise unusable(key, value, f"write ALL or a list of {words}") from unknown
 
 
 def _execution_mode(key: str, value: str) -> None:
@@ -112,15 +108,21 @@ _CHECKS: Mapping[str, Check] = {
     DEFAULT_CONTINUOUS_KEY: read_duration,
     DEFAULT_FULL_KEY: read_duration,
     START_MODE_KEY: _one_of(
-        "FROM_BEGINNING", later=("FROM_NOW", "RESUME_OR_FROM_BEGINNING", "RESUME_OR_FROM_NOW")
+        "FROM_BEGINNING", "FROM_NOW", "RESUME_OR_FROM_BEGINNING", "RESUME_OR_FROM_NOW"
     ),
+    DUPLICATES_KEY: _one_of("FALSE", "TRUE"),
     INITIALIZE_KEY: _one_of("ON_SCHEDULE", "ON_CREATE"),
     POLICY_KEY: lambda key, value: read_policy(value),
-    ALIGNMENT_KEY: _one_of("CRON", later=("INTERVAL",)),
-    "materialized-table.schedule.cron": _later,
-    "materialized-table.schedule.timezone": _later,
-    "materialized-table.suspend-after-failures": _whole_number,
+    ALIGNMENT_OPTION: _one_of("CRON", "INTERVAL"),
+    CRON_OPTION: lambda key, value: check_cron(value.strip()),
+    TIMEZONE_OPTION: lambda key, value: read_timezone(value.strip()),
+    MISFIRE_OPTION: lambda key, value: read_misfire(value),
+    JITTER_OPTION: read_duration,
+    RETRIES_OPTION: _whole_number,
+    SUSPEND_OPTION: _whole_number,
+    RULES_OPTION: _incremental_rules,
+    EXCLUDE_OPTION: lambda key, value: None,
     DESCRIBE_KEY: _one_of("HS2", "FLINK"),
-    "materialized-table.continuous.strict": _one_of("FALSE", later=("TRUE",)),
+    STRICT_KEY: _one_of("FALSE", "TRUE"),
     EXECUTION_MODE_KEY: _execution_mode,
 }

@@ -6,27 +6,24 @@ import logging
 from datetime import datetime, timedelta
 
 from tidegate_server.catalog.base import Catalog
-from tidegate_server.command.refresher import (
-    LEASE_LOST,
-    TABLE_DROPPED,
-    Refresher,
-    close_run,
-    committed,
-)
+from tidegate_server.command.orders import close_run, committed
+from tidegate_server.command.refresher import GIVES_WAY, LEASE_LOST, TABLE_DROPPED, Refresher
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import DropTable, LastCommit, LastCommitted
+from tidegate_server.link.messages import DropTable, DropView, LastCommit, LastCommitted
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
+from tidegate_server.refresh.retries import SERVER_STOPPED
 from tidegate_server.scheduler.base import DeleteWorkflow, Ledger, WorkflowScheduler
 
 log = logging.getLogger(__name__)
 
-SERVER_STOPPED = "SERVER_STOPPED"
 _SLOWEST_CREATE = timedelta(minutes=15)
 _SLOWEST_WAIT = timedelta(hours=2)
+_SLOWEST_BEGIN = timedelta(minutes=5)
+"""How long a refresh stays QUEUED that waits neither for another one nor for its wave."""
 _ABSENT_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 
 
@@ -85,7 +82,8 @@ class Recovery:
         if not self._shared or run.server_id == self._server_id:
             return True
         if run.state is RunState.QUEUED:
-            return now > run.queued_at + _SLOWEST_WAIT
+            at_once = run.trigger in GIVES_WAY and run.wave_id is None
+            return now > run.queued_at + (_SLOWEST_BEGIN if at_once else _SLOWEST_WAIT)
         return self._ledger.holder(run.table_id, now) != self._refresher.lease_owner(run)
 
     def _settle_run(self, run: RefreshRun, now: datetime) -> None:
@@ -119,7 +117,9 @@ class Recovery:
         """Take back a CREATE that never ended: nobody was told that it succeeded."""
         log.warning("%s was never created completely and is removed", table.name)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
-        self._engine.call(DropTable(name=table.name, table_id=table.id), wait=0)
+        if table.storage_table is not None:
+            self._engine.call(DropView(name=table.name, table_id=table.id), wait=0)
+        self._engine.call(DropTable(name=table.storage, table_id=table.id), wait=0)
         self._catalog.drop(table.id)
 
     def _ask(self, name: TableName, table_id: str) -> LastCommitted:

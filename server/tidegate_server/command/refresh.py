@@ -1,44 +1,53 @@
-"""ALTER MATERIALIZED TABLE ... REFRESH: one run, or a cascade of them."""
+"""ALTER MATERIALIZED TABLE ... REFRESH: one run, a wave of them, or a range of partitions."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from tidegate_server.catalog.base import CatalogReader
-from tidegate_server.command import resolve
+from tidegate_server.command import backfill, resolve
 from tidegate_server.command.context import Context
-from tidegate_server.command.refresher import refresh_order, step_id
+from tidegate_server.command.orders import refresh_order, step_id
 from tidegate_server.command.spark import unexpected
-from tidegate_server.command.validate import is_text, not_yet
+from tidegate_server.command.validate import is_text
+from tidegate_server.command.waves import Step
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages import ExplainRefresh, Planned
 from tidegate_server.model.result import Result, RowsResult
-from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Column, Schema, text_schema
 from tidegate_server.model.versions import PartitionSpec
-from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.refresh.downstream import refreshed_with
+from tidegate_server.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
+from tidegate_server.refresh.waves import ancestors, descendants, needs, spread
 from tidegate_server.sql.statements import AlterRefresh, Cascade, RefreshKind
 
 _SCHEMA = Schema(
     (Column(name="job id", type="string"), Column(name="cluster info", type="map<string,string>"))
 )
-_WHOLE = "Use REFRESH, REFRESH FULL, or REFRESH ... CASCADE."
-_PARTITION = "Use REFRESH PARTITION (column = 'value') once per partition."
+_KINDS = {RefreshKind.FULL: RefreshPolicy.FULL, RefreshKind.INCREMENTAL: RefreshPolicy.INCREMENTAL}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a REFRESH does: refreshes that wait under their ids, and the work that runs them."""
+
+    first: RefreshRun
+    work: Callable[[], Sequence[RefreshRun]]
 
 
 def refresh(statement: AlterRefresh, context: Context) -> Result:
-    """Refresh a table now and wait for it; with CASCADE its descendants after it.
+    """Refresh a table now and wait for it; with CASCADE others before or after it.
 
-    Answers one row of job id and cluster info per run.
+    Answers one row of job id and cluster info per run; with ASYNC one row, at once.
 
-    :raises ServerError: MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE, MT_STATE, or the error of the
-        run that failed.
+    :raises ServerError: MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE, MT_PARTITION_RANGE, MT_STATE, or
+        the error of the run that failed.
     """
     table = resolve.materialized_table(statement.name, context)
-    _refuse_unsupported(statement)
-    spec = partition_spec(statement.partition, table)
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise error(
             Code.MT_STATE,
@@ -47,26 +56,56 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
             action="REFRESH",
             expected="ACTIVATED or SUSPENDED",
         )
-    force = statement.kind is RefreshKind.FULL
-    runs = [_run(table, spec, force, Trigger.MANUAL, context.operation_id, context)]
-    if statement.cascade is not None:
-        below = descendants(table, context.services.catalog)
-        for step, descendant in enumerate(below, start=1):
-            passed = travelling(spec, descendant)
-            refresh_id = step_id(context.operation_id, step)
-            runs.append(_run(descendant, passed, force, Trigger.CASCADE, refresh_id, context))
+    job = _job(statement, table, context)
+    if statement.asynchronous:
+        context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
+        return RowsResult(_SCHEMA, [_row(job.first, context)])
+    runs = job.work()
+    raise_failures(runs)
     return RowsResult(_SCHEMA, [_row(run, context) for run in runs])
 
 
 def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
-    """Answer the plan a refresh would carry out, from the engine's planner."""
+    """Answer the plans a refresh would carry out, from the engine's planner, in their order.
+
+    What reads a table that would be refreshed before it is decided only then.
+    """
     table = resolve.materialized_table(statement.name, context)
-    _refuse_unsupported(statement)
-    spec = partition_spec(statement.partition, table)
-    force = statement.kind is RefreshKind.FULL
+    steps = _explained(statement, table, context)
+    wave = [step.table for step in steps]
+    changed: dict[str, str] = {}
+    rows: list[tuple[str, ...]] = []
+    for step in steps:
+        name = str(step.table.name)
+        before = [changed[i] for i in needs(step.table, wave) if i in changed]
+        if before:
+            what = f"{len(step.request.partitions)} partition(s)" if step.request.partitions else ""
+            text = f"{what or 'the table'}, decided when {', '.join(before)} is refreshed"
+            rows.append((name, "", "AFTER_UPSTREAM", text))
+            changed[step.table.id] = name
+            continue
+        plan = _planned(step, context)
+        rows.append((name, plan.strategy.value, plan.reason_code, plan.reason_text))
+        if plan.strategy is not Strategy.NO_DATA:
+            changed[step.table.id] = name
+    return RowsResult(text_schema("table", "strategy", "reason_code", "reason_text"), rows)
+
+
+def _explained(statement: AlterRefresh, table: MaterializedTable, context: Context) -> list[Step]:
+    request = _request(statement, table, context)
+    if statement.range is not None:
+        start, end = (
+            _checked(spec, table) for spec in (statement.range.start, statement.range.end)
+        )
+        found = backfill.plan(table, start, end, request.policy, context)
+        request = replace(request, partitions=found.partitions)
+    return _wave(statement, table, request, context)
+
+
+def _planned(step: Step, context: Context) -> RefreshPlan:
     order = refresh_order(
-        table,
-        _request(table, spec, force, Trigger.MANUAL, context.operation_id, context),
+        step.table,
+        step.request,
         refresh_id=context.operation_id,
         epoch=0,
         asked_at=context.services.clock.now(),
@@ -74,9 +113,7 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
     answer = context.services.engine.call(ExplainRefresh(order=order))
     if not isinstance(answer, Planned):
         raise unexpected(answer)
-    plan = answer.plan
-    row = (str(table.name), plan.strategy.value, plan.reason_code, plan.reason_text)
-    return RowsResult(text_schema("table", "strategy", "reason_code", "reason_text"), [row])
+    return answer.plan
 
 
 def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> PartitionSpec | None:
@@ -84,8 +121,10 @@ def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> P
 
     :raises ServerError: MT_PARTITION_UNKNOWN or MT_PARTITION_TYPE.
     """
-    if written is None:
-        return None
+    return None if written is None else _checked(written, table)
+
+
+def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
     keys = {key.lower(): key for key in table.partition_keys}
     spec = {}
     for name, value in written.items():
@@ -102,43 +141,26 @@ def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> P
     return spec
 
 
-def descendants(table: MaterializedTable, catalog: CatalogReader) -> list[MaterializedTable]:
-    """Return every materialized table that depends on this one, sources before consumers."""
-    finished: dict[str, MaterializedTable] = {}
-    waiting = [(table, iter(catalog.consumers(table.name)))]
-    while waiting:
-        current, consumers = waiting[-1]
-        following = next((c for c in consumers if c.id not in finished), None)
-        if following is None:
-            finished.setdefault(current.id, current)
-            waiting.pop()
-        elif following.id not in {entry.id for entry, _ in waiting}:
-            waiting.append((following, iter(catalog.consumers(following.name))))
-    return [entry for entry in reversed(finished.values()) if entry.id != table.id]
-
-
-def travelling(spec: PartitionSpec | None, table: MaterializedTable) -> PartitionSpec | None:
-    """Return the part of a partition spec that names partition columns of a descendant.
-
-    None, a refresh of the whole table, when it has none of them.
-    """
-    if spec is None:
-        return None
-    keys = {key.lower(): key for key in table.partition_keys}
-    passed = {keys[name.lower()]: value for name, value in spec.items() if name.lower() in keys}
-    return passed or None
-
-
 def raise_failure(run: RefreshRun) -> None:
-    """Raise the error of a run that did not succeed.
+    """Raise the error of a run that did not succeed; raises as :func:`raise_failures`."""
+    raise_failures([run])
+
+
+def raise_failures(runs: Sequence[RefreshRun]) -> None:
+    """Raise the first error of runs that did not all succeed.
 
     :raises ServerError: with the run's own error class, or OPERATION_CANCELED.
     """
-    if run.state is RunState.SUCCEEDED:
+    failed = [run for run in runs if run.state is not RunState.SUCCEEDED]
+    if not failed:
         return
+    failed.sort(key=lambda run: run.state is RunState.UPSTREAM_FAILED)
+    run = failed[0]
     if run.state is RunState.CANCELLED:
         raise error(Code.OPERATION_CANCELED, by="")
     message = run.error_message or run.reason_text or f"the run ended {run.state.value}"
+    if len(runs) > 1:
+        message += f" ({len(runs) - len(failed)} of {len(runs)} refreshes succeeded)"
     raise ServerError(
         code=run.error_class or Code.INTERNAL.name,
         sqlstate=run.sqlstate or "XX000",
@@ -147,55 +169,153 @@ def raise_failure(run: RefreshRun) -> None:
     )
 
 
-def _refuse_unsupported(statement: AlterRefresh) -> None:
-    unsupported = (
-        (statement.kind is RefreshKind.INCREMENTAL, "REFRESH INCREMENTAL", _WHOLE),
-        (statement.range is not None, "REFRESH PARTITION FROM ... TO ...", _PARTITION),
-        (statement.predicate is not None, "REFRESH WHERE", _PARTITION),
-        (statement.cascade is Cascade.UPSTREAM, "REFRESH CASCADE UPSTREAM", _WHOLE),
-        (statement.asynchronous, "REFRESH ASYNC", _WHOLE),
-    )
-    for written, what, hint in unsupported:
-        if written:
-            raise not_yet(what, hint)
+# ---- what is to be done ----------------------------------------------------------------------
 
 
-def _request(
+def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) -> _Job:
+    """Check a statement against its table and enqueue what it asks for."""
+    if statement.range is not None:
+        start = _checked(statement.range.start, table)
+        end = _checked(statement.range.end, table)
+        return _range_job(statement, table, start, end, context)
+    return _enqueued(_wave(statement, table, _request(statement, table, context), context), context)
+
+
+def _enqueued(steps: Sequence[Step], context: Context) -> _Job:
+    services = context.services
+    shown = ", ".join(str(step.table.name) for step in steps)
+    services.waves.enqueue(steps)
+    first = services.ledger.find(context.operation_id)
+    if first is None:
+        raise error(Code.REFRESH_NOT_FOUND, refresh=context.operation_id)
+
+    def work() -> Sequence[RefreshRun]:
+        context.log(f"Refreshing {shown}")
+        if len(steps) == 1:
+            return [services.run_refresh(steps[0].request)]
+        return services.waves.run(steps)
+
+    return _Job(first, work)
+
+
+def _range_job(
+    statement: AlterRefresh,
     table: MaterializedTable,
-    spec: PartitionSpec | None,
-    force: bool,
-    trigger: Trigger,
-    refresh_id: str,
+    start: PartitionSpec,
+    end: PartitionSpec,
     context: Context,
-) -> RefreshRequest:
+) -> _Job:
+    if statement.cascade is Cascade.UPSTREAM:
+        what = "REFRESH PARTITION FROM ... TO ... CASCADE UPSTREAM"
+        hint = "Refresh the tables it reads first."
+        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
+    plan = backfill.plan(table, start, end, _policy(statement), context)
+    first = backfill.enqueue(plan, context)
+
+    def work() -> Sequence[RefreshRun]:
+        runs = backfill.run(plan, context)
+        below = descendants(table, context.services.catalog.consumers)
+        if statement.cascade is None or not below or runs[-1].state is not RunState.SUCCEEDED:
+            return runs
+        refreshed = replace(plan.requests[0], partitions=plan.partitions)
+        steps = _below(statement, table, below, refreshed, context)
+        context.services.waves.enqueue(steps)
+        return [*runs, *context.services.waves.run(steps)]
+
+    return _Job(first, work)
+
+
+def _request(statement: AlterRefresh, table: MaterializedTable, context: Context) -> RefreshRequest:
+    """Return what is asked of the named table itself; its run has the operation's id."""
+    spec = partition_spec(statement.partition, table)
     return RefreshRequest(
         table_id=table.id,
-        trigger=trigger,
+        trigger=Trigger.MANUAL,
         requested_by=context.session.user,
         partitions=(spec,) if spec else (),
-        force=force,
-        refresh_id=refresh_id,
+        predicate=statement.predicate,
+        force=statement.kind is RefreshKind.FULL,
+        policy=_policy(statement),
+        refresh_id=context.operation_id,
     )
 
 
-def _run(
+def _wave(
+    statement: AlterRefresh, table: MaterializedTable, request: RefreshRequest, context: Context
+) -> list[Step]:
+    """Return the steps of a refresh, sources before consumers.
+
+    With a whole table come those that have no pace of their own before it.
+    """
+    catalog = context.services.catalog
+    above: list[MaterializedTable] = []
+    below: list[MaterializedTable] = []
+    if statement.cascade is Cascade.UPSTREAM:
+        above = ancestors(table, catalog.find)
+    elif not request.partitions and request.predicate is None:
+        above = refreshed_with(table, catalog.find)
+    if statement.cascade is Cascade.DOWNSTREAM:
+        below = descendants(table, catalog.consumers)
+    if above or below:
+        request = replace(request, wave_id=context.operation_id)
+    return [
+        *_steps(statement, _refreshable(above), {}, context, "u"),
+        Step(table=table, request=request),
+        *_below(statement, table, below, request, context),
+    ]
+
+
+def _below(
+    statement: AlterRefresh,
     table: MaterializedTable,
-    spec: PartitionSpec | None,
-    force: bool,
-    trigger: Trigger,
-    refresh_id: str,
+    below: Sequence[MaterializedTable],
+    request: RefreshRequest,
     context: Context,
-) -> RefreshRun:
-    context.log(f"Refreshing {table.name}" + (f" partition {dict(spec)}" if spec else ""))
-    request = _request(table, spec, force, trigger, refresh_id, context)
-    run = context.services.run_refresh(request)
-    raise_failure(run)
-    return run
+) -> list[Step]:
+    """Return the steps of those that depend on a table, with the partitions that travel."""
+    tables = _refreshable(below)
+    replaced = spread([table, *tables], {table.id: request.partitions})
+    return _steps(statement, tables, replaced, context, "t")
+
+
+def _steps(
+    statement: AlterRefresh,
+    tables: Sequence[MaterializedTable],
+    replaced: dict[str, tuple[PartitionSpec, ...]],
+    context: Context,
+    mark: str,
+) -> list[Step]:
+    return [
+        Step(
+            table=table,
+            request=RefreshRequest(
+                table_id=table.id,
+                trigger=Trigger.CASCADE,
+                requested_by=context.session.user,
+                partitions=replaced.get(table.id, ()),
+                force=statement.kind is RefreshKind.FULL,
+                policy=_policy(statement),
+                wave_id=context.operation_id,
+                refresh_id=step_id(context.operation_id, f"{mark}{number}"),
+            ),
+        )
+        for number, table in enumerate(tables, start=1)
+    ]
+
+
+def _refreshable(tables: Sequence[MaterializedTable]) -> list[MaterializedTable]:
+    """Leave out tables that are only just being created, whose first refresh is under way."""
+    return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
+
+
+def _policy(statement: AlterRefresh) -> RefreshPolicy | None:
+    return None if statement.kind is None else _KINDS[statement.kind]
 
 
 def _row(run: RefreshRun, context: Context) -> tuple[str, str]:
     info = {
         "table": str(run.table),
+        "state": run.state.value,
         "action": run.action.value if run.action else "",
         "execution.mode": "embedded",
         "server": context.services.server_id,

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.command.orders import (
+    close_run,
+    committed,
+    queued_run,
+    refresh_order,
+    undecided,
+    with_error,
+)
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages import Cancel, LastCommit, LastCommitted, Refresh, Refreshed
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
-from tidegate_server.model.states import RUN_MOVES, RefreshStatus, RunState, allowed
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.refresh.request import (
-    CommittedRefresh,
-    RefreshOrder,
-    RefreshPolicy,
-    RefreshRequest,
-)
+from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
+from tidegate_server.refresh.retries import SERVER_STOPPED
 from tidegate_server.scheduler.base import Ledger
 
 log = logging.getLogger(__name__)
@@ -31,10 +34,12 @@ LEASE_LOST = "LEASE_LOST"
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 TABLE_DROPPED = "TABLE_DROPPED"
 CANCELED = "CANCELED"
-RECOVERED = "RECOVERED"
+UPSTREAM_FAILED = "UPSTREAM_FAILED"
+UPSTREAM_SUSPENDED = "UPSTREAM_SUSPENDED"
 
-_GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
+GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
 """Triggers that come again: their request is skipped while another refresh runs."""
+_PAST_RUNS = 20
 _RETRY_CANCEL = 1.0
 _LOOK_FOR_LEASE = 0.5
 _CLOSED_BY = {
@@ -50,6 +55,7 @@ class _Active:
     run: RefreshRun
     owner: str
     wake: threading.Event = field(default_factory=threading.Event)
+    begun: bool = False
     canceled: bool = False
     lease_lost: bool = False
     finished: bool = False
@@ -73,8 +79,12 @@ class Refresher:
         server_id: str,
         lease_seconds: float,
         patience: timedelta = timedelta(hours=1),
+        check_owner: Callable[[str], None] = lambda table_id: None,
     ) -> None:
-        """Take the parts; ``patience`` bounds how long a request waits for a running refresh."""
+        """Take the parts; ``patience`` bounds how long a request waits for a running refresh.
+
+        ``check_owner`` raises when a table's owner may no longer read what it is made of.
+        """
         self._catalog = catalog
         self._ledger = ledger
         self._engine = engine
@@ -83,15 +93,19 @@ class Refresher:
         self._server_id = server_id
         self._lease_seconds = lease_seconds
         self._patience = patience
+        self._check_owner = check_owner
         self._changed = threading.Condition()
         self._active: dict[str, _Active] = {}
+        self._stopping = False
 
     def run(self, request: RefreshRequest) -> RefreshRun:
         """Carry a request out and return its record; blocks. A failure is in the record.
 
+        One that was enqueued before goes on as the run it became then.
+
         :raises ServerError: MT_NOT_FOUND if there is no such table.
         """
-        active = self._begin(request)
+        active = self._enqueued(request.refresh_id) or self._begin(request, begun=True)
         try:
             return self._run(active, request)
         except ServerError as failure:
@@ -102,31 +116,65 @@ class Refresher:
         finally:
             self._end(active)
 
-    def skip(self, request: RefreshRequest) -> RefreshRun:
-        """Record a request that is not carried out since the previous refresh still runs."""
+    def enqueue(self, request: RefreshRequest) -> RefreshRun:
+        """Record a request that :meth:`run` carries out later, or :meth:`withdraw` takes back.
+
+        From now on it can be canceled. Raises as :meth:`run`.
+        """
+        return self._begin(request).run
+
+    def withdraw(self, refresh_id: str, end: RunState, code: str, text: str) -> RefreshRun | None:
+        """Close a request that was enqueued and never run; None if there is none any more."""
+        active = self._enqueued(refresh_id)
+        if active is None:
+            return None
+        try:
+            if active.canceled:
+                end, (code, text) = RunState.CANCELLED, self._cause("canceled before it began")
+            return self._settle(active, end, code, text)
+        finally:
+            self._end(active)
+
+    def skip(
+        self, request: RefreshRequest, code: str = PREVIOUS_RUNNING, text: str | None = None
+    ) -> RefreshRun:
+        """Record a request that is not carried out, and why: its previous refresh still runs."""
         run = self._queued(request)
         self._ledger.record(run)
-        return self._close(run, RunState.SKIPPED, *_previous(None))
+        return self._close(run, RunState.SKIPPED, code, text or _previous(None)[1])
 
     def cancel(self, refresh_id: str) -> bool:
         """Ask a run of this server to stop; False if it is not at work here.
 
-        A run whose id is :func:`step_id` of the given one counts as that run.
+        A run whose id is :func:`~orders.step_id` of the given one counts as that run.
         """
+        return bool(self._stop(lambda run: _asked_by(run.refresh_id, refresh_id)))
+
+    def cancel_table(self, table_id: str) -> tuple[str, ...]:
+        """Ask every run of a table at work here to stop; returns their ids."""
+        return self._stop(lambda run: run.table_id == table_id)
+
+    def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
+        """Wait until none of these runs is at work here; False if that took too long."""
         with self._changed:
-            runs = [a for a in self._active.values() if _asked_by(a.run.refresh_id, refresh_id)]
-            for active in runs:
-                active.canceled = True
-                active.wake.set()
-            self._changed.notify_all()
-            return bool(runs)
+            return self._changed.wait_for(
+                lambda: self._active.keys().isdisjoint(refresh_ids), seconds
+            )
 
     def close(self) -> None:
         """Cancel every run at work here; those that still wait for a lease end at once."""
+        self._stopping = True
+        self._stop(lambda run: True)
+
+    def _stop(self, meant: Callable[[RefreshRun], bool]) -> tuple[str, ...]:
+        """Ask some of the runs at work here to stop; returns their ids."""
         with self._changed:
-            waiting = tuple(self._active)
-        for refresh_id in waiting:
-            self.cancel(refresh_id)
+            found = [active for active in self._active.values() if meant(active.run)]
+            for active in found:
+                active.canceled = True
+                active.wake.set()
+            self._changed.notify_all()
+        return tuple(active.run.refresh_id for active in found)
 
     def at_work(self, refresh_id: str) -> bool:
         """Say whether a run is being carried out by this very process."""
@@ -139,9 +187,9 @@ class Refresher:
 
     # ---- one run ---------------------------------------------------------------------------
 
-    def _begin(self, request: RefreshRequest) -> _Active:
+    def _begin(self, request: RefreshRequest, *, begun: bool = False) -> _Active:
         run = self._queued(request)
-        active = _Active(run, self.lease_owner(run))
+        active = _Active(run, self.lease_owner(run), begun=begun)
         with self._changed:
             self._active[run.refresh_id] = active
         try:
@@ -150,6 +198,14 @@ class Refresher:
             self._end(active)
             raise
         return active
+
+    def _enqueued(self, refresh_id: str | None) -> _Active | None:
+        with self._changed:
+            active = self._active.get(refresh_id) if refresh_id is not None else None
+            if active is None or active.begun:
+                return None
+            active.begun = True
+            return active
 
     def _end(self, active: _Active) -> None:
         try:
@@ -160,9 +216,10 @@ class Refresher:
                 self._changed.notify_all()
 
     def _run(self, active: _Active, request: RefreshRequest) -> RefreshRun:
-        epoch = self._claim(active, wait=request.trigger not in _GIVES_WAY)
+        epoch = self._claim(active, wait=request.trigger not in GIVES_WAY)
         if active.canceled:
-            return self._settle(active, RunState.CANCELLED, CANCELED, "canceled before it began")
+            cause = self._cause("canceled before it began")
+            return self._settle(active, RunState.CANCELLED, *cause)
         if epoch is None:
             holder = self._ledger.holder(active.run.table_id, self._clock.now())
             return self._settle(active, RunState.SKIPPED, *_previous(holder))
@@ -170,7 +227,7 @@ class Refresher:
         table = self._catalog.by_id(request.table_id)
         if table is None:
             return self._settle(active, RunState.CANCELLED, TABLE_DROPPED, "the table was dropped")
-        if request.trigger in _GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
+        if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
         order = refresh_order(
@@ -179,6 +236,8 @@ class Refresher:
             refresh_id=active.run.refresh_id,
             epoch=epoch,
             asked_at=active.run.queued_at,
+            history=self._ledger.runs(table.id, limit=_PAST_RUNS),
+            has_consumers=bool(self._catalog.consumers(table.storage)),
         )
         return self._carry_out(active, order)
 
@@ -195,6 +254,7 @@ class Refresher:
             with self._changed:
                 # A run of this server wakes us when it ends; one elsewhere must be looked for.
                 self._changed.wait(_LOOK_FOR_LEASE)
+            self._heed(active)
 
     def _carry_out(self, active: _Active, order: RefreshOrder) -> RefreshRun:
         active.run = replace(
@@ -211,6 +271,7 @@ class Refresher:
         )
         keeper.start()
         try:
+            self._check_owner(order.table_id)
             answer = self._engine.call(Refresh(order=order))
         except ServerError as failure:
             return self._after_failure(active, order, failure)
@@ -233,9 +294,19 @@ class Refresher:
             rejected=outcome.plan.rejected,
             data_timestamp=outcome.data_timestamp,
         )
-        plan = outcome.plan
-        active.run = self._close(run, RunState.SUCCEEDED, plan.reason_code, plan.reason_text)
+        text = outcome.plan.reason_text + self._suspended_sources(order)
+        active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
         return active.run
+
+    def _suspended_sources(self, order: RefreshOrder) -> str:
+        """Return a mark for a run that read tables which are not kept fresh."""
+        read = (self._catalog.find(source.name) for source in order.sources)
+        names = [
+            str(table.name)
+            for table in read
+            if table is not None and table.refresh_status is RefreshStatus.SUSPENDED
+        ]
+        return f" ({UPSTREAM_SUSPENDED}: {', '.join(names)})" if names else ""
 
     def _after_failure(
         self, active: _Active, order: RefreshOrder, failure: ServerError
@@ -250,7 +321,7 @@ class Refresher:
             commit = self._last_commit(order)
         except ServerError as unreadable:
             log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
-            return _undecided(active.run, failure) if lost else self._failed(active, failure)
+            return undecided(active.run, failure) if lost else self._failed(active, failure)
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
             active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
             return active.run
@@ -287,10 +358,16 @@ class Refresher:
     def _prolong(self, active: _Active) -> None:
         if active.lease_lost:
             return
+        self._heed(active)
         now = self._clock.now()
         if not self._ledger.extend(active.run.table_id, active.owner, now, self._lease_seconds):
             active.lease_lost = True
             log.warning("refresh %s lost its lease", active.run.refresh_id)
+
+    def _heed(self, active: _Active) -> None:
+        """Notice a wish to cancel that another server left in the store."""
+        if not active.canceled:
+            active.canceled = self._ledger.cancel_asked(active.run.refresh_id)
 
     # ---- records ---------------------------------------------------------------------------
 
@@ -298,21 +375,8 @@ class Refresher:
         table = self._catalog.by_id(request.table_id)
         if table is None:
             raise error(Code.MT_NOT_FOUND, table=request.table_id)
-        return RefreshRun(
-            refresh_id=request.refresh_id or self._new_id(),
-            table_id=table.id,
-            table=table.name,
-            definition_version=table.definition_version,
-            trigger=request.trigger,
-            state=RunState.QUEUED,
-            queued_at=self._clock.now(),
-            requested_by=request.requested_by,
-            server_id=self._server_id,
-            schedule_time=request.schedule_time,
-            partitions=request.partitions,
-            wave_id=request.wave_id,
-            attempt=request.attempt,
-        )
+        refresh_id = request.refresh_id or self._new_id()
+        return queued_run(table, request, refresh_id, self._clock.now(), self._server_id)
 
     def _failed(self, active: _Active, failure: ServerError) -> RefreshRun:
         end = _CLOSED_BY.get(failure.code, RunState.FAILED)
@@ -322,9 +386,13 @@ class Refresher:
         elif active.lease_lost and not active.canceled:
             end, reason = RunState.ABANDONED, (LEASE_LOST, "another server took the lease over")
         elif active.canceled or end is RunState.CANCELLED:
-            end, reason = RunState.CANCELLED, (CANCELED, failure.message)
-        active.run = self._close(_with_error(active.run, failure), end, *reason)
+            end, reason = RunState.CANCELLED, self._cause(failure.message)
+        active.run = self._close(with_error(active.run, failure), end, *reason)
         return active.run
+
+    def _cause(self, text: str) -> tuple[str, str]:
+        """Return why a run was canceled: by somebody, or since the server stops."""
+        return (SERVER_STOPPED, "its server was stopped") if self._stopping else (CANCELED, text)
 
     def _settle(self, active: _Active, end: RunState, code: str, text: str) -> RefreshRun:
         active.run = self._close(active.run, end, code, text)
@@ -336,101 +404,8 @@ class Refresher:
         return close_run(self._ledger, run, end, self._clock.now(), code, text)
 
 
-def step_id(operation_id: str, step: int) -> str:
-    """Return the id of a later run that the same operation asks for; ``step`` counts from 1."""
-    return f"{operation_id}.{step}"
-
-
 def _asked_by(refresh_id: str, operation_id: str) -> bool:
     return refresh_id == operation_id or refresh_id.startswith(f"{operation_id}.")
-
-
-def close_run(
-    ledger: Ledger,
-    run: RefreshRun,
-    end: RunState,
-    now: datetime,
-    code: str | None = None,
-    text: str | None = None,
-) -> RefreshRun:
-    """Record the end of a run and return it.
-
-    :raises ServerError: INTERNAL if the life cycle has no such move.
-    """
-    if not allowed(RUN_MOVES, run.state, end):
-        reason = f"a run cannot move from {run.state.value} to {end.value}"
-        raise error(Code.INTERNAL, reason=reason)
-    ended = replace(
-        run,
-        state=end,
-        finished_at=now,
-        reason_code=code or run.reason_code,
-        reason_text=text or run.reason_text,
-    )
-    ledger.record(ended)
-    log.info("refresh %s of %s: %s %s", run.refresh_id, run.table, end.value, code or "")
-    return ended
-
-
-def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
-    """Return a run filled in from the commit it made but could not report."""
-    return replace(
-        run,
-        action=Strategy.PARTITION if commit.partial else Strategy.FULL,
-        to_version=commit.version,
-        sources=dict(commit.vector),
-        reason_code=RECOVERED,
-        reason_text="read from the table's own last commit",
-    )
-
-
-def refresh_order(
-    table: MaterializedTable,
-    request: RefreshRequest,
-    *,
-    refresh_id: str,
-    epoch: int,
-    asked_at: datetime,
-) -> RefreshOrder:
-    """Return what the engine is told to carry out, or with EXPLAIN to plan only."""
-    return RefreshOrder(
-        refresh_id=refresh_id,
-        table_id=table.id,
-        name=table.storage,
-        definition_version=table.definition_version,
-        expanded_query=table.expanded_query,
-        columns=table.schema.names(),
-        partition_keys=table.partition_keys,
-        sources=table.sources,
-        epoch=epoch,
-        trigger=request.trigger,
-        logical_time=request.schedule_time or asked_at,
-        partitions=request.partitions,
-        predicate=request.predicate,
-        force=request.force,
-        settings={**table.settings, **table.resume_options, **request.settings},
-        policy=request.policy or RefreshPolicy.AUTO,
-        vector=request.vector,
-        wave_id=request.wave_id,
-        primary_key=table.primary_key.columns if table.primary_key else (),
-        expectations=table.expectations,
-        options=table.options,
-        checkpoint_floor=table.checkpoint_floor,
-    )
-
-
-def _with_error(run: RefreshRun, failure: ServerError) -> RefreshRun:
-    return replace(
-        run,
-        error_class=failure.code,
-        sqlstate=failure.sqlstate,
-        error_message=failure.message,
-    )
-
-
-def _undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
-    """Return a failed run for the asker; the store keeps it RUNNING until recovery can tell."""
-    return replace(_with_error(run, failure), state=RunState.FAILED)
 
 
 def _previous(holder: str | None) -> tuple[str, str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from tidegate_server.command.context import Context
 from tidegate_server.command.options import check_option, is_tidegate_key
 from tidegate_server.command.spark import run
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import text_schema
-from tidegate_server.sql.statements import ResetOption, SetOption, ShowOption
+from tidegate_server.sql.statements import ResetOption, SetOption, ShowOption, ShowOptions
 
+_PAIRS = text_schema("key", "value")
+_VERBOSE = text_schema("key", "value", "meaning", "Since version")  # as Spark names them
 _UNDEFINED = "<undefined>"  # what Spark answers for a key without a value
 
 
@@ -36,6 +40,19 @@ def show_option(statement: ShowOption, context: Context) -> Result:
     return run(f"SET {_quoted(statement.key)}", context)
 
 
+def show_options(statement: ShowOptions, context: Context) -> Result:
+    """Answer every setting: the session's of Tidegate, then Spark's as Spark lists them."""
+    session, server = context.session.settings, context.services.config.options
+    ours = {key: value for key, value in {**server, **session}.items() if is_tidegate_key(key)}
+    schema = _VERBOSE if statement.verbose else _PAIRS
+    listed = run("SET -v" if statement.verbose else "SET", context)
+    with closing(listed):
+        theirs = [tuple(row.values()) for batch in listed.batches(0) for row in batch.to_pylist()]
+    unexplained = [None] * (len(schema) - 2)
+    rows = [(key, ours[key], *unexplained) for key in sorted(ours)]
+    return RowsResult(schema, rows + theirs)
+
+
 def reset_option(statement: ResetOption, context: Context) -> Result:
     """Return one setting of the session, or all, to the server's value."""
     settings = context.session.settings
@@ -52,7 +69,7 @@ def reset_option(statement: ResetOption, context: Context) -> Result:
 
 
 def _rows(key: str, value: str) -> Result:
-    return RowsResult(text_schema("key", "value"), [(key, value)])
+    return RowsResult(_PAIRS, [(key, value)])
 
 
 def _quoted(text: str) -> str:

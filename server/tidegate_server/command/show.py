@@ -1,50 +1,51 @@
-"""SHOW and DESCRIBE of materialized tables, from the catalog and the ledger alone."""
+"""SHOW of materialized tables, their definitions, lineage and lag; needs no engine."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from datetime import datetime
 
 import pyarrow as pa
 
-from tidegate_server.command import resolve
+from tidegate_server.command import resolve, shown
 from tidegate_server.command.context import Context
-from tidegate_server.command.options import DESCRIBE_KEY
-from tidegate_server.command.spark import execute
+from tidegate_server.model.clauses import StartKind, StartMode
 from tidegate_server.model.result import Result, RowsResult
-from tidegate_server.model.runs import RefreshRun
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.model.table import (
+    DerivedColumn,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.model.types import Column, Schema, text_schema
-from tidegate_server.scheduler.base import Workflow
-from tidegate_server.sql.render import render
+from tidegate_server.refresh.lag import LagReport
+from tidegate_server.sql.render import render_create
 from tidegate_server.sql.statements import (
     ColumnItem,
+    ComputedColumn,
     CreateMaterializedTable,
-    DescribeTable,
+    Downstream,
+    MetadataColumn,
     PhysicalColumn,
     PrimaryKeyClause,
     RequestedMode,
     ShowCreateMaterializedTable,
     ShowLineage,
     ShowMaterializedTables,
-    ShowRefreshHistory,
 )
 
 _NAMES = text_schema("name")
 _EXTENDED = text_schema(
     "name", "schema", "refresh_mode", "refresh_status", "freshness", "last_refresh", "actual_lag"
 )
-_HISTORY_LIMIT = 1000  # rows without a LIMIT
 
 
 # ---- SHOW MATERIALIZED TABLES ----------------------------------------------------------------
 
 
 def show_tables(statement: ShowMaterializedTables, context: Context) -> Result:
-    """List the materialized tables of a schema by name; needs no engine."""
+    """List the materialized tables of a schema by name."""
     catalog, schema = resolve.schema_name(statement.schema, context)
     fits = _filter(statement)
     found = [t for t in context.services.catalog.tables(catalog, schema) if fits(t.name.table)]
@@ -61,9 +62,9 @@ def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | Non
         table.name.schema,
         table.refresh_mode.value,
         table.refresh_status.value,
-        _freshness(table),
-        f"{last[0].state.value} at {_moment(last[0].queued_at)}" if last else None,
-        _lag(context.services.ledger.last_success(table.id), context),
+        shown.freshness(table),
+        f"{last[0].state.value} at {shown.moment(last[0].queued_at)}" if last else None,
+        shown.lag(shown.present(table, context)),
     )
 
 
@@ -96,33 +97,54 @@ def _like(text: str, *, ignore_case: bool) -> re.Pattern[str]:
 def show_create(statement: ShowCreateMaterializedTable, context: Context) -> Result:
     """Answer the statement that makes an equal table."""
     table = resolve.materialized_table(statement.name, context)
-    text = render(creating(table, or_alter=statement.or_alter))
+    creation = creating(table, or_alter=statement.or_alter)
+    text = render_create(creation, start_note=_evaluated(table))
     return RowsResult(text_schema("createtab_stmt"), [(text,)])
 
 
 def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMaterializedTable:
     """Return the statement that makes an equal table: defaults filled in, the query expanded."""
+    # After ALTER ... AS the table may have columns that its query alone would not bring back.
+    listed = table.declared or table.definition_version > 1
     return CreateMaterializedTable(
         name=(table.name.catalog, table.name.schema, table.name.table),
         or_alter=or_alter,
-        columns=_declared(table),
+        columns=tuple(_item(column, table) for column in table.visible) if listed else (),
         primary_key=_primary_key(table),
+        watermark=table.watermark,
+        expectations=table.expectations,
         comment=table.comment,
+        distribution=table.distribution,
         partition_keys=table.partition_keys,
         options=table.options,
-        freshness=table.freshness,
-        refresh_mode=RequestedMode[table.refresh_mode.value],
+        start_mode=_start_mode(table.start_mode, or_alter=or_alter),
+        freshness=Downstream.DOWNSTREAM if table.downstream else table.freshness,
+        refresh_mode=_requested(table),
         query=table.expanded_query,
     )
 
 
-def _declared(table: MaterializedTable) -> tuple[ColumnItem, ...]:
-    """Return column definitions where the query alone would not bring the columns back."""
-    if all(column.comment is None for column in table.schema):
-        return ()
-    return tuple(
-        PhysicalColumn(name=c.name, type=c.type, nullable=c.nullable, comment=c.comment)
-        for c in table.schema
+def _item(column: Column | DerivedColumn, table: MaterializedTable) -> ColumnItem:
+    comment = column.comment
+    if isinstance(column, DerivedColumn) and column.expression is not None:
+        return ComputedColumn(name=column.name, expression=column.expression, comment=comment)
+    if isinstance(column, DerivedColumn):
+        return _metadata(column, column.metadata_key, virtual=True)
+    if column.name in table.persisted_metadata:
+        return _metadata(column, table.persisted_metadata[column.name], virtual=False)
+    return PhysicalColumn(
+        name=column.name, type=column.type, nullable=column.nullable, comment=comment
+    )
+
+
+def _metadata(column: Column | DerivedColumn, key: str | None, *, virtual: bool) -> MetadataColumn:
+    return MetadataColumn(
+        name=column.name,
+        type=column.type,
+        nullable=column.nullable,
+        key=None if key == column.name else key,
+        virtual=virtual,
+        comment=column.comment,
     )
 
 
@@ -131,117 +153,42 @@ def _primary_key(table: MaterializedTable) -> PrimaryKeyClause | None:
     return PrimaryKeyClause(name=key.name, columns=key.columns) if key is not None else None
 
 
-# ---- DESCRIBE --------------------------------------------------------------------------------
+def _requested(table: MaterializedTable) -> RequestedMode:
+    if (
+        table.refresh_mode is RefreshMode.INCREMENTAL
+        and table.logical_refresh_mode is LogicalRefreshMode.INCREMENTAL_STRICT
+    ):
+        return RequestedMode.INCREMENTAL_STRICT
+    return RequestedMode[table.refresh_mode.value]
 
 
-def describe(statement: DescribeTable, text: str, context: Context) -> Result:
-    """Describe a materialized table; anything else is Spark's to describe, from ``text``."""
-    table = resolve.find(statement.name, context)
-    if table is None:
-        return execute(text, context)
-    if statement.as_json:
-        return RowsResult(text_schema("json_metadata"), [(_as_json(table, context),)])
-    if (context.setting(DESCRIBE_KEY) or "").strip().lower() == "flink":
-        return _describe_flink(table)
-    rows: list[tuple[str | None, ...]] = [(c.name, c.type, c.comment) for c in table.schema]
-    if table.partition_keys:
-        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
-        found = [table.schema.find(key) for key in table.partition_keys]
-        rows += [(c.name, c.type, c.comment) for c in found if c is not None]
-    if statement.extended:
-        rows += [("", "", ""), ("# Materialized Table Information", "", "")]
-        rows += [(key, value, "") for key, value in facts(table, context).items()]
-    return RowsResult(text_schema("col_name", "data_type", "comment"), rows)
+def _start_mode(mode: StartMode | None, *, or_alter: bool) -> StartMode | None:
+    """Return a start mode as the statement may have it: a new table has nothing to resume."""
+    if mode is None or or_alter:
+        return mode
+    kind = StartKind(mode.kind.value.removeprefix("RESUME_OR_"))
+    return StartMode(
+        kind=kind, interval=mode.interval, timestamp=mode.timestamp, local_zone=mode.local_zone
+    )
 
 
-def facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
-    """Return what EXTENDED tells, in its order."""
-    services = context.services
-    workflow = services.scheduler.workflow(table.id)
-    success = services.ledger.last_success(table.id)
-    continuous = table.refresh_mode is RefreshMode.CONTINUOUS
-    return {
-        "catalog": table.name.catalog,
-        "schema": table.name.schema,
-        "table": table.name.table,
-        "owner": table.owner,
-        "created_at": _moment(table.created_at),
-        "location": table.location,
-        "comment": table.comment,
-        "primary_key": ", ".join(table.primary_key.columns) if table.primary_key else None,
-        "partition_keys": ", ".join(table.partition_keys) or None,
-        "options": json.dumps(dict(sorted(table.options.items()))),
-        "logical_refresh_mode": table.logical_refresh_mode.value,
-        "refresh_mode": table.refresh_mode.value,
-        "refresh_status": table.refresh_status.value,
-        "status_reason": table.status_reason,
-        "refresh_handler": f"embedded:{table.id}" if workflow else None,
-        "freshness": _freshness(table),
-        "cron": workflow.cron if workflow else None,
-        "next_refresh": _next(workflow),
-        "last_success": _moment(success.finished_at) if success else None,
-        "data_timestamp": _moment(success.started_at) if success else None,
-        "actual_lag": _lag(success, context),
-        "continuous_strategy": _strategy(success) if continuous else None,
-        "definition_version": str(table.definition_version),
-        "original_query": table.original_query,
-        "expanded_query": table.expanded_query,
-    }
-
-
-def _describe_flink(table: MaterializedTable) -> Result:
-    keys = set(table.primary_key.columns) if table.primary_key else set()
-    shown = f"PRI({', '.join(table.primary_key.columns)})" if table.primary_key else None
-    rows = [
-        (c.name, c.type.upper(), str(c.nullable).upper(), shown if c.name in keys else None)
-        for c in table.schema
-    ]
-    schema = text_schema("name", "type", "null", "key", "extras", "watermark")
-    return RowsResult(schema, [(*row, None, None) for row in rows])
-
-
-def _as_json(table: MaterializedTable, context: Context) -> str:
-    columns = [
-        {"name": c.name, "type": c.type, "nullable": c.nullable, "comment": c.comment}
-        for c in table.schema
-    ]
-    return json.dumps({"columns": columns, **facts(table, context)})
-
-
-def _freshness(table: MaterializedTable) -> str:
-    return f"{table.freshness.value} {table.freshness.unit.name}"
-
-
-def _strategy(run: RefreshRun | None) -> str | None:
-    if run is None or run.action is None:
+def _evaluated(table: MaterializedTable) -> str | None:
+    """Return what a relative start mode came to when the table was made."""
+    if table.start_mode is None or table.start_mode.interval is None:
         return None
-    return f"{run.action.value} ({run.reason_code})" if run.reason_code else run.action.value
+    start = table.created_at - table.start_mode.interval.duration
+    return f"Evaluated to FROM_TIMESTAMP(TIMESTAMP '{start:%Y-%m-%d %H:%M:%S}') at execution"
 
 
-def _lag(success: RefreshRun | None, context: Context) -> str | None:
-    """Return an upper bound: what changed after the last run read its sources is not known here."""
-    if success is None or success.started_at is None:
-        return None
-    seconds = (context.services.clock.now() - success.started_at).total_seconds()
-    return f"at most {max(seconds, 0):.0f} s"
-
-
-def _next(workflow: Workflow | None) -> str | None:
-    if workflow is None or not workflow.active or workflow.next_fire is None:
-        return None
-    return _moment(workflow.next_fire)
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-# ---- lineage and history ---------------------------------------------------------------------
+# ---- SHOW LINEAGE ----------------------------------------------------------------------------
 
 
 def show_lineage(statement: ShowLineage, context: Context) -> Result:
-    """List what a materialized table reads and what reads it, one edge per row."""
+    """List what a materialized table reads and what reads it, by table or by column."""
     table = resolve.materialized_table(statement.name, context)
+    consumers = context.services.catalog.consumers(table.name)
+    if statement.columns:
+        return _column_lineage(table, consumers)
     edges = [
         (
             str(table.name),
@@ -250,53 +197,57 @@ def show_lineage(statement: ShowLineage, context: Context) -> Result:
         )
         for source in table.sources
     ]
-    edges += [
-        (str(consumer.name), str(table.name), "MATERIALIZED_TABLE")
-        for consumer in context.services.catalog.consumers(table.name)
-    ]
+    edges += [(str(consumer.name), str(table.name), "MATERIALIZED_TABLE") for consumer in consumers]
     return RowsResult(text_schema("table", "source", "kind"), sorted(edges))
 
 
-_TEXT, _LONG = pa.string(), pa.int64()
-_MOMENT = pa.timestamp("us", tz="UTC")
-_HISTORY: tuple[tuple[str, str, pa.DataType, Callable[[RefreshRun], object]], ...] = (
-    ("refresh_id", "string", _TEXT, lambda run: run.refresh_id),
-    ("table", "string", _TEXT, lambda run: str(run.table)),
-    ("definition_version", "bigint", _LONG, lambda run: run.definition_version),
-    ("trigger", "string", _TEXT, lambda run: run.trigger.value),
-    ("action", "string", _TEXT, lambda run: run.action.value if run.action else None),
-    ("state", "string", _TEXT, lambda run: run.state.value),
-    ("strategy_reason_code", "string", _TEXT, lambda run: run.reason_code),
-    ("strategy_reason_text", "string", _TEXT, lambda run: run.reason_text),
-    ("partitions", "string", _TEXT, lambda run: json.dumps([dict(p) for p in run.partitions])),
-    ("schedule_time", "timestamp", _MOMENT, lambda run: run.schedule_time),
-    ("queued_at", "timestamp", _MOMENT, lambda run: run.queued_at),
-    ("started_at", "timestamp", _MOMENT, lambda run: run.started_at),
-    ("finished_at", "timestamp", _MOMENT, lambda run: run.finished_at),
-    ("from_version", "bigint", _LONG, lambda run: run.from_version),
-    ("to_version", "bigint", _LONG, lambda run: run.to_version),
-    ("epoch", "bigint", _LONG, lambda run: run.epoch),
-    ("rows_written", "bigint", _LONG, lambda run: run.metrics.rows_written),
-    ("error_class", "string", _TEXT, lambda run: run.error_class),
-    ("sqlstate", "string", _TEXT, lambda run: run.sqlstate),
-    ("error_message", "string", _TEXT, lambda run: run.error_message),
-    ("attempt", "bigint", _LONG, lambda run: run.attempt),
-    ("requested_by", "string", _TEXT, lambda run: run.requested_by),
-    ("server_id", "string", _TEXT, lambda run: run.server_id),
+def _column_lineage(table: MaterializedTable, consumers: tuple[MaterializedTable, ...]) -> Result:
+    rows = {
+        (
+            str(reader.name),
+            origin.column,
+            str(origin.source),
+            origin.source_column,
+            "UNCHANGED" if origin.unchanged else "COMPUTED",
+        )
+        for reader in (table, *consumers)
+        for origin in reader.lineage
+        if reader is table or origin.source.folded() == table.name.folded()
+    }
+    schema = text_schema("table", "column", "source", "source_column", "kind")
+    return RowsResult(schema, sorted(rows))
+
+
+# ---- SHOW LAG --------------------------------------------------------------------------------
+
+_TEXT, _NUMBER = pa.string(), pa.float64()
+LAG: tuple[tuple[str, str, pa.DataType, Callable[[LagReport], object]], ...] = (
+    ("catalog", "string", _TEXT, lambda lag: lag.table.catalog),
+    ("database", "string", _TEXT, lambda lag: lag.table.schema),
+    ("table", "string", _TEXT, lambda lag: lag.table.table),
+    ("target_seconds", "double", _NUMBER, lambda lag: float(lag.target)),
+    ("lag_seconds", "double", _NUMBER, lambda lag: lag.actual),
+    ("exact", "boolean", pa.bool_(), lambda lag: lag.exact),
+    ("breached", "boolean", pa.bool_(), lambda lag: lag.breached),
+    ("cause", "string", _TEXT, lambda lag: lag.cause.value if lag.cause else None),
+    ("causes", "string", _TEXT, lambda lag: _causes(lag)),
+    ("within_target", "double", _NUMBER, lambda lag: lag.within_target),
+    ("p50_seconds", "double", _NUMBER, lambda lag: lag.p50),
+    ("p95_seconds", "double", _NUMBER, lambda lag: lag.p95),
+    ("longest_seconds", "double", _NUMBER, lambda lag: lag.longest),
+    ("data_timestamp", "timestamp", pa.timestamp("us", "UTC"), lambda lag: lag.data_timestamp),
 )
+"""The columns of SHOW LAG and of its system table: name, type, Arrow type, value."""
 
 
-def show_history(statement: ShowRefreshHistory, context: Context) -> Result:
-    """List refresh runs, newest first."""
-    table_id = None
-    if statement.name is not None:
-        table_id = resolve.materialized_table(statement.name, context).id
-    limit = _HISTORY_LIMIT if statement.limit is None else statement.limit
-    runs = context.services.ledger.runs(
-        table_id, limit=_HISTORY_LIMIT if statement.errors else limit
-    )
-    if statement.errors:
-        runs = tuple(run for run in runs if run.state is RunState.FAILED)[:limit]
-    schema = Schema(tuple(Column(name=name, type=kind) for name, kind, _, _ in _HISTORY))
-    rows = [tuple(read(run) for _, _, _, read in _HISTORY) for run in runs]
-    return RowsResult(schema, rows, types=tuple(kind for _, _, kind, _ in _HISTORY))
+def show_lag(context: Context) -> Result:
+    """List how far every materialized table lags behind its sources, and why."""
+    tables = sorted(context.services.catalog.tables(), key=lambda table: table.name)
+    reports = [shown.measured(table, context) for table in tables]
+    rows = [tuple(read(report) for *_, read in LAG) for report in reports]
+    schema = Schema(tuple(Column(name=name, type=kind) for name, kind, *_ in LAG))
+    return RowsResult(schema, rows, types=tuple(kind for _, _, kind, _ in LAG))
+
+
+def _causes(lag: LagReport) -> str:
+    return json.dumps({cause.value: round(seconds, 3) for cause, seconds in lag.causes.items()})

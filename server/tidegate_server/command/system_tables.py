@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.command.history import HISTORY, RunColumn, table_of
+from tidegate_server.command.history_copy import HistoryCopy
+from tidegate_server.command.show import LAG
+from tidegate_server.command.shown import measure
+from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import Ledger
+from tidegate_server.sql.render import render_distribution, render_start_mode
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 SYSTEM_SCHEMA = "information_schema"
 
 _HISTORY_ROWS = 10_000
+_LAG_TABLE = "materialized_table_lag"
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
 """How long a query may go on reading a version that was replaced meanwhile."""
@@ -51,43 +60,24 @@ _TABLES = pa.schema(
         ("execution_target", pa.string()),
         ("location", pa.string()),
         ("definition_version", pa.int64()),
+        ("derived_columns", pa.string()),
+        ("watermark", pa.string()),
+        ("distribution", pa.string()),
+        ("start_mode", pa.string()),
+        ("expectations", pa.string()),
         ("original_query", pa.string()),
         ("expanded_query", pa.string()),
         ("created_at", _TIME),
     ]
 )
 
-_HISTORY = pa.schema(
-    [
-        ("refresh_id", pa.string()),
-        ("table_id", pa.string()),
-        ("table_catalog", pa.string()),
-        ("table_schema", pa.string()),
-        ("table_name", pa.string()),
-        ("definition_version", pa.int64()),
-        ("from_version", pa.int64()),
-        ("to_version", pa.int64()),
-        ("epoch", pa.int64()),
-        ("trigger", pa.string()),
-        ("action", pa.string()),
-        ("strategy_reason_code", pa.string()),
-        ("strategy_reason_text", pa.string()),
-        ("partitions", pa.string()),
-        ("schedule_time", _TIME),
-        ("queued_at", _TIME),
-        ("started_at", _TIME),
-        ("finished_at", _TIME),
-        ("state", pa.string()),
-        ("error_class", pa.string()),
-        ("sqlstate", pa.string()),
-        ("error_message", pa.string()),
-        ("attempt", pa.int64()),
-        ("sources", pa.string()),
-        ("rows_written", pa.int64()),
-        ("requested_by", pa.string()),
-        ("server_id", pa.string()),
-    ]
+_KEYS: tuple[RunColumn, ...] = (
+    RunColumn("table_id", "string", pa.string(), lambda run: run.table_id),
+    RunColumn("table_catalog", "string", pa.string(), lambda run: run.table.catalog),
+    RunColumn("table_schema", "string", pa.string(), lambda run: run.table.schema),
+    RunColumn("table_name", "string", pa.string(), lambda run: run.table.table),
 )
+"""What the history has besides SHOW REFRESH HISTORY: the names by which tables are joined."""
 
 _LINEAGE = pa.schema(
     [
@@ -101,39 +91,97 @@ _LINEAGE = pa.schema(
         ("source_kind", pa.string()),
         ("source_table_id", pa.string()),
         ("source_is_materialized_table", pa.bool_()),
+        ("via", pa.string()),
     ]
 )
+
+_COLUMN_LINEAGE = pa.schema(
+    [
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("column_name", pa.string()),
+        ("source_catalog", pa.string()),
+        ("source_schema", pa.string()),
+        ("source_name", pa.string()),
+        ("source_column", pa.string()),
+        ("unchanged", pa.bool_()),
+    ]
+)
+
+_EXPECTATIONS = pa.schema(
+    [
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("expectation", pa.string()),
+        ("condition", pa.string()),
+        ("on_violation", pa.string()),
+        ("broken_rows", pa.int64()),
+        ("refresh_id", pa.string()),
+        ("finished_at", _TIME),
+    ]
+)
+
+_LAG = pa.schema([(name, kind) for name, _, kind, _ in LAG] + [(c.name, c.arrow) for c in _KEYS])
+
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "materialized_tables": _TABLES,
+    "materialized_table_refresh_history": table_of((*HISTORY, *_KEYS), ()).schema,
+    "materialized_table_lineage": _LINEAGE,
+    "materialized_table_column_lineage": _COLUMN_LINEAGE,
+    "materialized_table_expectations": _EXPECTATIONS,
+    _LAG_TABLE: _LAG,
+}
+"""The system tables and their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SystemTable:
-    """One published table: its schema, what it is for, where its rows come from."""
+    """One published table: what it is for, where its content comes from."""
 
-    schema: pa.Schema
     comment: str
-    rows: Callable[[], Sequence[Mapping[str, Any]]]
+    content: Callable[[], pa.Table]
 
 
 class SystemTables:
     """Writes the tables of ``information_schema``; each only when its content changed."""
 
-    def __init__(self, catalog: CatalogReader, ledger: Ledger, directory: Path) -> None:
+    def __init__(
+        self, catalog: CatalogReader, ledger: Ledger, clock: Clock, directory: Path
+    ) -> None:
         """Take what is published and the directory the tables lie in."""
         self._catalog = catalog
         self._ledger = ledger
+        self._clock = clock
         self._directory = directory
         self._lock = threading.Lock()
         self._published: dict[str, pa.Table] = {}
         self._writes = 0
+        self._history = HistoryCopy(ledger, (*HISTORY, *_KEYS), _HISTORY_ROWS)
         self._tables: Mapping[str, _SystemTable] = {
             "materialized_tables": _SystemTable(
-                _TABLES, "Definitions and status of all materialized tables", self._definitions
+                "Definitions and status of all materialized tables", self._definitions
             ),
             "materialized_table_refresh_history": _SystemTable(
-                _HISTORY, "Refresh runs of all materialized tables", self._history
+                "Refresh runs of all materialized tables", self._history.table
             ),
             "materialized_table_lineage": _SystemTable(
-                _LINEAGE, "Sources each materialized table reads directly", self._lineage
+                "Sources each materialized table reads directly", self._lineage
+            ),
+            "materialized_table_column_lineage": _SystemTable(
+                "Source columns each column of a materialized table is made from",
+                self._column_lineage,
+            ),
+            "materialized_table_expectations": _SystemTable(
+                "Expectations of materialized tables and how the last refresh met them",
+                self._expectations,
+            ),
+            _LAG_TABLE: _SystemTable(
+                "How far each materialized table lags behind its sources", self._lag
             ),
         }
 
@@ -148,18 +196,25 @@ class SystemTables:
     def ensure(self) -> None:
         """Write an empty first version of each table that does not exist yet."""
         with self._lock:
-            for name, table in self._tables.items():
+            for name in self._tables:
                 path = self._directory / name
                 if not DeltaTable.is_deltatable(str(path)):
                     path.mkdir(parents=True, exist_ok=True)
-                    self._write(path, table.schema.empty_table())
+                    self._write(path, SCHEMAS[name].empty_table())
 
-    def publish(self) -> None:
-        """Bring every table up to date with store and catalog."""
+    def publish(self, text: str = _LAG_TABLE) -> None:
+        """Bring the tables up to date with store and catalog, for a statement that reads them.
+
+        Lag is another at every moment and costs a look at each table's runs: it is measured for
+        statements that name it.
+        """
         with self._lock:
             for name, table in self._tables.items():
-                content = pa.Table.from_pylist(list(table.rows()), schema=table.schema)
-                if content.equals(self._published.get(name)):
+                if name == _LAG_TABLE and name not in text.lower():
+                    continue
+                content = table.content()
+                before = self._published.get(name)
+                if content is before or content.equals(before):
                     continue
                 path = self._directory / name
                 path.mkdir(parents=True, exist_ok=True)
@@ -192,14 +247,34 @@ class SystemTables:
             table.cleanup_metadata()
             log.debug("removed %s old files of %s", len(removed), location)
 
-    def _definitions(self) -> list[dict[str, Any]]:
-        return [_definition(table) for table in self._catalog.tables()]
+    def _definitions(self) -> pa.Table:
+        rows = [_definition(table) for table in self._catalog.tables()]
+        return pa.Table.from_pylist(rows, schema=_TABLES)
 
-    def _history(self) -> list[dict[str, Any]]:
-        return [_run(run) for run in self._ledger.runs(limit=_HISTORY_ROWS)]
+    def _lineage(self) -> pa.Table:
+        rows = [edge for table in self._catalog.tables() for edge in _edges(table)]
+        return pa.Table.from_pylist(rows, schema=_LINEAGE)
 
-    def _lineage(self) -> list[dict[str, Any]]:
-        return [edge for table in self._catalog.tables() for edge in _edges(table)]
+    def _column_lineage(self) -> pa.Table:
+        rows = [edge for table in self._catalog.tables() for edge in _column_edges(table)]
+        return pa.Table.from_pylist(rows, schema=_COLUMN_LINEAGE)
+
+    def _expectations(self) -> pa.Table:
+        rows = [
+            row
+            for table in self._catalog.tables()
+            if table.expectations
+            for row in _met(table, self._ledger.last_success(table.id))
+        ]
+        return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
+
+    def _lag(self) -> pa.Table:
+        now = self._clock.now()
+        tables = self._catalog.tables()
+        reports = [measure(table, self._ledger, now) for table in tables]
+        rows = [{name: read(report) for name, _, _, read in LAG} for report in reports]
+        keyed = [row | _named(table) for row, table in zip(rows, tables, strict=True)]
+        return pa.Table.from_pylist(keyed, schema=_LAG)
 
 
 def _definition(table: MaterializedTable) -> dict[str, Any]:
@@ -209,7 +284,7 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         "status_reason": table.status_reason,
         "logical_refresh_mode": table.logical_refresh_mode.value,
         "refresh_mode": table.refresh_mode.value,
-        "freshness": str(table.freshness),
+        "freshness": "DOWNSTREAM" if table.downstream else str(table.freshness),
         "freshness_seconds": table.freshness.seconds,
         "partition_keys": _json(table.partition_keys),
         "primary_key": None if table.primary_key is None else _json(table.primary_key),
@@ -219,41 +294,14 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         "execution_target": table.execution_target,
         "location": table.location,
         "definition_version": table.definition_version,
+        "derived_columns": _json([column.name for column in table.derived]),
+        "watermark": None if table.watermark is None else _json(table.watermark),
+        "distribution": _shown(render_distribution, table.distribution),
+        "start_mode": _shown(render_start_mode, table.start_mode),
+        "expectations": _json(table.expectations),
         "original_query": table.original_query,
         "expanded_query": table.expanded_query,
         "created_at": table.created_at,
-    }
-
-
-def _run(run: RefreshRun) -> dict[str, Any]:
-    return {
-        "refresh_id": run.refresh_id,
-        "table_id": run.table_id,
-        "table_catalog": run.table.catalog,
-        "table_schema": run.table.schema,
-        "table_name": run.table.table,
-        "definition_version": run.definition_version,
-        "from_version": run.from_version,
-        "to_version": run.to_version,
-        "epoch": run.epoch,
-        "trigger": run.trigger.value,
-        "action": None if run.action is None else run.action.value,
-        "strategy_reason_code": run.reason_code,
-        "strategy_reason_text": run.reason_text,
-        "partitions": _json(run.partitions),
-        "schedule_time": run.schedule_time,
-        "queued_at": run.queued_at,
-        "started_at": run.started_at,
-        "finished_at": run.finished_at,
-        "state": run.state.value,
-        "error_class": run.error_class,
-        "sqlstate": run.sqlstate,
-        "error_message": run.error_message,
-        "attempt": run.attempt,
-        "sources": _json(run.sources),
-        "rows_written": run.metrics.rows_written,
-        "requested_by": run.requested_by,
-        "server_id": run.server_id,
     }
 
 
@@ -267,8 +315,39 @@ def _edges(table: MaterializedTable) -> list[dict[str, Any]]:
             "source_kind": source.kind.value,
             "source_table_id": source.table_id,
             "source_is_materialized_table": source.materialized_table,
+            "via": _json([str(view) for view in source.via]),
         }
         for source in table.sources
+    ]
+
+
+def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
+    return [
+        {
+            **_named(table),
+            "column_name": origin.column,
+            "source_catalog": origin.source.catalog,
+            "source_schema": origin.source.schema,
+            "source_name": origin.source.table,
+            "source_column": origin.source_column,
+            "unchanged": origin.unchanged,
+        }
+        for origin in table.lineage
+    ]
+
+
+def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
+    return [
+        {
+            **_named(table),
+            "expectation": expectation.name,
+            "condition": expectation.condition,
+            "on_violation": expectation.violation.value,
+            "broken_rows": run.metrics.expectations.get(expectation.name) if run else None,
+            "refresh_id": run.refresh_id if run else None,
+            "finished_at": run.finished_at if run else None,
+        }
+        for expectation in table.expectations
     ]
 
 
@@ -279,6 +358,10 @@ def _named(table: MaterializedTable) -> dict[str, Any]:
         "table_schema": table.name.schema,
         "table_name": table.name.table,
     }
+
+
+def _shown(render: Callable[[T], str], clause: T | None) -> str | None:
+    return None if clause is None else render(clause)
 
 
 def _json(value: object) -> str:

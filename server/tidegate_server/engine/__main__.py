@@ -18,6 +18,7 @@ from tidegate_server.engine.service import Service
 from tidegate_server.engine.spark import Directories, start_spark, warm_up, warm_up_more
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages import EngineInfo, EngineOptions
+from tidegate_server.observability.logs import JsonLines
 from tidegate_server.storage.delta import DeltaFormat
 
 logger = logging.getLogger("tidegate_server.engine")
@@ -74,7 +75,7 @@ def _log_to(directory: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(
         directory / "engine.log", maxBytes=16 << 20, backupCount=4, encoding="utf-8"
     )
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)
 

@@ -1,18 +1,27 @@
-"""What Spark's analyzer says of a definition query, and the query with full names."""
+"""What Spark's analyzer says of a definition query, and the query as it is kept."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate_server.engine.determinism import unstable
+from tidegate_server.engine.expansion import expansions
+from tidegate_server.engine.lineage import column_origins, source_columns
+from tidegate_server.engine.plans import Node, read_plan
 from tidegate_server.engine.projection import result_schema
-from tidegate_server.engine.references import ParsedQuery
+from tidegate_server.engine.references import ParsedQuery, parse_query
 from tidegate_server.engine.sessions import Child
-from tidegate_server.engine.sources import Tables
+from tidegate_server.engine.sources import Tables, current_place
+from tidegate_server.errors import Code, error
 from tidegate_server.link.messages import Analysis
-from tidegate_server.model.names import quote_identifier
-from tidegate_server.model.types import Schema
+from tidegate_server.model.table import ColumnOrigin
+from tidegate_server.model.types import Schema, distinct_names
+from tidegate_server.model.versions import Source
 from tidegate_server.storage.base import TableFormat
 
 
@@ -23,42 +32,98 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
 
     :raises ServerError: MT_QUERY_UNSUPPORTED for what cannot be refreshed outside this session.
     """
-    query_text = text.strip().rstrip(";").rstrip()
     spark = child.spark
-    catalog, current_schema = child.current()
-    tables = Tables(spark, format)
-    query, qualified = tables.qualified(query_text, catalog, current_schema)
-    schema = result_schema(_unrun(spark, query_text))
-    expanded = _with_fixed_columns(qualified, schema) if query.open_columns else qualified
-    temporary = sorted(tables.temporary) + _temporary_functions(spark, query)
-    if not temporary:
-        # What a refresh will run has to be analyzed here, where the author sees the error.
-        _unrun(spark, tables.pinned(expanded, catalog, current_schema))
+    query_text = text.strip().rstrip(";").rstrip()
+    with child.lock:
+        query = parse_query(spark, query_text)
+        frame = spark.sql(query_text)
+        plan = analyzed_plan(frame)
+        schema = result_schema(frame)
+        tables = Tables(spark, format)
+        candidates = expansions(tables, query, current_place(spark))
+        first = next(candidates, query_text)
+        temporary = [*sorted(tables.temporary), *_temporary_names(spark, query, plan)]
+        lineage = column_origins(plan, distinct_names(schema.names()))
+        expanded = first
+        if not temporary:
+            # What a refresh will run has to be analyzed here, where the author sees the error.
+            expanded = _kept(tables, _chain(first, candidates), schema, lineage)
+    columns = source_columns(plan)
     return Analysis(
         schema=schema,
         expanded_query=expanded,
-        sources=tuple(tables.sources[name] for name in sorted(tables.sources)),
+        sources=tuple(
+            _with_columns(tables.sources[name], columns.get(name, Schema()))
+            for name in sorted(tables.sources)
+        ),
         temporary_objects=tuple(temporary),
+        lineage=lineage,
+        unstable=unstable(plan),
     )
 
 
-def _unrun(spark: SparkSession, text: str) -> DataFrame:
-    """Return the frame of a query, which Spark analyzes and does not run."""
-    return spark.sql(text)
+def analyzed_plan(frame: DataFrame) -> Node:
+    """Return the analyzed plan of a frame."""
+    jdf: Any = frame._jdf
+    return read_plan(jdf.queryExecution().analyzed())
 
 
-def _with_fixed_columns(text: str, schema: Schema) -> str:
-    """Select the star's columns by name, so that later columns of sources do not come along."""
-    names = schema.names()
-    if len({name.lower() for name in names}) < len(names):
-        return text
-    columns = ", ".join(quote_identifier(name) for name in names)
-    # The line break keeps a comment at the text's end from swallowing the bracket.
-    return f"SELECT {columns} FROM ({text}\n)"
+def _kept(
+    tables: Tables,
+    candidates: Iterator[str],
+    schema: Schema,
+    lineage: tuple[ColumnOrigin, ...],
+) -> str:
+    """Return the first text that, run by a refresh, has the query's own columns.
+
+    :raises ServerError: MT_QUERY_UNSUPPORTED if there is none.
+    """
+    place = current_place(tables.spark)
+    problem = "its columns cannot be told apart; write their names instead of a star"
+    cause: PySparkException | None = None
+    for text in candidates:
+        try:
+            frame = tables.spark.sql(tables.pinned(text, place.catalog, place.schema))
+            names = distinct_names(frame.columns)
+            found = column_origins(analyzed_plan(frame), names)
+        except PySparkException as failed:
+            cause = failed
+            problem = f"{_first_line(failed)}; give the tables aliases"
+            continue
+        finally:
+            tables.forget()
+        if _types(result_schema(frame)) == _types(schema) and found == lineage:
+            return text
+    raise error(Code.MT_QUERY_UNSUPPORTED, reason=problem) from cause
 
 
-def _temporary_functions(spark: SparkSession, query: ParsedQuery) -> list[str]:
+def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _types(schema: Schema) -> list[tuple[str, str, bool]]:
+    return [(column.name, column.type, column.nullable) for column in schema]
+
+
+def _with_columns(source: Source, columns: Schema) -> Source:
+    return replace(source, columns=columns)
+
+
+def _temporary_names(spark: SparkSession, query: ParsedQuery, plan: Node) -> list[str]:
     session: Any = spark._jsparkSession
     listed = session.sessionState().catalog().listTemporaryFunctions()
     names = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
-    return [f"function {name}" for name in sorted(names & query.functions)]
+    variables = {
+        str(node.fields["originalNameParts"])[1:-1]
+        for node in plan.walk()
+        if node.kind == "VariableReference"
+    }
+    return [
+        *(f"function {name}" for name in sorted(names & query.functions)),
+        *(f"variable {name}" for name in sorted(variables)),
+    ]
+
+
+def _first_line(failed: PySparkException) -> str:
+    return str(failed).split("\n", 1)[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from tidegate_server.engine.guard import guard
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.results import ResultStore
@@ -20,9 +21,13 @@ _WRITTEN = "numOutputRows"
 
 
 def execute(request: Execute, child: Child, operation: Operation, results: ResultStore) -> Executed:
-    """Run the statement; commands run inside ``spark.sql`` and are never run again."""
+    """Run the statement; commands run inside ``spark.sql`` and are never run again.
+
+    :raises ServerError: MT_WRONG_KIND if it would change a materialized table.
+    """
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings):
+        guard(child.spark, request.sql)
         frame = child.spark.sql(request.sql)
         operation.check()
         catalog, schema = child.current()

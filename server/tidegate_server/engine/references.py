@@ -1,23 +1,28 @@
-"""The table references of a query's text, found by Spark's own parser.
+"""What a query's text mentions and where, found by Spark's own parser.
 
-Only names are replaced, by their spans; the rest of the user's text stays byte for byte.
+Only spans are replaced; the rest of the user's text stays byte for byte.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.errors import Code, error
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\s`.,()'\"/;]+)"
 _NAME = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})*")
+_LONG_NAME = re.compile(rf"{_PART}\s*\.\s*{_PART}\s*\.\s*{_PART}")
 _TABLE_WORD = re.compile(r"\bTABLE\s+$", re.IGNORECASE)
 _STARS = frozenset({"UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedRegex"})
+_LISTS = frozenset({"Project", "Aggregate"})
+_FOLLOWING_COLUMNS = frozenset({"Pivot", "Unpivot"})
+_WRITTEN = "__required_write_privileges__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,56 +41,112 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A name of several parts, of a function or a column, with its span in code points."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Star:
+    """A star and the parsed input over which it stands."""
+
+    start: int
+    end: int
+    node: Any
+    below: Any
+    scopes: tuple[tuple[Any, int], ...]
+    """Surrounding WITH nodes, outermost first, each with the number of its relations in sight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedQuery:
     """A query's text and what it mentions."""
 
     text: str
     references: tuple[Reference, ...]
-    open_columns: bool
-    """Whether columns that a source gets later would become columns of the query."""
-    functions: frozenset[str]
+    functions: frozenset[str] = frozenset()
     """Lower-case names of one part of the functions called."""
+    calls: tuple[Mention, ...] = ()
+    columns: tuple[Mention, ...] = ()
+    """Columns written with the name of a schema: three parts or more."""
+    stars: tuple[Star, ...] = ()
+    open: bool = False
+    """Whether, stars apart, columns that a source gets later would change the query."""
+    aliases: frozenset[str] = frozenset()
+    """Lower-case names that the query itself gives to relations."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """A replacement of a span of the text."""
+
+    start: int
+    end: int
+    text: str
+
+
+def rewrite(query: ParsedQuery, replacement: Callable[[Reference], str]) -> str:
+    """Return the text with every reference replaced."""
+    return edited(query.text, reference_edits(query, replacement))
+
+
+def reference_edits(query: ParsedQuery, replacement: Callable[[Reference], str]) -> Iterator[Edit]:
+    """Yield the edits that replace every reference."""
+    for reference in query.references:
+        opening = "SELECT * FROM " if reference.statement else ""
+        yield Edit(reference.start, reference.end, opening + replacement(reference))
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """Return the text with every edit made; edits do not overlap."""
+    pieces, end = [], 0
+    for edit in sorted(edits):
+        pieces += [text[end : edit.start], edit.text]
+        end = edit.end
+    return "".join([*pieces, text[end:]])
 
 
 def parse_query(spark: SparkSession, text: str) -> ParsedQuery:
     """Parse the text of one query.
 
-    :raises ServerError: MT_QUERY_UNSUPPORTED if a table is named by an expression.
+    :raises ServerError: MT_QUERY_UNSUPPORTED if a table's name cannot be told.
     :raises pyspark.errors.ParseException: if it is not one query.
     """
-    session: Any = spark._jsparkSession
-    plan = session.sessionState().sqlParser().parseQuery(text)
-    walk = _Walk(text)
+    walk = _QueryWalk(spark, text)
+    plan = _parser(spark).parseQuery(text)
     walk.plan(plan, frozenset(), aliased=False)
-    references = tuple(sorted(walk.references.values(), key=lambda r: r.start))
-    return ParsedQuery(
-        text=text,
-        references=references,
-        open_columns=_open_columns(plan),
-        functions=frozenset(walk.functions),
-    )
+    return walk.result(bare=_is_bare(plan))
 
 
-def rewrite(query: ParsedQuery, replacement: Callable[[Reference], str]) -> str:
-    """Return the text with every reference replaced."""
-    pieces, end = [], 0
-    for reference in query.references:
-        opening = "SELECT * FROM " if reference.statement else ""
-        pieces += [query.text[end : reference.start], opening + replacement(reference)]
-        end = reference.end
-    return "".join([*pieces, query.text[end:]])
+def parse_statement(spark: SparkSession, text: str) -> Any:
+    """Return the parsed plan of any statement.
+
+    :raises pyspark.errors.ParseException: if Spark cannot parse it.
+    """
+    return _parser(spark).parsePlan(text)
+
+
+def _parser(spark: SparkSession) -> Any:
+    """Return the session's parser; it follows the settings of the thread's active session."""
+    session: Any = spark._jsparkSession
+    jvm: Any = spark._jvm
+    getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
+    return session.sessionState().sqlParser()
 
 
 class _Walk:
-    """Gathers what a parsed plan mentions, names of common table expressions left out."""
+    """Gathers what a parsed plan reads, names of common table expressions left out."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.references: dict[int, Reference] = {}
-        self.functions: set[str] = set()
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.names: list[tuple[str, ...]] = []
+        self.scopes: tuple[tuple[Any, int], ...] = ()
 
     def plan(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
-        match str(node.getClass().getSimpleName()):
+        match kind(node):
             case "UnresolvedRelation":
                 self._relation(node, scope, aliased=aliased, time_travel=False)
             case "RelationTimeTravel":
@@ -93,72 +154,261 @@ class _Walk:
             case "UnresolvedWith":
                 self._with(node, scope)
             case "PlanWithUnresolvedIdentifier":
-                raise error(
-                    Code.MT_QUERY_UNSUPPORTED, reason="IDENTIFIER(...) hides which table it reads"
-                )
-            case kind:
-                for expression in _items(node.expressions()):
-                    self._expression(expression)
-                for child in _items(node.children()):
-                    self.plan(child, scope, aliased=kind == "SubqueryAlias")
-                for inner in _items(node.subqueries()):
-                    self.plan(inner, scope, aliased=False)
+                self._identifier(node, scope, aliased=aliased)
+            case "ExplainCommand":
+                self.plan(node.logicalPlan(), scope, aliased=False)
+            case "SingleStatement":
+                self.plan(node.parsedPlan(), scope, aliased=False)
+            case "CompoundBody":
+                handlers = (handler.body() for handler in items(node.handlers()))
+                for part in (*items(node.children()), *handlers):
+                    self.plan(part, frozenset(), aliased=False)
+            case "CacheTable":
+                self.plan(node.table(), scope, aliased=False)
+            case "UnresolvedExecuteImmediate":
+                inner = statement_text(self.spark, node.sqlStmtStr(), script=False)
+                self.plan(parse_statement(self.spark, inner), frozenset(), aliased=False)
+            case found:
+                self._operator(found, node, scope)
+
+    def _operator(self, found: str, node: Any, scope: frozenset[str]) -> None:
+        for expression in items(node.expressions()):
+            self._expression(expression, node)
+        for child in items(node.children()):
+            self.plan(child, scope, aliased=found == "SubqueryAlias")
+        for inner in items(node.subqueries()):
+            self.plan(inner, scope, aliased=False)
 
     def _with(self, node: Any, scope: frozenset[str]) -> None:
         recursive = bool(node.allowRecursion())
-        for relation in _items(node.cteRelations()):
+        outer = self.scopes
+        for place, relation in enumerate(items(node.cteRelations())):
             name = str(relation.productElement(0)).lower()
+            self.scopes = (*outer, (node, place))
             inner = scope | {name} if recursive else scope
             self.plan(relation.productElement(1), inner, aliased=False)
             scope = scope | {name}
+        self.scopes = (*outer, (node, node.cteRelations().size()))
         self.plan(node.child(), scope, aliased=False)
+        self.scopes = outer
 
     def _relation(
         self, node: Any, scope: frozenset[str], *, aliased: bool, time_travel: bool
     ) -> None:
-        parts = tuple(str(part) for part in _items(node.multipartIdentifier()))
+        parts = _strings(node.multipartIdentifier())
         if len(parts) == 1 and parts[0].lower() in scope:
             return
-        start = int(node.origin().startIndex().get())
-        found = _NAME.match(self._text, start)
-        if found is None or split_name(found[0]) != parts:
+        if not bool(node.options().containsKey(_WRITTEN)):
+            self._read(node, parts, aliased=aliased, time_travel=time_travel)
+
+    def _identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
+        parts = _strings(identifier_parts(self.spark, node.identifierExpr()))
+        if node.children().isEmpty():
+            if len(parts) > 1 or parts[0].lower() not in scope:
+                self._read(node, parts, aliased=aliased, time_travel=False)
+            return
+        for child in items(node.children()):
+            self.plan(child, scope, aliased=False)
+
+    def _read(self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool) -> None:
+        self.names.append(parts)
+
+    def _expression(self, node: Any, operator: Any) -> None:
+        pass
+
+
+class _QueryWalk(_Walk):
+    """Also gathers where in the text of one query each thing stands."""
+
+    def __init__(self, spark: SparkSession, text: str) -> None:
+        super().__init__(spark)
+        self._text = text
+        self._long = _LONG_NAME.search(text) is not None
+        self._found = _Found()
+
+    def result(self, *, bare: bool) -> ParsedQuery:
+        found = self._found
+        short = all(reference.statement for reference in found.references.values())
+        return ParsedQuery(
+            text=self._text,
+            references=tuple(sorted(found.references.values(), key=lambda r: r.start)),
+            functions=frozenset(found.functions),
+            calls=tuple(found.calls.values()),
+            columns=tuple(found.columns.values()),
+            stars=tuple(found.stars.values()),
+            open=found.open or (bare and not short),
+            aliases=frozenset(found.aliases),
+        )
+
+    def _operator(self, found: str, node: Any, scope: frozenset[str]) -> None:
+        if found in _FOLLOWING_COLUMNS or (
+            found == "Join" and kind(node.joinType()) == "NaturalJoin"
+        ):
+            self._found.open = True
+        if found == "SubqueryAlias":
+            self._found.aliases.add(str(node.alias()).lower())
+        super()._operator(found, node, scope)
+
+    def _with(self, node: Any, scope: frozenset[str]) -> None:
+        self._found.aliases.update(
+            str(relation.productElement(0)).lower() for relation in items(node.cteRelations())
+        )
+        super()._with(node, scope)
+
+    def _read(self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool) -> None:
+        span = _span(node)
+        found = _NAME.match(self._text, span[0]) if span else None
+        if kind(node) == "PlanWithUnresolvedIdentifier":
+            start, end, word = (*(span or (0, 0)), None)
+        elif span is None or found is None or split_name(found[0]) != parts:
             raise error(
                 Code.MT_QUERY_UNSUPPORTED,
                 reason=f"the mention of {'.'.join(parts)} cannot be located",
             )
-        word = _TABLE_WORD.search(self._text, 0, start)
-        self.references[start] = Reference(
+        else:
+            start, end = found.span()
+            word = _TABLE_WORD.search(self._text, 0, start)
+        self._found.references[start] = Reference(
             parts=parts,
             start=start if word is None else word.start(),
-            end=found.end(),
+            end=end,
             aliased=aliased,
             time_travel=time_travel,
             statement=word is not None,
         )
 
-    def _expression(self, node: Any) -> None:
-        kind = str(node.getClass().getSimpleName())
-        if kind == "UnresolvedFunction" and node.nameParts().size() == 1:
-            self.functions.add(str(node.nameParts().apply(0)).lower())
-        for child in _items(node.children()):
-            self._expression(child)
+    def _expression(self, node: Any, operator: Any) -> None:
+        match kind(node):
+            case "Literal":
+                return
+            case "UnresolvedAttribute":
+                if self._long and (named := self._named(node)) and len(named.parts) > 2:
+                    self._found.columns[named.start] = named
+                return
+            case "UnresolvedFunction":
+                self._call(node)
+            case found if found in _STARS:
+                self._star(node, operator)
+        for child in items(node.children()):
+            self._expression(child, operator)
+
+    def _call(self, node: Any) -> None:
+        if node.nameParts().size() == 1:
+            self._found.functions.add(str(node.nameParts().apply(0)).lower())
+        if (named := self._named(node)) is not None:
+            self._found.calls[named.start] = named
+
+    def _named(self, node: Any) -> Mention | None:
+        """Return the name with which an expression's text begins, if it does."""
+        span = _span(node)
+        parts = _strings(node.nameParts())
+        found = _NAME.match(self._text, span[0]) if span else None
+        if found is None or split_name(found[0]) != parts:
+            return None
+        return Mention(parts=parts, start=found.start(), end=found.end())
+
+    def _star(self, node: Any, operator: Any) -> None:
+        span = _span(node)
+        if span is None or kind(operator) not in _LISTS or "*" not in self._text[slice(*span)]:
+            self._found.open = True
+            return
+        self._found.stars[span[0]] = Star(
+            start=span[0], end=span[1], node=node, below=operator.child(), scopes=self.scopes
+        )
 
 
-def _open_columns(node: Any) -> bool:
-    """Look at the outermost SELECT lists; a query without one, such as TABLE t, is open too."""
-    match str(node.getClass().getSimpleName()):
+@dataclass(slots=True)
+class _Found:
+    """What has been found, by the place where it begins."""
+
+    references: dict[int, Reference] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
+    calls: dict[int, Mention] = field(default_factory=dict)
+    columns: dict[int, Mention] = field(default_factory=dict)
+    stars: dict[int, Star] = field(default_factory=dict)
+    open: bool = False
+    aliases: set[str] = field(default_factory=set)
+
+
+def _is_bare(node: Any) -> bool:
+    """Say whether a query has no outermost SELECT list, so that its columns are a table's."""
+    match kind(node):
         case "Project" | "Aggregate":
-            return any(_has_star(expression) for expression in _items(node.expressions()))
+            return False
         case "UnresolvedRelation":
             return True
         case _:
-            return any(_open_columns(child) for child in _items(node.children()))
+            return any(_is_bare(child) for child in items(node.children()))
 
 
-def _has_star(expression: Any) -> bool:
-    return str(expression.getClass().getSimpleName()) in _STARS or any(
-        _has_star(child) for child in _items(expression.children())
-    )
+# ---- names that are computed -------------------------------------------------------------------
+
+
+def relation_parts(spark: SparkSession, node: Any) -> tuple[str, ...] | None:
+    """Return the name of the table a statement writes; None for anything but a named one."""
+    match kind(node):
+        case "UnresolvedRelation":
+            return _strings(node.multipartIdentifier())
+        case "SubqueryAlias":
+            return relation_parts(spark, node.child())
+        case "TimeTravel" | "RelationTimeTravel":
+            return relation_parts(spark, node.relation())
+        case "PlanWithUnresolvedIdentifier":
+            return _strings(identifier_parts(spark, node.identifierExpr()))
+        case _:
+            return None
+
+
+def identifier_parts(spark: SparkSession, expression: Any) -> Any:
+    """Return the parts of the name that IDENTIFIER(expression) stands for, as a Scala Seq.
+
+    :raises ServerError: MT_QUERY_UNSUPPORTED if the expression has no value of its own.
+    """
+    value = _constant(spark, expression)
+    if value is None:
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason="IDENTIFIER(...) hides which table it means")
+    return _parser(spark).parseMultipartIdentifier(value)
+
+
+def statement_text(spark: SparkSession, expression: Any, *, script: bool) -> str:
+    """Return the statement that EXECUTE IMMEDIATE would run.
+
+    :raises ServerError: NOT_SUPPORTED if it is only known while a script runs.
+    """
+    value = _constant(spark, expression)
+    if value is None:
+        where = " inside a script" if script else ""
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"EXECUTE IMMEDIATE of a statement that is not known beforehand{where}",
+            hint="Write the statement itself, or its text as a literal.",
+        )
+    return value
+
+
+def _constant(spark: SparkSession, expression: Any) -> str | None:
+    """Return the value of an expression over literals and session variables, or None."""
+    if kind(expression) == "Literal":
+        return None if expression.value() is None else str(expression.toString())
+    try:
+        row = spark.sql(f"SELECT CAST({expression.sql()} AS STRING)").first()
+    except PySparkException:
+        return None
+    return None if row is None or row[0] is None else str(row[0])
+
+
+# ---- Scala -------------------------------------------------------------------------------------
+
+
+def kind(node: Any) -> str:
+    """Return the simple name of a Java object's class."""
+    return str(node.getClass().getSimpleName())
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """Iterate a Scala Seq."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
 
 
 def split_name(text: str) -> tuple[str, ...]:
@@ -169,7 +419,14 @@ def split_name(text: str) -> tuple[str, ...]:
     )
 
 
-def _items(sequence: Any) -> Iterator[Any]:
-    """Iterate a Scala Seq."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
+def _strings(sequence: Any) -> tuple[str, ...]:
+    return tuple(str(part) for part in items(sequence))
+
+
+def _span(node: Any) -> tuple[int, int] | None:
+    """Return where in the text a parsed node stands, in code points."""
+    origin = node.origin()
+    start, stop = origin.startIndex(), origin.stopIndex()
+    if not (start.isDefined() and stop.isDefined()):
+        return None
+    return int(start.get()), int(stop.get()) + 1

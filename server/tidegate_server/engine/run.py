@@ -3,28 +3,73 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.analyze import analyzed_plan
+from tidegate_server.engine.determinism import changes_by_itself, unstable
+from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.incremental.apply import DiffMismatchError, apply
+from tidegate_server.engine.incremental.strategy import (
+    Preparation,
+    Prepared,
+    Query,
+    read_query,
+)
+from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.sessions import apply_settings
 from tidegate_server.engine.sources import Tables
-from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.engine.upstream import (
+    check_present,
+    check_types,
+    explained,
+    recorded_columns,
+)
+from tidegate_server.errors import Code, error
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
-from tidegate_server.model.runs import RunMetrics, Strategy
+from tidegate_server.model.runs import Rejection, RunMetrics, Strategy
 from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.refresh.planner import plan_refresh
+from tidegate_server.refresh.planner import SOURCES_CHANGED, UNSTABLE_QUERY, plan_refresh
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
+    RefreshPolicy,
 )
-from tidegate_server.storage.base import TableFormat
+from tidegate_server.refresh.waves import forward
+from tidegate_server.storage.base import TableFormat, Written
 
 logger = logging.getLogger(__name__)
+
+# Reasons for which a table that must be incremental is refreshed fully all the same.
+_STARTS = frozenset(
+    {
+        *("FIRST_REFRESH", "FORCED", "FOREIGN_COMMIT", "DEFINITION_CHANGED"),
+        *("FROM_BEGINNING", "PARTIAL_BEFORE"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan with what it was made from."""
+
+    order: RefreshOrder
+    prepared: Prepared
+    last: CommittedRefresh | None
+    query: Query
+
+    @property
+    def plan(self) -> RefreshPlan:
+        """What is to be done."""
+        return self.prepared.plan
 
 
 def source_versions(sources: Sequence[Source], format: TableFormat) -> Mapping[str, int]:
@@ -36,21 +81,15 @@ def source_versions(sources: Sequence[Source], format: TableFormat) -> Mapping[s
     return {state.table_id: state.version for state in found if state is not None}
 
 
-def plan(
-    order: RefreshOrder, spark: SparkSession, format: TableFormat
-) -> tuple[RefreshPlan, CommittedRefresh | None, str]:
-    """Return the plan, the last refresh commit, and the query at the planned versions.
+def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> RefreshPlan:
+    """Return what a refresh would do now.
 
-    :raises ServerError: TABLE_OR_VIEW_NOT_FOUND naming a source that is gone.
+    :raises ServerError: as :func:`refresh`.
     """
-    _check_sources(order.sources, format)
-    tables = Tables(spark, format)
-    query = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
-    last = format.last_commit(order.name, order.table_id)
-    chosen = plan_refresh(order, tables.vector(), last)
-    if chosen.strategy is Strategy.NO_DATA and not _is_stable(spark, query):
-        chosen = plan_refresh(order, tables.vector(), last, stable=False)
-    return chosen, last, query
+    session = spark.newSession()
+    apply_settings(session, order.settings)
+    with ExitStack() as resources:
+        return _plan(order, session, format, lambda: None, resources).plan
 
 
 def refresh(
@@ -58,32 +97,153 @@ def refresh(
 ) -> RefreshOutcome:
     """Bring a materialized table up to date once.
 
-    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, OPERATION_CANCELED, or
-        what Spark says of the query.
+    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, MT_NOT_INCREMENTAL if
+        the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
+        MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
     """
     session = spark.newSession()
     apply_settings(session, order.settings)
-    chosen, last, query = plan(order, session, format)
-    logger.info(
-        "refresh %s of %s: %s, %s",
-        order.refresh_id,
-        order.name,
-        chosen.strategy.value,
-        chosen.reason_text,
+    with ExitStack() as resources:
+        planned = _plan(order, session, format, operation.check, resources)
+        plan, last = planned.plan, planned.last
+        logger.info(
+            "refresh %s of %s: %s, %s",
+            order.refresh_id,
+            order.name,
+            plan.strategy.value,
+            plan.reason_text,
+        )
+        if last is not None and last.refresh_id == order.refresh_id:
+            return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
+        if last is not None and last.epoch >= order.epoch:
+            raise error(
+                Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
+            )
+        operation.check()
+        return _carried_out(planned, session, format, operation)
+
+
+# ---- planning ----------------------------------------------------------------------------------
+
+
+def _plan(
+    order: RefreshOrder,
+    session: SparkSession,
+    format: TableFormat,
+    check: Callable[[], None],
+    resources: ExitStack,
+) -> Planned:
+    check_present(order, session, format)
+    last = format.last_commit(order.name, order.table_id)
+    tables = Tables(
+        session,
+        format,
+        recorded=recorded_columns(order),
+        wanted=forward(order.vector or {}, last),
     )
-    before = last.version if last is not None else None
-    if last is not None and last.refresh_id == order.refresh_id:
-        return RefreshOutcome(plan=chosen, from_version=None, to_version=last.version)
-    if last is not None and last.epoch >= order.epoch:
-        raise error(
-            Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
+    with explained(order, session):
+        text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
+        query = read_query(order, session, tables, text)
+        tree = analyzed_plan(session.sql(text))
+    check_types(order, tree)
+    names = changes_by_itself(unstable(tree))
+    stable = query.stable and not names
+    # Functions such as rand get a new seed, and with it another text, each time.
+    order = replace(order, fingerprint=query.fingerprint if stable else None)
+    full = plan_refresh(order, tables.vector(), last, stable=stable)
+    if full.reason_code == UNSTABLE_QUERY and names:
+        full = replace(full, reason_text=f"the query reads {', '.join(names)}")
+    planned = Planned(order=order, prepared=Prepared(plan=full), last=last, query=query)
+    if last is not None and full.reason_code == SOURCES_CHANGED:
+        preparation = Preparation(
+            order, session, format, tables, query, last, check=check, resources=resources
         )
-    if chosen.strategy is Strategy.NO_DATA:
+        planned = replace(planned, prepared=_prepared(preparation, full))
+    _check_policy(planned)
+    return planned
+
+
+def _prepared(preparation: Preparation, full: RefreshPlan) -> Prepared:
+    try:
+        return preparation.prepare(full)
+    except (PySparkException, Py4JError) as failed:
+        preparation.check()
+        logger.exception("%s cannot be refreshed incrementally", preparation.order.name)
+        return Prepared(plan=_failed(full, failed))
+
+
+def _failed(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
+    """Return a full refresh in place of an incremental one that broke."""
+    if isinstance(failure, DiffMismatchError):
+        code, text = "TABLE_DIFFERS", str(failure)
+    else:
+        code, text = "INCREMENTAL_FAILED", to_server_error(failure).headline
+    rejection = Rejection(strategy=Strategy.INCREMENTAL.value, reason_code=code, reason_text=text)
+    return replace(
+        plan,
+        strategy=Strategy.FULL,
+        reason_code=code,
+        reason_text=text,
+        rejected=(rejection,),
+    )
+
+
+def _check_policy(planned: Planned) -> None:
+    """:raises ServerError: MT_NOT_INCREMENTAL if the policy forbids this full refresh."""
+    order, plan = planned.order, planned.plan
+    if order.policy is not RefreshPolicy.INCREMENTAL_STRICT or plan.strategy is not Strategy.FULL:
+        return
+    if plan.reason_code in _STARTS:
+        return
+    reasons = [f"{r.reason_text} ({r.reason_code})" for r in plan.rejected]
+    shown = "; ".join(reasons) or f"{plan.reason_text} ({plan.reason_code})"
+    raise error(Code.MT_NOT_INCREMENTAL, table=str(order.name), reasons=shown)
+
+
+# ---- carrying out ------------------------------------------------------------------------------
+
+
+def _carried_out(
+    planned: Planned, session: SparkSession, format: TableFormat, operation: Operation
+) -> RefreshOutcome:
+    if planned.plan.strategy is Strategy.NO_DATA:
+        before = planned.last.version if planned.last is not None else None
         return RefreshOutcome(
-            plan=chosen, from_version=before, to_version=before, metrics=RunMetrics(rows_written=0)
+            plan=planned.plan,
+            from_version=before,
+            to_version=before,
+            metrics=RunMetrics(rows_written=0),
         )
-    operation.check()
-    frame = session.sql(query)
+    if planned.plan.strategy is Strategy.INCREMENTAL:
+        try:
+            return _outcome(planned, _applied(planned, session, format))
+        except (PySparkException, Py4JError, DiffMismatchError) as failed:
+            operation.check()
+            logger.exception("%s is refreshed fully instead", planned.order.name)
+            plan = _failed(planned.plan, failed)
+            planned = replace(planned, prepared=Prepared(plan=plan))
+            _check_policy(planned)
+    return _outcome(planned, _written(planned, session, format, operation))
+
+
+def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
+    """Land the diff; rows that are only added need no look at it before."""
+    order, prepared, last = planned.order, planned.prepared, planned.last
+    if prepared.diff is None or last is None:
+        raise AssertionError("an incremental refresh has a diff and something to build on")
+    vector = prepared.plan.vector
+    appends = prepared.appends and not order.expectations
+    if appends and format.untouched_since(order, last.version):
+        rows = format.fitted(order, prepared.diff.drop(prepared.diff.columns[-1]))
+        return format.append(rows, order, vector, base=last.version)
+    return apply(session, format, order, prepared.diff, vector, base=last.version)
+
+
+def _written(
+    planned: Planned, session: SparkSession, format: TableFormat, operation: Operation
+) -> Written:
+    order, plan = planned.order, planned.plan
+    frame = bound(session.sql(planned.query.text), order.logical_time)
     if len(frame.columns) != len(order.columns):
         raise error(
             Code.MT_COLUMN_COUNT,
@@ -92,27 +252,40 @@ def refresh(
             available=", ".join(frame.columns),
         )
     operation.check()
-    written = format.write(
-        frame,
-        order,
-        chosen.vector,
-        partitions=chosen.partitions,
-        partial=bool(chosen.partitions) and not _is_whole(chosen, last, order),
-    )
+    partial = bool(plan.partitions) and not _is_whole(plan, planned.last, order)
+    return format.write(frame, order, plan.vector, partitions=plan.partitions, partial=partial)
+
+
+def _outcome(planned: Planned, written: Written) -> RefreshOutcome:
+    plan, last = planned.plan, planned.last
     return RefreshOutcome(
-        plan=chosen,
-        from_version=before,
+        plan=plan,
+        from_version=last.version if last is not None else None,
         to_version=written.version,
-        metrics=RunMetrics(rows_written=written.rows),
+        metrics=RunMetrics(
+            rows_read=_rows_read(planned),
+            rows_written=written.rows,
+            rows_inserted=written.rows_inserted,
+            rows_deleted=written.rows_deleted,
+            rows_copied=written.rows_copied,
+            files_written=written.files_written,
+            bytes_written=written.bytes_written,
+            affected_keys=plan.affected_keys,
+            predicted_seconds=plan.predicted_seconds,
+            full_seconds=plan.full_seconds,
+            expectations=written.expectations,
+        ),
+        data_timestamp=planned.order.logical_time,
     )
 
 
-def _is_stable(spark: SparkSession, query: str) -> bool:
-    """Say whether the query gives the same rows from the same versions at any time."""
-    jvm: Any = spark._jvm
-    analyzed: Any = spark.sql(query)._jdf.queryExecution().analyzed()
-    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-    return bool(analyzed.deterministic()) and not analyzed.containsPattern(patterns.CURRENT_LIKE())
+def _rows_read(planned: Planned) -> int:
+    """Return what the cost model takes for the rows read, so that it learns from the run."""
+    changed = sum(change.rows or 0 for change in planned.plan.changes)
+    if planned.prepared.appends:
+        return changed
+    incremental = planned.plan.strategy is Strategy.INCREMENTAL
+    return planned.query.rows + (changed if incremental else 0)
 
 
 def _is_whole(chosen: RefreshPlan, last: CommittedRefresh | None, order: RefreshOrder) -> bool:
@@ -122,17 +295,7 @@ def _is_whole(chosen: RefreshPlan, last: CommittedRefresh | None, order: Refresh
         and not last.partial
         and last.foreign_version is None
         and last.definition_version == order.definition_version
+        and last.fingerprint == order.fingerprint
         and dict(last.vector) == dict(chosen.vector)
         and all(source.kind is SourceKind.VERSIONED for source in order.sources)
     )
-
-
-def _check_sources(sources: Sequence[Source], format: TableFormat) -> None:
-    for source in sources:
-        if source.kind is SourceKind.VERSIONED and format.find(source.name) is None:
-            raise ServerError(
-                code="TABLE_OR_VIEW_NOT_FOUND",
-                sqlstate="42P01",
-                message=f"Source table {source.name} does not exist any more.",
-                hint="Create it again, or change the definition query.",
-            )

@@ -6,46 +6,69 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
+from contextlib import AbstractContextManager, nullcontext
 
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.analyze import analyze
 from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.evolve import (
+    check_expressions,
+    definitions,
+    drop_view,
+    inspect,
+    put_view,
+    rewrite_names,
+)
 from tidegate_server.engine.execute import execute
 from tidegate_server.engine.metastore import Metastore
 from tidegate_server.engine.operations import Operation, Operations
 from tidegate_server.engine.results import ResultStore
-from tidegate_server.engine.run import plan, refresh, source_versions
+from tidegate_server.engine.rollback import roll_back
+from tidegate_server.engine.run import explain, refresh, source_versions
 from tidegate_server.engine.sessions import Sessions
+from tidegate_server.engine.survey import survey
+from tidegate_server.engine.verify import verify
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages import (
     Analyze,
     Answer,
     Cancel,
+    CheckExpressions,
     CloseResult,
     CloseSession,
     CreateTable,
     Done,
     DropTable,
+    DropView,
     EngineInfo,
+    EvolveTable,
     Execute,
     ExplainRefresh,
+    InspectTable,
     LastCommit,
     LastCommitted,
+    ListDefinitions,
     ListFunctions,
     ListTables,
     OpenSession,
     Ping,
     Planned,
+    PutView,
     Refresh,
     Refreshed,
     RegisterSystemTable,
+    RenameTable,
     Request,
+    RewriteNames,
     SetTableProperties,
     SourceVersions,
+    Survey,
     TableCreated,
+    VerifyTable,
     Versions,
 )
+from tidegate_server.observability.context import serving
 from tidegate_server.storage.base import TableFormat
 
 _TICK = 0.3
@@ -81,8 +104,12 @@ class Service:
         match request:
             case Execute() | Refresh():
                 yield from self._watched(request, _operation_id(request))
-            case Analyze() | CreateTable() | ExplainRefresh() | RegisterSystemTable():
+            case Analyze() | Survey() | CreateTable() | ExplainRefresh() | RegisterSystemTable():
                 yield from self._watched(request, str(uuid.uuid4()))
+            case EvolveTable() | ListDefinitions():
+                yield from self._watched(request, str(uuid.uuid4()))
+            case VerifyTable():
+                yield from self._watched(request, request.order.refresh_id)
             case Ping():
                 yield self._info
             case _:
@@ -125,7 +152,7 @@ class Service:
 
     def _worked(self, request: Request, operation: Operation) -> Answer:
         try:
-            with self._operations.working(operation):
+            with _naming(request, operation), self._operations.working(operation):
                 return self._work_answer(request, operation)
         except Exception as failed:
             # Here and not later: the JVM's exceptions are asked for more on the thread they hit.
@@ -142,15 +169,22 @@ class Service:
             case Execute():
                 child = self._sessions.find(request.session_id)
                 return execute(request, child, operation, self.results)
+            case Survey():
+                child = self._sessions.find(request.session_id)
+                with child.overlaid(request.settings):
+                    return survey(child, request.sql)
             case Analyze():
                 child = self._sessions.find(request.session_id)
                 return analyze(child, request.sql, self._tables)
             case Refresh():
+                carry_out = refresh if request.order.rollback_to is None else roll_back
                 return Refreshed(
-                    outcome=refresh(request.order, self._spark, self._tables, operation)
+                    outcome=carry_out(request.order, self._spark, self._tables, operation)
                 )
+            case VerifyTable():
+                return verify(request.order, request.version, self._spark, self._tables, operation)
             case ExplainRefresh():
-                return Planned(plan=plan(request.order, self._spark.newSession(), self._tables)[0])
+                return Planned(plan=explain(request.order, self._spark, self._tables))
             case CreateTable():
                 location, table_id = self._tables.create(
                     request.name,
@@ -160,6 +194,19 @@ class Service:
                     request.properties,
                 )
                 return TableCreated(location=location, table_id=table_id)
+            case EvolveTable():
+                self._tables.evolve(
+                    request.name,
+                    request.table_id,
+                    request.schema,
+                    request.comment,
+                    request.properties,
+                    widened=request.widened,
+                    adopts=request.adopts,
+                )
+                return Done()
+            case ListDefinitions():
+                return definitions(self._spark, self._tables)
             case RegisterSystemTable():
                 self._metastore.register(request.name, request.location, request.comment)
                 return Done()
@@ -191,6 +238,21 @@ class Service:
             case DropTable():
                 self._tables.drop(request.name, request.table_id)
                 return Done()
+            case RenameTable():
+                self._tables.rename(request.name, request.new_name, request.table_id)
+                return Done()
+            case PutView():
+                put_view(self._spark, request)
+                return Done()
+            case DropView():
+                drop_view(self._spark, request)
+                return Done()
+            case InspectTable():
+                return inspect(self._spark, request, self._tables)
+            case CheckExpressions():
+                return check_expressions(self._sessions.find(request.session_id), request)
+            case RewriteNames():
+                return rewrite_names(self._spark, request)
             case ListTables():
                 return self._metastore.tables(request.schema, with_columns=request.with_columns)
             case ListFunctions():
@@ -202,6 +264,17 @@ class Service:
         exists = self._tables.find(request.name) is not None
         commit = self._tables.last_commit(request.name, request.table_id) if exists else None
         return LastCommitted(commit=commit, exists=exists)
+
+
+def _naming(request: Request, operation: Operation) -> AbstractContextManager[None]:
+    """Have log lines name the statement or the refresh, by the id that clients know."""
+    match request:
+        case Execute():
+            return serving(session_id=request.session_id, operation_id=operation.id)
+        case Refresh():
+            return serving(refresh_id=operation.id)
+        case _:
+            return nullcontext()
 
 
 def _operation_id(request: Execute | Refresh) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,26 +12,46 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.references import ParsedQuery, Reference, parse_query, rewrite
+from tidegate_server.engine.references import (
+    Edit,
+    Mention,
+    ParsedQuery,
+    Reference,
+    edited,
+    items,
+    parse_query,
+    reference_edits,
+)
 from tidegate_server.errors import Code, error
-from tidegate_server.model.names import TableName, qualify, quote_identifier
+from tidegate_server.model.names import TableName, qualify, quote_identifier, visible_name
+from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.storage.base import TableFormat, TableState, is_path, table_sql
 
 _GLOBAL_TEMPORARY = "global_temp"
 _DEEPEST_VIEW = 50
+_NOISE = frozenset({"spark.databricks.delta.lastCommitVersionInSession"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The catalog and schema with which short names are completed."""
+
+    catalog: str
+    schema: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A permanent view: its text, the place its names are relative to, its columns."""
+    """A view: its text, the place its names are relative to, its columns, its settings."""
 
     text: str
-    catalog: str
-    schema: str
+    place: Place
     produced: tuple[str, ...]
     """The text's own columns, which may be fewer than a star in it gives by now."""
     columns: tuple[str, ...]
+    settings: Mapping[str, str]
+    """Those under which it was created and is always read."""
 
 
 @dataclass(slots=True)
@@ -38,115 +60,258 @@ class Tables:
 
     spark: SparkSession
     format: TableFormat
+    recorded: Mapping[TableName, Schema] = field(default_factory=dict)
+    """The columns that sources had when the query was defined; later ones stay out of sight."""
     sources: dict[TableName, Source] = field(default_factory=dict)
     states: dict[TableName, TableState] = field(default_factory=dict)
     temporary: set[str] = field(default_factory=set)
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """Versions to read instead of the newest, by table id."""
+    travelled: set[TableName] = field(default_factory=set)
+    """Tables of which the query itself chooses a version."""
+    registered: set[str] = field(default_factory=set)
+    """Temporary views made for views that were created under other settings."""
 
-    def qualified(self, text: str, catalog: str, schema: str) -> tuple[ParsedQuery, str]:
-        """Return a query parsed and its text with full names; gathers the sources."""
-        query = parse_query(self.spark, text)
-        return query, rewrite(query, lambda r: self._full_name(r, catalog, schema, depth=0))
-
-    def pinned(self, text: str, catalog: str, schema: str, *, depth: int = 0) -> str:
+    def pinned(self, text: str, catalog: str, schema: str) -> str:
         """Return the text with every versioned table at the version found, views put in place."""
-        query = parse_query(self.spark, text)
-        return rewrite(query, lambda r: self._pinned(r, catalog, schema, depth))
+        return self._pinned_text(text, Place(catalog, schema), 0)
 
     def vector(self) -> Mapping[str, int]:
         """Return the version of every versioned source gathered, by its table id."""
-        return {state.table_id: state.version for state in self.states.values()}
+        states = self.states.values()
+        return {s.table_id: self.wanted.get(s.table_id, s.version) for s in states}
 
-    def _full_name(self, reference: Reference, catalog: str, schema: str, depth: int) -> str:
-        name = self._visit(reference, catalog, schema, depth)
-        return _written(reference) if name is None else table_sql(name)
+    def read_versions(self) -> Mapping[str, int]:
+        """Return the version at which each versioned source is read, by its table id."""
+        return {state.table_id: self._read_version(state) for state in self.states.values()}
 
-    def _pinned(self, reference: Reference, catalog: str, schema: str, depth: int) -> str:
-        name = self._name(reference, catalog, schema)
+    def visit(self, reference: Reference, place: Place) -> TableName | None:
+        """Gather what a reference reads; None for a temporary view, which has no full name."""
+        return self._visit(reference, place, ())
+
+    def columns(self, name: TableName) -> tuple[str, ...]:
+        """Return the columns that a table or view has now."""
+        if name.folded() in self.states:
+            return self.format.describe(name).schema.names()
+        return tuple(self.spark.table(table_sql(name)).columns)
+
+    def name_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
+        """Yield the edits that write permanent functions and columns so that they stay clear."""
+        for call in query.calls:
+            if len(call.parts) < 3 and self._is_permanent(call.parts, place):
+                name = qualify(call.parts, place.catalog, place.schema)
+                yield Edit(call.start, call.end, name.quoted())
+        yield from self._column_edits(query, place)
+
+    def forget(self) -> None:
+        """Drop the temporary views that were registered."""
+        session: Any = self.spark._jsparkSession
+        for name in self.registered:
+            session.sessionState().catalog().dropTempView(name)
+        self.registered.clear()
+
+    def _pinned_text(self, text: str, place: Place, depth: int) -> str:
+        query = parse_query(self.spark, text)
+        edits = reference_edits(query, lambda r: self._pinned(r, place, depth))
+        return edited(text, [*edits, *self.name_edits(query, place)])
+
+    def _pinned(self, reference: Reference, place: Place, depth: int) -> str:
+        name = self._name(reference, place)
         if name is None:
-            return _written(reference)
+            return written(reference)
         view = self._view(name)
         if view is not None:
             return self._view_query(reference, name, view, depth)
-        self._gather(name, reference)
+        self._gather(name, ())
         state = self.states.get(name.folded())
-        if state is None or reference.time_travel:
+        if reference.time_travel:
+            self.travelled.add(name.folded())
             return table_sql(name)
-        return self.format.pinned(name, state.newest)
+        if state is None:
+            return self._as_recorded(reference, name, table_sql(name))
+        pinned = self.format.pinned(name, self._read_version(state))
+        return self._as_recorded(reference, name, pinned)
+
+    def _read_version(self, state: TableState) -> int:
+        return self.wanted.get(state.table_id, state.newest)
+
+    def _as_recorded(self, reference: Reference, name: TableName, pinned: str) -> str:
+        """Hide the columns a table has got since the query was defined."""
+        recorded = self.recorded.get(name.folded())
+        if not recorded:
+            return pinned
+        known = {column.lower() for column in recorded.names()}
+        now = self.columns(name)
+        if all(column.lower() in known for column in now):
+            return pinned
+        return selected(reference, name, pinned, [c for c in now if c.lower() in known])
 
     def _view_query(self, reference: Reference, name: TableName, view: View, depth: int) -> str:
         _check_depth(name, depth)
-        inner = self.pinned(view.text, view.catalog, view.schema, depth=depth + 1)
-        renamed = ", ".join(
-            f"{quote_identifier(old)} AS {quote_identifier(new)}"
-            for old, new in zip(view.produced, view.columns, strict=True)
-        )
+        inner = self._pinned_text(view.text, view.place, depth + 1)
         alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
-        # The line break keeps a comment at the view's end from swallowing the bracket.
-        return f"(SELECT {renamed} FROM ({inner}\n)){alias}"
+        body = _renamed(view, inner)
+        if not self._other_settings(view):
+            return f"({body}){alias}"
+        return self._registered(view, body) + alias
+
+    def _other_settings(self, view: View) -> dict[str, str]:
+        return {
+            key: value
+            for key, value in view.settings.items()
+            if key not in _NOISE and self.spark.conf.get(key, None) != value
+        }
+
+    def _registered(self, view: View, body: str) -> str:
+        """Make a temporary view under the view's own settings, which Spark keeps with it."""
+        settings = self._other_settings(view)
+        identity = repr((body, sorted(settings.items()))).encode()
+        name = f"__tidegate_view_{hashlib.sha256(identity).hexdigest()[:16]}"
+        with _under(self.spark, settings):
+            self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quote_identifier(name)} AS {body}")
+        self.registered.add(name)
+        return quote_identifier(name)
 
     def _visit(
-        self, reference: Reference, catalog: str, schema: str, depth: int
+        self, reference: Reference, place: Place, via: tuple[TableName, ...]
     ) -> TableName | None:
-        """Gather what a reference reads; None for a temporary view, which has no full name."""
-        name = self._name(reference, catalog, schema)
+        name = self._name(reference, place)
         if name is None:
             return None
         view = self._view(name)
         if view is None:
-            self._gather(name, reference)
+            self._gather(name, via)
             return name
-        _check_depth(name, depth)
+        _check_depth(name, len(via))
         for inner in parse_query(self.spark, view.text).references:
-            self._visit(inner, view.catalog, view.schema, depth + 1)
+            self._visit(inner, view.place, (*via, name.folded()))
         return name
 
-    def _name(self, reference: Reference, catalog: str, schema: str) -> TableName | None:
+    def _name(self, reference: Reference, place: Place) -> TableName | None:
         parts = reference.parts
-        if self._is_temporary(parts):
+        if is_temporary_view(self.spark, parts):
             self.temporary.add(f"view {'.'.join(parts)}")
             return None
         if len(parts) > 3:
             raise error(
                 Code.MT_QUERY_UNSUPPORTED, reason=f"{'.'.join(parts)} has more than three parts"
             )
-        return qualify(parts, catalog, schema)
-
-    def _is_temporary(self, parts: tuple[str, ...]) -> bool:
-        if len(parts) == 2 and parts[0].lower() == _GLOBAL_TEMPORARY:
-            return True
-        if len(parts) != 1:
-            return False
-        session: Any = self.spark._jsparkSession
-        return bool(session.sessionState().catalog().getRawTempView(parts[0]).isDefined())
+        return qualify(parts, place.catalog, place.schema)
 
     def _view(self, name: TableName) -> View | None:
         entry = catalog_entry(self.spark, name)
         if entry is None or entry.tableType().name() != "VIEW":
             return None
-        place = [str(part) for part in _sequence(entry.viewCatalogAndNamespace())]
-        columns = tuple(str(column) for column in entry.schema().fieldNames())
-        produced = tuple(str(column) for column in _sequence(entry.viewQueryColumnNames()))
-        return View(
-            text=str(entry.viewText().get()),
-            catalog=place[0] if place else name.catalog,
-            schema=".".join(place[1:]) or name.schema,
-            produced=produced or columns,
-            columns=columns,
-        )
+        return read_view(self.spark, entry, Place(name.catalog, name.schema))
 
-    def _gather(self, name: TableName, reference: Reference) -> None:
+    def _gather(self, name: TableName, via: tuple[TableName, ...]) -> None:
         key = name.folded()
         if key in self.sources:
             return
         state = self.format.find(name)
         if state is not None:
             self.states[key] = state
+        shown, owned = key, state is not None and state.materialized_id is not None
+        if owned:
+            # The rows of one with derived columns lie behind the view that has its name.
+            shown = visible_name(key)
+            via = tuple(view for view in via if view.folded() != shown)
         self.sources[key] = Source(
-            name=key if not is_path(name) else name,
+            name=shown if not is_path(name) else name,
             kind=SourceKind.PLAIN if state is None else SourceKind.VERSIONED,
             table_id=str(key) if state is None else state.table_id,
-            materialized_table=state is not None and state.materialized_id is not None,
+            materialized_table=owned,
+            via=via,
         )
+
+    def _is_permanent(self, parts: tuple[str, ...], place: Place) -> bool:
+        """Say whether a function is one of the metastore, which has a schema."""
+        session: Any = self.spark._jsparkSession
+        jvm: Any = self.spark._jvm
+        catalog = session.sessionState().catalog()
+        identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+        name = parts[-1]
+        if len(parts) == 1:
+            plain = identifier(name)
+            if catalog.isBuiltinFunction(plain) or catalog.isTemporaryFunction(plain):
+                return False
+        schema = parts[0] if len(parts) == 2 else place.schema
+        return bool(catalog.isPersistentFunction(identifier(name, jvm.scala.Option.apply(schema))))
+
+    def _column_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
+        """Yield edits from ``schema.table.column`` to ``table.column``.
+
+        A table that is replaced by a query keeps its own name alone.
+        """
+        if not query.columns:
+            return
+        named = {
+            qualify(reference.parts, place.catalog, place.schema).folded()
+            for reference in query.references
+            if not reference.aliased and len(reference.parts) < 4
+        }
+        for mention in query.columns:
+            for name in named:
+                rest = _after_table(mention, name)
+                if rest is None:
+                    continue
+                others = [other for other in named if other.table == name.table]
+                if len(others) > 1 or name.table in query.aliases:
+                    continue  # the short name would mean another table
+                written_rest = ".".join(quote_identifier(part) for part in rest)
+                table = mention.parts[len(mention.parts) - len(rest) - 1]
+                yield Edit(mention.start, mention.end, f"{quote_identifier(table)}.{written_rest}")
+                break
+
+
+def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
+    """Return a view of the catalog; ``place`` is for views that do not record one."""
+    jvm: Any = spark._jvm
+    found = [str(part) for part in items(entry.viewCatalogAndNamespace())]
+    columns = tuple(str(column) for column in entry.schema().fieldNames())
+    produced = tuple(str(column) for column in items(entry.viewQueryColumnNames()))
+    settings = jvm.scala.jdk.javaapi.CollectionConverters.asJava(entry.viewSQLConfigs())
+    return View(
+        text=str(entry.viewText().get()),
+        place=Place(found[0], ".".join(found[1:])) if found else place,
+        produced=produced or columns,
+        columns=columns,
+        settings={str(key): str(value) for key, value in dict(settings).items()},
+    )
+
+
+def selected(reference: Reference, name: TableName, table: str, columns: list[str]) -> str:
+    """Return a query in the place of a table that has these columns alone."""
+    listed = ", ".join(quote_identifier(column) for column in columns) or "NULL"
+    alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
+    return f"(SELECT {listed} FROM {table}){alias}"
+
+
+def current_place(spark: SparkSession) -> Place:
+    """Return the session's current catalog and schema."""
+    session: Any = spark._jsparkSession
+    manager = session.sessionState().catalogManager()
+    return Place(str(manager.currentCatalog().name()), ".".join(manager.currentNamespace()))
+
+
+def is_temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> bool:
+    """Say whether a name as written is that of a temporary view."""
+    return temporary_view(spark, parts) is not None
+
+
+def temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> Any:
+    """Return the session's temporary view of that name, or None."""
+    if len(parts) > 2:
+        return None
+    session: Any = spark._jsparkSession
+    catalog = session.sessionState().catalog()
+    if len(parts) == 1:
+        found = catalog.getRawTempView(parts[0])
+    elif parts[0].lower() == _GLOBAL_TEMPORARY:
+        found = catalog.getRawGlobalTempView(parts[1])
+    else:
+        return None
+    return found.get() if found.isDefined() else None
 
 
 def catalog_entry(spark: SparkSession, name: TableName) -> Any:
@@ -176,9 +341,45 @@ def _check_depth(name: TableName, depth: int) -> None:
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=f"view {name} is nested too deeply")
 
 
-def _written(reference: Reference) -> str:
+def written(reference: Reference) -> str:
+    """Return a reference's own name, every part in backticks."""
     return ".".join(quote_identifier(part) for part in reference.parts)
 
 
-def _sequence(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]
+def _renamed(view: View, inner: str) -> str:
+    """Return the query of a view's columns over its text."""
+    # The line break keeps a comment at the text's end from swallowing the bracket.
+    if len({name.lower() for name in view.produced}) < len(view.produced):
+        names = ", ".join(quote_identifier(name) for name in view.columns)
+        return f"SELECT * FROM ({inner}\n) AS v({names})"
+    renamed = ", ".join(
+        f"{quote_identifier(old)} AS {quote_identifier(new)}"
+        for old, new in zip(view.produced, view.columns, strict=True)
+    )
+    return f"SELECT {renamed} FROM ({inner}\n)"
+
+
+def _after_table(mention: Mention, name: TableName) -> tuple[str, ...] | None:
+    """Return what follows the table's name in ``schema.table.column``, or None."""
+    parts = tuple(part.lower() for part in mention.parts)
+    for table in ((name.catalog, name.schema, name.table), (name.schema, name.table)):
+        if len(parts) > len(table) and parts[: len(table)] == table:
+            return mention.parts[len(table) :]
+    return None
+
+
+@contextmanager
+def _under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set what can be set until the block ends."""
+    usable = {key: value for key, value in settings.items() if spark.conf.isModifiable(key)}
+    before = {key: spark.conf.get(key, None) for key in usable}
+    try:
+        for key, value in usable.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)

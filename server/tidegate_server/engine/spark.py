@@ -119,6 +119,8 @@ def spark_settings(
         "spark.sql.artifact.isolation.enabled": "false",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        # What changes in a table is then recorded as it is written, and need not be compared.
+        "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.warehouse.dir": str(directories.warehouse),
         "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 import msgspec
 
 from tidegate_server.errors import ServerError
 from tidegate_server.model.names import TableName
+from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import Source
 from tidegate_server.refresh.request import (
@@ -111,6 +113,18 @@ class Analyze:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Ask what a statement would read, without running it; answered by :class:`Surveyed`.
+
+    ``settings`` hold for this look alone.
+    """
+
+    session_id: str
+    sql: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
     """Create the empty storage of a materialized table; answered by :class:`TableCreated`."""
 
@@ -127,6 +141,110 @@ class SetTableProperties:
 
     name: TableName
     properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolveTable:
+    """Bring a storage to exactly this schema, comment and properties in one commit that leaves
+    the rows alone; answered by :class:`Done`.
+
+    Columns are matched by name: new ones are NULL in existing rows, those that are not named
+    disappear; only the types of ``widened`` columns change. A property of None is removed.
+    ``adopts`` is the ``tidegate.id`` of a table to take over, empty for a plain one.
+    """
+
+    name: TableName
+    table_id: str
+    schema: Schema
+    comment: str | None
+    properties: Mapping[str, str | None]
+    widened: tuple[str, ...] = ()
+    adopts: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable:
+    """Give a storage another name; answered by :class:`Done`.
+
+    Nothing happens when ``name`` does not carry this ``tidegate.id``, as after doing it before.
+    """
+
+    name: TableName
+    new_name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewColumn:
+    """A column of a view; without ``expression`` the stored column of that name.
+
+    ``metadata`` marks an expression over the stored files instead of the stored columns.
+    """
+
+    name: str
+    expression: str | None = None
+    metadata: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutView:
+    """Create the view over a storage, or replace the one of this ``tidegate.id``; answered by
+    :class:`Done`."""
+
+    name: TableName
+    table_id: str
+    storage: TableName
+    columns: tuple[ViewColumn, ...]
+    comment: str | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView:
+    """Drop the view of this ``tidegate.id``; any other is left alone; answered by
+    :class:`Done`."""
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectTable:
+    """Ask what a plain table is made of; answered by :class:`Inspected`."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListDefinitions:
+    """Ask for the definitions that stand in the properties of tables; answered by
+    :class:`DefinitionsFound`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckExpressions:
+    """Analyze expressions over columns without running them; answered by
+    :class:`ExpressionsChecked`.
+
+    ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
+    over both.
+    """
+
+    session_id: str
+    columns: Schema
+    computed: tuple[tuple[str, str], ...] = ()
+    watermark: str | None = None
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteNames:
+    """Replace a table's name wherever queries mention it; answered by :class:`Rewritten`."""
+
+    queries: tuple[str, ...]
+    name: TableName
+    new_name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +270,15 @@ class ExplainRefresh:
     """Plan a refresh without running it; answered by :class:`Planned`."""
 
     order: RefreshOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTable:
+    """Compare a version of a materialized table, None the newest, with its definition query on
+    the vector it recorded; answered by :class:`Verified`."""
+
+    order: RefreshOrder
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +382,69 @@ class Analysis:
     expanded_query: str
     sources: tuple[Source, ...]
     temporary_objects: tuple[str, ...] = ()
-    """Temporary views and functions the query reads, as ``view name`` or ``function name``."""
+    """Temporary things the query reads: ``view name``, ``function name``, ``variable name``."""
+    lineage: tuple[ColumnOrigin, ...] = ()
+    """The source columns of which each column is made."""
+    unstable: tuple[str, ...] = ()
+    """What may give other rows from the same sources, each after its class: D1 is one value in
+    one run (``D1 current_date``), D2 depends on the order of equal rows (``D2 row_number``), D3
+    is another value each time or nobody knows (``D3 rand``)."""
+
+
+class Reach(Enum):
+    """A way from SQL to files, programs and the JVM; the value is its name in the configuration.
+
+    UNKNOWN is what cannot be judged before it runs.
+    """
+
+    RESOURCES = "resources"
+    JAR_FUNCTIONS = "jar-functions"
+    SCRIPTS = "scripts"
+    STATIC_SETTINGS = "static-settings"
+    PATHS = "paths"
+    LOCATIONS = "locations"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A place where a statement reads a table, views looked through.
+
+    ``name`` is None for files that were named by their path; ``location`` is the directory read.
+    """
+
+    name: TableName | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A table's name in the text of a query; the span is in code points, its end exclusive.
+
+    ``statement`` marks the short query ``TABLE name``, word included.
+    """
+
+    name: TableName
+    start: int
+    end: int
+    aliased: bool
+    statement: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """What a statement would read and how it reaches beyond tables.
+
+    ``mentions`` are those of a plain query on ``information_schema``. ``locations`` are the places
+    written in the statement, ``settings`` the keys it sets.
+    """
+
+    readings: tuple[Reading, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    locations: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    lists_tables: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +453,53 @@ class TableCreated:
 
     location: str
     table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A table as the metastore and its format know it; ``format`` None means there is none.
+
+    ``schema`` and what follows are those of a table of a format with versions.
+    """
+
+    format: str | None
+    schema: Schema = Schema()
+    partition_keys: tuple[str, ...] = ()
+    comment: str | None = None
+    location: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    materialized_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundDefinition:
+    """A storage with the definition in its properties."""
+
+    storage: TableName
+    table_id: str
+    location: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionsFound:
+    """Every storage of a materialized table."""
+
+    found: tuple[FoundDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionsChecked:
+    """The columns that computed expressions make, in the order asked."""
+
+    computed: Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """Queries with the new name; None for one that does not mention the old name itself."""
+
+    queries: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +514,25 @@ class Planned:
     """The plan a refresh would carry out."""
 
     plan: RefreshPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What the comparison of a version with its definition query found."""
+
+    version: int
+    epoch: int
+    missing_rows: int
+    """Rows of the query that the table lacks."""
+    extra_rows: int
+    """Rows of the table that the query does not give."""
+    sample: str = ""
+    """Some of them as JSON; empty when there are none."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether table and query are the same multiset of rows."""
+        return not self.missing_rows and not self.extra_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,12 +617,22 @@ Request = (
     | Cancel
     | CloseResult
     | Analyze
+    | Survey
     | CreateTable
     | SetTableProperties
+    | EvolveTable
+    | RenameTable
+    | PutView
+    | DropView
+    | InspectTable
+    | ListDefinitions
+    | CheckExpressions
+    | RewriteNames
     | DropTable
     | Refresh
     | ExplainRefresh
     | SourceVersions
+    | VerifyTable
     | LastCommit
     | ListTables
     | ListFunctions
@@ -379,9 +644,15 @@ Answer = (
     | Progress
     | Executed
     | Analysis
+    | Surveyed
     | TableCreated
+    | Inspected
+    | DefinitionsFound
+    | ExpressionsChecked
+    | Rewritten
     | Refreshed
     | Planned
+    | Verified
     | Versions
     | LastCommitted
     | TableList
@@ -399,12 +670,22 @@ REQUESTS: Mapping[str, type[Request]] = {
         Cancel,
         CloseResult,
         Analyze,
+        Survey,
         CreateTable,
         SetTableProperties,
+        EvolveTable,
+        RenameTable,
+        PutView,
+        DropView,
+        InspectTable,
+        ListDefinitions,
+        CheckExpressions,
+        RewriteNames,
         DropTable,
         Refresh,
         ExplainRefresh,
         SourceVersions,
+        VerifyTable,
         LastCommit,
         ListTables,
         ListFunctions,
@@ -419,9 +700,15 @@ _ANSWERS: Mapping[str, type[Answer]] = {
         Progress,
         Executed,
         Analysis,
+        Surveyed,
         TableCreated,
+        Inspected,
+        DefinitionsFound,
+        ExpressionsChecked,
+        Rewritten,
         Refreshed,
         Planned,
+        Verified,
         Versions,
         LastCommitted,
         TableList,

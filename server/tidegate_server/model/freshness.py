@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -41,3 +42,20 @@ class Freshness:
 THRESHOLD = Freshness(30, TimeUnit.MINUTE)
 DEFAULT_CONTINUOUS = Freshness(3, TimeUnit.MINUTE)
 DEFAULT_FULL = Freshness(1, TimeUnit.HOUR)
+
+_WORDS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), TimeUnit.SECOND),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), TimeUnit.MINUTE),
+    **dict.fromkeys(("h", "hour", "hours"), TimeUnit.HOUR),
+    **dict.fromkeys(("d", "day", "days"), TimeUnit.DAY),
+}
+_DURATION = re.compile(r"(\d{1,9})\s*([a-z]+)")
+
+
+def parse_duration(text: str) -> Freshness | None:
+    """Read a duration as Flink writes it, for example ``30 min``; None for anything else."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    unit = _WORDS.get(found[2]) if found else None
+    if found is None or unit is None or int(found[1]) == 0:
+        return None
+    return Freshness(int(found[1]), unit)

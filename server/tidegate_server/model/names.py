@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DEFAULT_CATALOG = "spark_catalog"
 DEFAULT_SCHEMA = "default"
+STORAGE_PREFIX = "__tidegate_"
 
 
 def quote_identifier(name: str) -> str:
@@ -36,6 +37,16 @@ class TableName:
     def folded(self) -> TableName:
         """Return the name in lower case, as the metastore stores and compares it."""
         return TableName(self.catalog.lower(), self.schema.lower(), self.table.lower())
+
+
+def storage_name(name: TableName) -> TableName:
+    """Return the table that holds the rows of a materialized table with derived columns."""
+    return replace(name, table=STORAGE_PREFIX + name.table)
+
+
+def visible_name(name: TableName) -> TableName:
+    """Return the name users know: that of the view over a storage table, else ``name`` itself."""
+    return replace(name, table=name.table.removeprefix(STORAGE_PREFIX))
 
 
 def qualify(parts: tuple[str, ...], catalog: str, schema: str) -> TableName:

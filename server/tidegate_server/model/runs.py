@@ -31,6 +31,7 @@ class Strategy(Enum):
     PARTITION = "PARTITION"
     INCREMENTAL = "INCREMENTAL"
     NO_DATA = "NO_DATA"
+    ROLLBACK = "ROLLBACK"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

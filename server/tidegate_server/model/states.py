@@ -100,7 +100,8 @@ RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.SKIPPED: frozenset(),
     RunState.CANCELLED: frozenset(),
     RunState.UPSTREAM_FAILED: frozenset(),
-    RunState.ABANDONED: frozenset(),
+    # It was given up for dead and committed nevertheless.
+    RunState.ABANDONED: frozenset({RunState.SUCCEEDED}),
 }
 
 S = TypeVar("S", bound=Enum)

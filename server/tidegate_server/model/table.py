@@ -11,7 +11,7 @@ from tidegate_server.model.clauses import Distribution, Expectation, StartMode, 
 from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.types import Schema
+from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import Source
 
 
@@ -130,6 +130,14 @@ class MaterializedTable:
     def storage(self) -> TableName:
         """The table that holds the rows."""
         return self.storage_table or self.name
+
+    @property
+    def visible(self) -> tuple[Column | DerivedColumn, ...]:
+        """Stored and derived columns in the order in which the table shows them."""
+        columns: list[Column | DerivedColumn] = list(self.schema)
+        for column in sorted(self.derived, key=lambda column: column.position):
+            columns.insert(column.position, column)
+        return tuple(columns)
 
     def date_formatters(self) -> dict[str, str]:
         """Return the Java date pattern of each partition column that has one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -116,3 +116,19 @@ class Schema:
 def text_schema(*names: str) -> Schema:
     """Return a schema of nullable STRING columns, as most SHOW statements answer."""
     return Schema(tuple(Column(name=name, type="string") for name in names))
+
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Give repeated names a number, as Flink does: a, a0, a1."""
+    taken = {name.lower() for name in names}
+    seen: set[str] = set()
+    found = []
+    for wanted in names:
+        name, number = wanted, 0
+        if name.lower() in seen:
+            while (name := f"{wanted}{number}").lower() in taken:
+                number += 1
+        taken.add(name.lower())
+        seen.add(name.lower())
+        found.append(name)
+    return tuple(found)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate_server.model.names import TableName
+from tidegate_server.model.types import Schema
 
 
 class SourceKind(Enum):
@@ -27,6 +28,8 @@ class Source:
     materialized_table: bool = False
     via: tuple[TableName, ...] = ()
     """The views through which the query reads it, outermost first."""
+    columns: Schema = Schema()
+    """The columns it had when the query was defined; empty in older definitions."""
 
 
 SourceVector = Mapping[str, int]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tidegate.wire.service import decode_struct, encode_struct, ttypes
+from tidegate_server.auth.access import Access
+from tidegate_server.auth.base import NOBODY, Identity, Peer, refused
+from tidegate_server.auth.logins import is_usable_name
+from tidegate_server.auth.tokens import DelegationTokens
 from tidegate_server.config import ServerSection
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.result import Result
 from tidegate_server.model.types import Schema, text_schema
+from tidegate_server.observability.context import note, serving
 from tidegate_server.protocol import convert, encode, status
 from tidegate_server.protocol.information import information
 from tidegate_server.protocol.waiting import STATUS_WAIT, until_ended, until_news
@@ -21,6 +27,7 @@ from tidegate_server.session.configuration import (
     FETCH_SIZE_KEY,
     RESULT_FORMAT_KEY,
     ResultFormat,
+    normalise,
 )
 from tidegate_server.session.cursor import FetchOrientation, Page
 from tidegate_server.session.manager import SessionManager
@@ -45,7 +52,10 @@ class Caller:
     """The connection a call came on and whom it logged in as."""
 
     connection_id: int
-    user: str = ""
+    peer: Peer
+    identity: Identity = NOBODY
+    act_as: str = ""
+    """Whom the transport was told to act as; empty for nobody else."""
     has_session: bool = False
 
 
@@ -63,31 +73,38 @@ class Handler:
     the one place that turns exceptions into a status.
     """
 
-    def __init__(self, settings: ServerSection, sessions: SessionManager) -> None:
+    def __init__(self, settings: ServerSection, sessions: SessionManager, access: Access) -> None:
         self._settings = settings
         self._sessions = sessions
+        self._access = access
 
     async def call(self, name: str, request: Any, caller: Caller) -> Any:
         """Return the response of a call of the service; never raises but for cancellation."""
         method = getattr(self, name)
-        try:
-            return await method(request, caller)
-        except ServerError as problem:
-            logger.debug("%s was refused: %s", name, problem)
-            return failure(name, problem)
-        except Exception as problem:
-            logger.exception("%s failed inside the server", name)
-            reason = f"{type(problem).__name__}: {problem}"
-            return failure(name, error(Code.INTERNAL, reason=reason))
+        # Whatever is noted of the call on its way holds until its end.
+        with serving():
+            try:
+                return await method(request, caller)
+            except ServerError as problem:
+                logger.debug("%s was refused: %s", name, problem)
+                return failure(name, problem)
+            except Exception as problem:
+                logger.exception("%s failed inside the server", name)
+                reason = f"{type(problem).__name__}: {problem}"
+                return failure(name, error(Code.INTERNAL, reason=reason))
 
     # ---- sessions --------------------------------------------------------------------------
 
     async def OpenSession(self, request: Any, caller: Caller) -> Any:
         version = min(request.client_protocol, MAX_PROTOCOL)
-        user = caller.user or request.username or ""
+        real, effective = self._users(request, caller)
         session = await self._pooled(
             lambda: self._sessions.open(
-                user, request.configuration, caller.connection_id, version + 1
+                effective,
+                request.configuration,
+                caller.connection_id,
+                version + 1,
+                real_user=real,
             )
         )
         caller.has_session = True
@@ -137,7 +154,8 @@ class Handler:
 
         :raises ServerError: INVALID_OPERATION_HANDLE.
         """
-        _, operation = self._operation(request, caller)
+        with serving():
+            _, operation = self._operation(request, caller)
         if not operation.state.terminal:
             return None
         return _operation_status(operation, with_progress=bool(request.getProgressUpdate))
@@ -160,7 +178,7 @@ class Handler:
     async def CloseOperation(self, request: Any, caller: Caller) -> Any:
         handle = convert.read_operation_handle(request.operationHandle)
         found = self._sessions.find_operation(handle, caller.connection_id)
-        if found is not None:
+        if found is not None and not _is_strange(found[0], caller):
             session, operation = found
             await self._pooled(lambda: session.release(operation))
         return ttypes.TCloseOperationResp(status=status.success())
@@ -208,7 +226,7 @@ class Handler:
             caller,
             OperationKind.GET_SCHEMAS,
             lambda s: metadata.get_schemas(
-                s.snapshot.listing(), request.catalogName, request.schemaName
+                s.visible(s.snapshot.listing()), request.catalogName, request.schemaName
             ),
         )
         return ttypes.TGetSchemasResp(status=status.success(), operationHandle=operation)
@@ -219,7 +237,7 @@ class Handler:
             caller,
             OperationKind.GET_TABLES,
             lambda s: metadata.get_tables(
-                s.snapshot.listing(), _pattern(request), request.tableTypes
+                s.visible(s.snapshot.listing()), _pattern(request), request.tableTypes
             ),
         )
         return ttypes.TGetTablesResp(status=status.success(), operationHandle=operation)
@@ -236,7 +254,9 @@ class Handler:
             caller,
             OperationKind.GET_COLUMNS,
             lambda s: metadata.get_columns(
-                s.snapshot.columns_of(request.schemaName), _pattern(request), request.columnName
+                s.visible(s.snapshot.columns_of(request.schemaName)),
+                _pattern(request),
+                request.columnName,
             ),
         )
         return ttypes.TGetColumnsResp(status=status.success(), operationHandle=operation)
@@ -258,7 +278,7 @@ class Handler:
             request,
             caller,
             OperationKind.GET_FUNCTIONS,
-            lambda s: metadata.get_primary_keys(s.snapshot.listing(), _pattern(request)),
+            lambda s: metadata.get_primary_keys(s.visible(s.snapshot.listing()), _pattern(request)),
         )
         return ttypes.TGetPrimaryKeysResp(status=status.success(), operationHandle=operation)
 
@@ -268,16 +288,32 @@ class Handler:
         )
         return ttypes.TGetCrossReferenceResp(status=status.success(), operationHandle=operation)
 
-    # ---- not served ------------------------------------------------------------------------
+    # ---- delegation tokens -----------------------------------------------------------------
 
     async def GetDelegationToken(self, request: Any, caller: Caller) -> Any:
-        raise error(Code.NOT_SUPPORTED, what="GetDelegationToken")
+        session, who, tokens = self._session(request, caller), caller.identity, self._tokens()
+        if not self._access.allows_secrets(caller.peer):
+            hint = "Connect with ssl=true or saslQop=auth-conf."
+            raise refused("Tokens are only given out over an encrypted connection", hint)
+        owner = request.owner or session.user
+        if owner != session.user:
+            owner = self._access.proxies.effective(who, owner, caller.peer)
+        token = await self._pooled(lambda: tokens.issue(who, owner, request.renewer))
+        return ttypes.TGetDelegationTokenResp(status=status.success(), delegationToken=token)
 
     async def CancelDelegationToken(self, request: Any, caller: Caller) -> Any:
-        raise error(Code.NOT_SUPPORTED, what="CancelDelegationToken")
+        self._session(request, caller)
+        user, tokens = caller.identity.user, self._tokens()
+        await self._pooled(lambda: tokens.cancel(request.delegationToken, user))
+        return ttypes.TCancelDelegationTokenResp(status=status.success())
 
     async def RenewDelegationToken(self, request: Any, caller: Caller) -> Any:
-        raise error(Code.NOT_SUPPORTED, what="RenewDelegationToken")
+        self._session(request, caller)
+        user, tokens = caller.identity.user, self._tokens()
+        await self._pooled(lambda: tokens.renew(request.delegationToken, user))
+        return ttypes.TRenewDelegationTokenResp(status=status.success())
+
+    # ---- not served ------------------------------------------------------------------------
 
     async def UploadData(self, request: Any, caller: Caller) -> Any:
         raise error(Code.NOT_SUPPORTED, what="UploadData")
@@ -287,18 +323,39 @@ class Handler:
 
     # ---- parts -----------------------------------------------------------------------------
 
+    def _users(self, request: Any, caller: Caller) -> tuple[str, str]:
+        """Return who opens a session and whom it is to act for."""
+        who = caller.identity
+        if not who.user:
+            who = replace(who, user=request.username or "")
+        if who.user and not is_usable_name(who.user):
+            raise error(Code.INVALID_REQUEST, reason=f"{who.user[:64]!r} cannot be a user's name")
+        other = normalise(request.configuration).proxy_user or caller.act_as
+        return who.user, self._access.proxies.effective(who, other, caller.peer)
+
+    def _tokens(self) -> DelegationTokens:
+        if self._access.tokens is None:
+            hint = "They need logins that are checked: set server.auth."
+            raise error(Code.NOT_SUPPORTED, what="A delegation token", hint=hint)
+        return self._access.tokens
+
     def _session(self, request: Any, caller: Caller) -> Session:
         handle = convert.read_session_handle(request.sessionHandle)
         session = self._sessions.get(handle, caller.connection_id)
+        if _is_strange(session, caller):
+            raise error(Code.INVALID_SESSION_HANDLE, handle=handle)
         caller.has_session = True
+        note(user=session.user, session_id=session.id)
         return session
 
     def _operation(self, request: Any, caller: Caller) -> tuple[Session, Operation]:
         handle = convert.read_operation_handle(request.operationHandle)
         found = self._sessions.find_operation(handle, caller.connection_id)
-        if found is None:
+        if found is None or _is_strange(found[0], caller):
             raise error(Code.INVALID_OPERATION_HANDLE, handle=handle)
         caller.has_session = True
+        session, operation = found
+        note(user=session.user, session_id=session.id, operation_id=operation.id)
         return found
 
     async def _list(
@@ -325,11 +382,19 @@ class Handler:
     ) -> Encoded:
         schema = _shown_schema(session, operation.result())
         page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
-        return _encoded_page(session, schema, page)
+        encoded = _encoded_page(session, schema, page)
+        self._sessions.metrics.fetched(page.num_rows, len(encoded.data))
+        return encoded
 
     async def _pooled(self, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._sessions.executor.short, work)
+        context = contextvars.copy_context()
+        return await loop.run_in_executor(self._sessions.executor.short, context.run, work)
+
+
+def _is_strange(session: Session, caller: Caller) -> bool:
+    """Tell whether a handle came to somebody who did not open its session."""
+    return caller.identity.proven and caller.identity.user != session.real_user
 
 
 def failure(name: str, problem: ServerError) -> Any:

@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from tidegate_server.model.runs import Strategy
+from tidegate_server.model.runs import Rejection, SourceChange, Strategy
 from tidegate_server.model.versions import SourceKind
-from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
+from tidegate_server.refresh.cost import HYSTERESIS, Way, Work, predict
+from tidegate_server.refresh.eligibility import Obstacle
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshPlan,
+    RefreshPolicy,
+)
+
+SOURCES_CHANGED = "SOURCES_CHANGED"
+UNSTABLE_QUERY = "UNSTABLE_QUERY"
+_LARGEST_CHANGE = 0.25
+_MOST_KEYS = 0.10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was found out about an incremental refresh before it is decided on."""
+
+    changes: tuple[SourceChange, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    appends: bool = False
+    """Whether rows are only added, without looking at those that are there."""
+    keyed: bool = False
+    """Whether rows are found by affected keys."""
+    rows_in_sources: int = 0
+    rows_in_changed: int = 0
+    """Rows of the sources that changed."""
+    rows_in_table: int = 0
+    affected_keys: int | None = None
+    """None while they are not counted yet."""
+
+    @property
+    def rows_changed(self) -> int:
+        """Changed source rows; those that are not known count as none."""
+        return sum(change.rows or 0 for change in self.changes)
 
 
 def plan_refresh(
@@ -16,29 +52,72 @@ def plan_refresh(
     *,
     stable: bool = True,
 ) -> RefreshPlan:
-    """Choose what to do for ``order``.
+    """Choose what to do for ``order``, incremental refresh left aside.
+
+    A plan with reason SOURCES_CHANGED is what :func:`plan_incremental` may improve on.
 
     :param current: the newest version of every versioned source, by table id.
     :param last: what the table's own last refresh commit recorded; None before the first one.
     :param stable: whether the query gives the same rows from the same versions at any time; a
         query of the current time or of random numbers does not.
     """
-    if order.partitions:
-        return RefreshPlan(
-            strategy=Strategy.PARTITION,
-            reason_code="PARTITIONS_REQUESTED",
-            reason_text=f"replaces {len(order.partitions)} requested partition(s)",
-            vector=dict(current),
-            partitions=order.partitions,
-        )
+    if order.partitions or order.predicate is not None:
+        return _partial_plan(order, current)
     code, text = _reason_for_full(order, current, last)
-    if not code and not stable:
-        code, text = "UNSTABLE_QUERY", "the query reads the time or random values"
+    if not stable and code in {"", SOURCES_CHANGED}:
+        code, text = UNSTABLE_QUERY, "the query reads the time or random values"
     return RefreshPlan(
         strategy=Strategy.FULL if code else Strategy.NO_DATA,
         reason_code=code or "SOURCES_UNCHANGED",
         reason_text=text or "no source has a newer version than the last refresh read",
         vector=dict(current),
+    )
+
+
+def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence) -> RefreshPlan:
+    """Choose between an incremental refresh and the full one that was planned.
+
+    :param full: a plan with reason SOURCES_CHANGED.
+    """
+    plan = replace(full, changes=evidence.changes, affected_keys=evidence.affected_keys)
+    if order.policy is RefreshPolicy.FULL:
+        return replace(plan, reason_code="POLICY_FULL", reason_text="the policy is FULL")
+    if evidence.obstacles:
+        return _rejected(plan, evidence.obstacles)
+    seconds = _seconds(order, evidence)
+    plan = replace(plan, predicted_seconds=seconds[0], full_seconds=seconds[1])
+    if order.policy is RefreshPolicy.AUTO:
+        reason = _not_worth(order, evidence, *seconds)
+        if reason is not None:
+            return replace(_rejected(plan, (reason,), seconds[0]), predicted_seconds=seconds[1])
+    code, text = _reason_for_incremental(evidence)
+    cheaper = Rejection(
+        strategy=Strategy.FULL.value,
+        reason_code="INCREMENTAL_CHOSEN",
+        reason_text=f"a full refresh was expected to take {seconds[1]:.1f} s",
+        cost=seconds[1],
+    )
+    return replace(
+        plan,
+        strategy=Strategy.INCREMENTAL,
+        reason_code=code,
+        reason_text=text,
+        rejected=(cheaper,),
+    )
+
+
+def _partial_plan(order: RefreshOrder, current: Mapping[str, int]) -> RefreshPlan:
+    if order.predicate is not None:
+        code, text = "ROWS_REQUESTED", f"replaces the rows where {order.predicate}"
+    else:
+        code = "PARTITIONS_REQUESTED"
+        text = f"replaces {len(order.partitions)} requested partition(s)"
+    return RefreshPlan(
+        strategy=Strategy.PARTITION,
+        reason_code=code,
+        reason_text=text,
+        vector=dict(current),
+        partitions=order.partitions,
     )
 
 
@@ -52,13 +131,90 @@ def _reason_for_full(
         return "FORCED", "a full refresh was asked for"
     if last.foreign_version is not None:
         return "FOREIGN_COMMIT", f"version {last.foreign_version} was not written by a refresh"
-    if last.definition_version != order.definition_version:
-        return "DEFINITION_CHANGED", "the definition query changed since the last refresh"
+    if _definition_changed(order, last):
+        text = "the query changed since the last refresh, or a view, function or column it uses"
+        return "DEFINITION_CHANGED", text
+    if last.epoch <= order.checkpoint_floor:
+        return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
     if last.partial:
         return "PARTIAL_BEFORE", "the last refresh replaced only some partitions"
     plain = [str(source.name) for source in order.sources if source.kind is SourceKind.PLAIN]
     if plain:
         return "SOURCE_WITHOUT_VERSIONS", f"changes of {', '.join(plain)} cannot be known"
     if dict(last.vector) != dict(current):
-        return "SOURCES_CHANGED", "sources have newer versions than the last refresh read"
+        return SOURCES_CHANGED, "sources have newer versions than the last refresh read"
     return "", ""
+
+
+def _definition_changed(order: RefreshOrder, last: CommittedRefresh) -> bool:
+    """Views and functions may change under a definition that stays: the fingerprint tells."""
+    if last.definition_version != order.definition_version:
+        return True
+    return order.fingerprint is not None and order.fingerprint != last.fingerprint
+
+
+def _rejected(
+    plan: RefreshPlan, reasons: tuple[Obstacle, ...], cost: float | None = None
+) -> RefreshPlan:
+    rejections = tuple(
+        Rejection(
+            strategy=Strategy.INCREMENTAL.value,
+            reason_code=reason.code,
+            reason_text=reason.text,
+            cost=cost,
+        )
+        for reason in reasons
+    )
+    return replace(
+        plan,
+        reason_code=reasons[0].code,
+        reason_text=reasons[0].text,
+        rejected=rejections,
+    )
+
+
+def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
+    """Return what the incremental and the full refresh are expected to take."""
+    read = evidence.rows_changed
+    if not evidence.appends:
+        read += evidence.rows_in_sources
+    written = evidence.affected_keys if evidence.keyed else evidence.rows_changed
+    way = Way.APPEND if evidence.appends else Way.MERGE
+    incremental = predict(way, Work(rows_read=read, rows_written=written or 0), order.history)
+    whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)
+    return incremental, predict(Way.OVERWRITE, whole, order.history)
+
+
+def _not_worth(
+    order: RefreshOrder, evidence: Evidence, incremental: float, full: float
+) -> Obstacle | None:
+    changed, known = evidence.rows_changed, evidence.rows_in_changed
+    if not evidence.appends and changed > _LARGEST_CHANGE * known:
+        share = 100 * changed / max(known, 1)
+        text = f"{changed} rows changed, about {share:.0f} % of the sources"
+        return Obstacle(code="CHANGE_TOO_LARGE", text=text)
+    keys = evidence.affected_keys or 0
+    if keys > _MOST_KEYS * evidence.rows_in_table:
+        text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
+        return Obstacle(code="TOO_MANY_KEYS", text=text)
+    before = order.history[0].strategy if order.history else None
+    margin = 1 / HYSTERESIS if before is Strategy.FULL else HYSTERESIS
+    if incremental > margin * full:
+        text = f"an incremental refresh was expected to take {incremental:.1f} s, not {full:.1f} s"
+        return Obstacle(code="FULL_IS_CHEAPER", text=text)
+    return None
+
+
+def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
+    moved = [
+        f"{change.source}: {change.rows if change.rows is not None else 'some'} rows "
+        f"({change.method})"
+        for change in evidence.changes
+        if change.method != "UNCHANGED"
+    ]
+    shown = ", ".join(moved) or "no source rows changed"
+    if evidence.appends:
+        return "ROWS_APPENDED", f"adds rows for {shown}"
+    if evidence.keyed:
+        return "KEYS_AFFECTED", f"computes affected keys anew for {shown}"
+    return "ROWS_CHANGED", f"applies the query to {shown}"

@@ -58,6 +58,8 @@ class RefreshRequest:
     """Settings for this run alone, over the table's own."""
     attempt: int = 1
     refresh_id: str | None = None
+    rollback_to: int | None = None
+    """The version whose rows are to be restored, instead of a refresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,9 @@ class RefreshOrder:
     """The table's last runs, newest first."""
     has_consumers: bool = False
     """Whether other materialized tables read this one, for which changes are kept minimal."""
+    rollback_to: int | None = None
+    fingerprint: str | None = None
+    """Filled in by the engine: what tells the query, its views looked through, from another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +119,9 @@ class CommittedRefresh:
     the whole table."""
     foreign_version: int | None = None
     """A later version that no refresh made, so that the content is not known any more."""
+    fingerprint: str | None = None
+    """That of the query the content was computed by; None in commits of earlier releases."""
+    logical_time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

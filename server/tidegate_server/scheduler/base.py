@@ -111,7 +111,18 @@ class Ledger(Protocol):
         ...
 
     def record(self, run: RefreshRun) -> None:
-        """Insert a run, or replace the one of the same refresh_id; a run that ended stays."""
+        """Insert a run, or replace the one of the same refresh_id.
+
+        A run that ended stays, unless it was given up for dead and succeeded.
+        """
+        ...
+
+    def ask_cancel(self, refresh_id: str) -> None:
+        """Leave word, for whichever server carries a run out, that it is to stop."""
+        ...
+
+    def cancel_asked(self, refresh_id: str) -> bool:
+        """Say whether someone left word that a run is to stop."""
         ...
 
     def find(self, refresh_id: str) -> RefreshRun | None:

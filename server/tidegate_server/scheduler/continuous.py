@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from tidegate_server.errors import ServerError
+from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.refresh.downstream import refreshed_with
 from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.scheduler.base import Ledger
 
@@ -22,17 +24,29 @@ log = logging.getLogger(__name__)
 SourceVersions = Callable[[tuple[Source, ...]], Mapping[str, int]]
 """Returns the newest version by table id, at once: a ServerError when no engine is up."""
 
+EXCLUDE_OPTION = "materialized-table.trigger.exclude"
+
 _MAX_BACKOFF = timedelta(seconds=60)
 
 
 class Tables(Protocol):
-    """The reading side of a catalog, as far as refreshes need it."""
+    """A catalog, as far as the scheduler needs it."""
 
     def by_id(self, table_id: str) -> MaterializedTable | None: ...
+
+    def find(self, name: TableName) -> MaterializedTable | None: ...
 
     def tables(
         self, catalog: str | None = None, schema: str | None = None
     ) -> tuple[MaterializedTable, ...]: ...
+
+    def move(
+        self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
+    ) -> bool: ...
+
+
+Observed = Mapping[tuple[str, str], int]
+"""The version of each source by the table that reads it and the source's table id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +54,13 @@ class _Watch:
     """What is remembered of one table between polls; all but the backoff stands in the store."""
 
     definition_version: int | None = None
-    vector: Mapping[str, int] | None = None
+    vector: Observed | None = None
     """What the last refresh read; None before the first one."""
-    seen: Mapping[str, int] | None = None
+    epoch: int = 0
+    """That refresh's epoch."""
+    seen: Observed | None = None
     """What was seen before the last successful refresh began."""
-    begun: Mapping[str, int] | None = None
+    begun: Observed | None = None
     """What was seen before the refresh at work began; versions seen since then come next."""
     failures: int = 0
     started_at: datetime | None = None
@@ -55,7 +71,8 @@ class ContinuousWatcher:
     """Says which ACTIVATED CONTINUOUS tables are behind their sources.
 
     An idle table is refreshed as soon as a source changes; changes that follow within a quarter of
-    its freshness (at least a second) gather into the next refresh.
+    its freshness (at least a second) gather into the next refresh. What a table with FRESHNESS =
+    DOWNSTREAM reads is watched for those that read it, with which it is refreshed.
     """
 
     def __init__(self, *, tables: Tables, ledger: Ledger, source_versions: SourceVersions) -> None:
@@ -64,7 +81,7 @@ class ContinuousWatcher:
         self._source_versions = source_versions
         self._lock = threading.Lock()
         self._watches: dict[str, _Watch] = {}
-        self._asked: dict[str, Mapping[str, int]] = {}
+        self._asked: dict[str, Observed] = {}
         self._silence: str | None = None
 
     def due(self, now: datetime) -> tuple[RefreshRequest, ...]:
@@ -79,7 +96,7 @@ class ContinuousWatcher:
         current = self._look(tables)
         if current is None:
             return ()
-        requests = (self._request(table, current, now) for table in tables)
+        requests = (self._request(table, self._pipeline(table), current, now) for table in tables)
         return tuple(request for request in requests if request is not None)
 
     def started(self, table_id: str, now: datetime) -> None:
@@ -97,7 +114,8 @@ class ContinuousWatcher:
                 watch = replace(
                     watch,
                     definition_version=run.definition_version,
-                    vector=run.sources,
+                    vector=_read(run),
+                    epoch=run.epoch or 0,
                     seen=watch.begun,
                     failures=0,
                     not_before=None,
@@ -112,7 +130,8 @@ class ContinuousWatcher:
         sources = {
             source.table_id: source
             for table in tables
-            for source in table.sources
+            for entry in self._pipeline(table)
+            for source in entry.sources
             if source.kind is SourceKind.VERSIONED
         }
         if not sources:
@@ -129,24 +148,33 @@ class ContinuousWatcher:
             self._silence = None
         return versions
 
+    def _pipeline(self, table: MaterializedTable) -> list[MaterializedTable]:
+        """Return the tables that are refreshed together with one, sources first, and itself."""
+        return [*refreshed_with(table, self._tables.find), table]
+
     def _request(
-        self, table: MaterializedTable, current: Mapping[str, int], now: datetime
+        self,
+        table: MaterializedTable,
+        pipeline: list[MaterializedTable],
+        current: Mapping[str, int],
+        now: datetime,
     ) -> RefreshRequest | None:
-        watch = self._watch(table)
+        watch = self._watch(table, pipeline)
         if watch.not_before is not None and now < watch.not_before:
             return None
         if watch.started_at is not None and now < watch.started_at + _pause(table):
             return None
         observed = {
-            source.table_id: current[source.table_id]
-            for source in table.sources
+            (entry.id, source.table_id): current[source.table_id]
+            for entry in pipeline
+            for source in entry.sources
             if source.table_id in current
         }
-        if self._reason(table, watch, observed, now) is None:
+        if self._reason(table, pipeline, watch, observed, now) is None:
             return None
         # Another server, or a refresh by hand, may have been quicker than this memory.
-        watch = self._reload(table, watch)
-        trigger = self._reason(table, watch, observed, now)
+        watch = self._reload(table, pipeline, watch)
+        trigger = self._reason(table, pipeline, watch, observed, now)
         if trigger is None:
             return None
         with self._lock:
@@ -155,29 +183,54 @@ class ContinuousWatcher:
 
     @staticmethod
     def _reason(
-        table: MaterializedTable, watch: _Watch, observed: Mapping[str, int], now: datetime
+        table: MaterializedTable,
+        pipeline: list[MaterializedTable],
+        watch: _Watch,
+        observed: Observed,
+        now: datetime,
     ) -> Trigger | None:
         if watch.vector is None:
             return Trigger.INITIAL
-        if watch.definition_version != table.definition_version:
+        # After a change of the definition the last commit is no checkpoint any more.
+        no_checkpoint = table.checkpoint_floor > 0 and watch.epoch <= table.checkpoint_floor
+        if no_checkpoint or watch.definition_version != table.definition_version:
             return Trigger.EVOLUTION
-        if observed not in (dict(watch.vector), watch.seen):
+        silent = {key for entry in pipeline for key in _excluded(entry)}
+        heard = _without(observed, silent)
+        known = [_without(o, silent) for o in (watch.vector, watch.seen) if o is not None]
+        if heard not in known:
             return Trigger.UPSTREAM_CHANGE
-        plain = any(source.kind is SourceKind.PLAIN for source in table.sources)
+        plain = any(
+            source.kind is SourceKind.PLAIN and (entry.id, source.table_id) not in silent
+            for entry in pipeline
+            for source in entry.sources
+        )
         rested = watch.started_at is None or now >= watch.started_at + table.freshness.duration
         return Trigger.UPSTREAM_CHANGE if plain and rested else None
 
-    def _watch(self, table: MaterializedTable) -> _Watch:
+    def _watch(self, table: MaterializedTable, pipeline: list[MaterializedTable]) -> _Watch:
         with self._lock:
             watch = self._watches.get(table.id)
-        return watch if watch is not None else self._reload(table, _first_look(table, self._ledger))
+        if watch is not None:
+            return watch
+        return self._reload(table, pipeline, _first_look(table, self._ledger))
 
-    def _reload(self, table: MaterializedTable, watch: _Watch) -> _Watch:
+    def _reload(
+        self, table: MaterializedTable, pipeline: list[MaterializedTable], watch: _Watch
+    ) -> _Watch:
+        """Read from the history what the table, and those refreshed with it, read last."""
         last = self._ledger.last_success(table.id)
+        vector: dict[tuple[str, str], int] = {}
+        for entry in pipeline:
+            run = last if entry is table else self._ledger.last_success(entry.id)
+            vector.update(_read(run) if run is not None else {})
         with self._lock:
             if last is not None:
                 watch = replace(
-                    watch, vector=last.sources, definition_version=last.definition_version
+                    watch,
+                    vector=vector,
+                    epoch=last.epoch or 0,
+                    definition_version=last.definition_version,
                 )
             self._watches[table.id] = watch
         return watch
@@ -208,6 +261,26 @@ def _first_look(table: MaterializedTable, ledger: Ledger) -> _Watch:
         started_at=latest.started_at,
         not_before=ended + _backoff(failures) if failures else None,
     )
+
+
+def _read(run: RefreshRun) -> Observed:
+    return {(run.table_id, source): version for source, version in run.sources.items()}
+
+
+def _without(observed: Observed, silent: set[tuple[str, str]]) -> Observed:
+    return {key: version for key, version in observed.items() if key not in silent}
+
+
+def _excluded(table: MaterializedTable) -> set[tuple[str, str]]:
+    """Return the sources whose changes do not start a refresh of a table."""
+    words = (table.options.get(EXCLUDE_OPTION) or "").lower().split(",")
+    names = [tuple(word.strip().split(".")) for word in words if word.strip()]
+    return {
+        (table.id, source.table_id)
+        for source in table.sources
+        for name in names
+        if tuple(str(source.name).lower().split("."))[-len(name) :] == name
+    }
 
 
 def _pause(table: MaterializedTable) -> timedelta:

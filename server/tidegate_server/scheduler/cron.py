@@ -1,20 +1,26 @@
-"""Freshness as a cron expression, cron expressions as points in time; pure.
+"""Freshness as a schedule, schedules as points in time; pure.
 
-Expressions are Quartz's with seven fields: second, minute, hour, day of month, month, day of week,
-year. They are read on the clock of a time zone: an hour that a change of clocks leaves out or
-repeats neither loses nor doubles a daily fire.
+A schedule is a Quartz cron expression of seven fields (second, minute, hour, day of month, month,
+day of week, year) or ``@every n UNIT``, counted from a Monday. Both are read on the clock of a time
+zone: a change of clocks neither loses nor doubles a fire. What names its hours fires once for each
+of them, at the first of two equal times, and after the gap for a time that is left out; what fires
+in every hour goes by elapsed time.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, TimeUnit
+
+CRON_OPTION = "materialized-table.schedule.cron"
+TIMEZONE_OPTION = "materialized-table.schedule.timezone"
 
 _LIMITS = {TimeUnit.SECOND: 60, TimeUnit.MINUTE: 60, TimeUnit.HOUR: 24}
 _FORMS = {
@@ -23,6 +29,11 @@ _FORMS = {
     TimeUnit.HOUR: "0 0 0/{n} * * ? *",
     TimeUnit.DAY: "0 0 0 * * ? *",
 }
+_EVERY = re.compile(r"@every (\d+) (\w+)")
+_MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
+_SHIFT = timedelta(hours=3)
+"""More than any change of clocks."""
+_LOOK_BACK = timedelta(days=366 * 20)
 
 
 def freshness_to_cron(freshness: Freshness) -> str:
@@ -44,38 +55,71 @@ def freshness_to_cron(freshness: Freshness) -> str:
     return _FORMS[unit].format(n=value)
 
 
-def next_fire(cron: str, timezone: str, after: datetime) -> datetime:
+def interval_schedule(freshness: Freshness) -> str:
+    """Return the schedule that keeps a FULL table this fresh, whatever the interval."""
+    try:
+        return freshness_to_cron(freshness)
+    except ServerError:
+        return f"@every {freshness.value} {freshness.unit.name}"
+
+
+def check_cron(expression: str) -> None:
+    """Refuse what is no cron expression; raises as :func:`next_fire`."""
+    if expression.startswith("@"):
+        raise _unusable(expression, "write its fields: second minute hour day month weekday year")
+    next_fire(expression, "UTC", _MONDAY)
+
+
+def next_fire(schedule: str, timezone: str, after: datetime) -> datetime:
     """Return the first fire later than ``after`` (aware), in UTC.
 
     :raises ServerError: MT_OPTION_VALUE if the expression or the time zone cannot be used, or if
         the expression never fires again.
     """
-    return next(_fires(cron, timezone, after))
+    zone = read_timezone(timezone)
+    after = after.astimezone(UTC)
+    if (interval := _EVERY.fullmatch(schedule)) is not None:
+        return _next_interval(int(interval[1]), TimeUnit[interval[2]], zone, after)
+    try:
+        every_hour = _every_hour(schedule)
+        return (_next_elapsed if every_hour else _next_named)(schedule, zone, after)
+    except CroniterBadDateError as failure:
+        raise _unusable(schedule, "it never fires again") from failure
+    except CroniterError as failure:
+        raise _unusable(schedule, str(failure)) from failure
 
 
-def fires_between(cron: str, timezone: str, after: datetime, until: datetime) -> Iterator[datetime]:
+def fires_between(
+    schedule: str, timezone: str, after: datetime, until: datetime
+) -> Iterator[datetime]:
     """Yield the fires later than ``after`` and not later than ``until``, in UTC, earliest first.
 
     Raises as :func:`next_fire`.
     """
-    for fire in _fires(cron, timezone, after):
-        if fire > until:
-            return
+    fire = next_fire(schedule, timezone, after)
+    while fire <= until:
         yield fire
+        fire = next_fire(schedule, timezone, fire)
 
 
-def last_fire(cron: str, timezone: str, until: datetime) -> datetime:
-    """Return the latest fire not later than ``until``, in UTC; raises as :func:`next_fire`."""
-    zone = read_timezone(timezone)
-    start = until.astimezone(zone)
-    try:
-        schedule = croniter(cron, start, second_at_beginning=True)
-        this_very_moment = croniter.match(cron, start, second_at_beginning=True)
-        if this_very_moment and start.microsecond == 0:
-            return until.astimezone(UTC)
-        return schedule.get_prev(datetime).astimezone(UTC)
-    except CroniterError as failure:
-        raise _unusable(cron, str(failure)) from failure
+def last_fire(schedule: str, timezone: str, until: datetime) -> datetime:
+    """Return the latest fire not later than ``until``, in UTC.
+
+    :raises ServerError: as :func:`next_fire`, also when it did not fire in twenty years.
+    """
+    step = timedelta(minutes=1)
+    while next_fire(schedule, timezone, until - step) > until:
+        step *= 2
+        if step > _LOOK_BACK:
+            raise _unusable(schedule, "it never fired before")
+    begin, end = until - step, until
+    while end - begin > timedelta(seconds=1):
+        middle = begin + (end - begin) / 2
+        if next_fire(schedule, timezone, middle) <= until:
+            begin = middle
+        else:
+            end = middle
+    return next_fire(schedule, timezone, begin)
 
 
 def read_timezone(name: str) -> ZoneInfo:
@@ -83,23 +127,75 @@ def read_timezone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as failure:
-        key = "materialized-table.schedule.timezone"
         reason = "no such time zone is known"
-        raise error(Code.MT_OPTION_VALUE, key=key, value=name, reason=reason) from failure
+        raise error(
+            Code.MT_OPTION_VALUE, key=TIMEZONE_OPTION, value=repr(name), reason=reason
+        ) from failure
 
 
-def _fires(cron: str, timezone: str, after: datetime) -> Iterator[datetime]:
-    zone = read_timezone(timezone)
-    try:
-        schedule = croniter(cron, after.astimezone(zone), second_at_beginning=True)
-        while True:
-            yield schedule.get_next(datetime).astimezone(UTC)
-    except CroniterBadDateError as failure:
-        raise _unusable(cron, "it never fires again") from failure
-    except CroniterError as failure:
-        raise _unusable(cron, str(failure)) from failure
+def _every_hour(cron: str) -> bool:
+    """Say whether an expression fires in all hours, so that none can be named twice."""
+    hours = croniter(cron, second_at_beginning=True).expanded[1]
+    return hours == ["*"] or len(hours) == 24
+
+
+def _next_named(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
+    """Walk the wall clock; the first of two equal times counts, a missing one comes later."""
+    begin = after.astimezone(zone)
+    if (after - _SHIFT).astimezone(zone).utcoffset() != begin.utcoffset():
+        begin = (after - _SHIFT).astimezone(zone)
+    walk = croniter(cron, begin.replace(tzinfo=None), second_at_beginning=True)
+    while True:
+        local: datetime = walk.get_next(datetime)
+        fire = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+        if fire > after:
+            return fire
+
+
+def _next_elapsed(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
+    """Walk the wall clock as if it were never changed, and begin anew at each change."""
+    offset = after.astimezone(zone).utcoffset() or timedelta()
+    while True:
+        local = (after + offset).replace(tzinfo=None)
+        walk = croniter(cron, local, second_at_beginning=True)
+        fire: datetime = walk.get_next(datetime).replace(tzinfo=UTC) - offset
+        if fire.astimezone(zone).utcoffset() == offset:
+            return fire
+        change = _first_change(zone, after, fire)
+        offset = change.astimezone(zone).utcoffset() or timedelta()
+        after = change - timedelta(seconds=1)
+
+
+def _first_change(zone: ZoneInfo, begin: datetime, end: datetime) -> datetime:
+    """Return the second in which the zone's clock is first changed between two moments."""
+    step = timedelta(hours=1)
+    before = begin.astimezone(zone).utcoffset()
+    while begin + step < end and (begin + step).astimezone(zone).utcoffset() == before:
+        begin += step
+    end = min(end, begin + step)
+    while end - begin > timedelta(microseconds=1):
+        middle = begin + (end - begin) / 2
+        if middle.astimezone(zone).utcoffset() == before:
+            begin = middle
+        else:
+            end = middle
+    return end.replace(microsecond=0)
+
+
+def _next_interval(count: int, unit: TimeUnit, zone: ZoneInfo, after: datetime) -> datetime:
+    if unit.value < TimeUnit.DAY.value:
+        length = timedelta(seconds=count * unit.value)
+        return _MONDAY + ((after - _MONDAY) // length + 1) * length
+    days = count * unit.value // TimeUnit.DAY.value
+    today = after.astimezone(zone).date()
+    passed = (today - _MONDAY.date()).days // days
+    while True:
+        day = _MONDAY.date() + timedelta(days=passed * days)
+        fire = datetime.combine(day, time(), zone).astimezone(UTC)
+        if fire > after:
+            return fire
+        passed += 1
 
 
 def _unusable(cron: str, reason: str) -> Exception:
-    key = "materialized-table.schedule.cron"
-    return error(Code.MT_OPTION_VALUE, key=key, value=cron, reason=reason)
+    return error(Code.MT_OPTION_VALUE, key=CRON_OPTION, value=repr(cron), reason=reason)

@@ -10,13 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tidegate_server.config import SchedulerSection
-from tidegate_server.errors import ServerError
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.runs import RefreshRun, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.model.runs import RefreshRun
 from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.scheduler.backlog import Fire
 from tidegate_server.scheduler.base import (
     CreateWorkflow,
     DeleteWorkflow,
@@ -26,22 +23,13 @@ from tidegate_server.scheduler.base import (
     Workflow,
 )
 from tidegate_server.scheduler.continuous import ContinuousWatcher, Tables
-from tidegate_server.scheduler.cron import last_fire, next_fire, read_timezone
-from tidegate_server.scheduler.partitions import (
-    POLICY_OPTION,
-    PastRefresh,
-    read_policy,
-    scheduled_partitions,
-)
+from tidegate_server.scheduler.cron import next_fire
+from tidegate_server.scheduler.firing import Firing, SkipRefresh
 from tidegate_server.scheduler.workflows import WorkflowStore
 from tidegate_server.store.database import Database
 
 log = logging.getLogger(__name__)
 
-SkipRefresh = Callable[[RefreshRequest], RefreshRun]
-"""Records a fire that does not run since the table's previous refresh still does."""
-
-_PAST_RUNS = 1000
 _FORGET_INTERVAL = 3600.0
 
 
@@ -49,7 +37,7 @@ class EmbeddedScheduler:
     """Fires due workflows and starts refreshes of changed tables, a bounded number at a time.
 
     A fire is claimed in the store only when it can start at once, so whatever has to wait stays
-    due there and survives a crash. Several missed fires become one, the latest (misfire ONCE).
+    there and survives a crash.
     """
 
     def __init__(
@@ -64,21 +52,30 @@ class EmbeddedScheduler:
         config: SchedulerSection,
         clock: Clock,
         options: Mapping[str, str] | None = None,
+        server_id: str = "server",
         executor: Executor | None = None,
     ) -> None:
         """Take the parts; ``options`` are the server-wide defaults of the tables' options.
 
-        ``executor`` replaces the threads that run refreshes.
+        ``server_id`` is under whose name fires are claimed. ``executor`` replaces the threads
+        that run refreshes.
         """
         self._workflows = WorkflowStore(database)
+        self._firing = Firing(
+            database=database,
+            ledger=ledger,
+            tables=tables,
+            skip_refresh=skip_refresh,
+            options=options or {},
+            owner=server_id,
+            lease=config.lease,
+            clock=clock,
+        )
         self._ledger = ledger
-        self._tables = tables
         self._run_refresh = run_refresh
-        self._skip_refresh = skip_refresh
         self._watcher = watcher
         self._config = config
         self._clock = clock
-        self._options = options or {}
         self._executor = executor or ThreadPoolExecutor(config.max_concurrent, "refresh")
         self._lock = threading.Lock()
         self._running: set[str] = set()
@@ -108,12 +105,21 @@ class EmbeddedScheduler:
         if stored is not None and replace(wanted, next_fire=stored.next_fire) == stored:
             return
         self._workflows.replace(self._armed(wanted))
+        if not wanted.active:
+            self._firing.drop(wanted.table_id)
 
     def delete(self, request: DeleteWorkflow) -> None:
         self._workflows.remove(request.table_id)
+        self._firing.drop(request.table_id)
 
     def workflow(self, table_id: str) -> Workflow | None:
         return self._workflows.find(table_id)
+
+    def load(self, now: datetime) -> tuple[int, int]:
+        """Return how many refreshes run here, and how many workflows are due and wait."""
+        with self._lock:
+            running = len(self._running)
+        return running, len(self._workflows.due(now))
 
     # ---- the looks -------------------------------------------------------------------------
 
@@ -124,12 +130,16 @@ class EmbeddedScheduler:
 
     def fire_due(self, now: datetime) -> None:
         """Start what is due, or record that it cannot run."""
-        for workflow in self._workflows.due(now):
-            self._fire(workflow, now)
+        self._firing.look(now, self._is_running)
+        for fire in self._firing.ready(now):
+            self._start_fire(fire, now)
 
     def refresh_changed(self, now: datetime) -> None:
         """Start the refreshes whose sources changed."""
         for request in self._watcher.due(now):
+            if self._ledger.holder(request.table_id, now) is not None:
+                # Refreshed by hand or by another server; if that was not enough it stays due.
+                continue
             if self._take_slot(request.table_id):
                 self._watcher.started(request.table_id, now)
                 self._executor.submit(self._run_changed, request)
@@ -140,81 +150,22 @@ class EmbeddedScheduler:
         if count:
             log.info("%s old refresh runs were deleted", count)
 
-    def _fire(self, workflow: Workflow, now: datetime) -> None:
-        if workflow.cron is None:
+    def _start_fire(self, fire: Fire, now: datetime) -> None:
+        if not self._take_slot(fire.table_id):
             return
-        busy = self._is_running(workflow.table_id)
-        if not busy and not self._take_slot(workflow.table_id):
-            return
-        started = False
+        claimed = None
         try:
-            following = next_fire(workflow.cron, workflow.timezone, now)
-            request = self._scheduled(workflow, last_fire(workflow.cron, workflow.timezone, now))
-            if not self._workflows.claim(workflow, following) or request is None:
-                return
-            if busy:
-                self._skip_refresh(request)
-            else:
-                self._executor.submit(self._run, request)
-                started = True
-        except ServerError:
-            log.exception("workflow of table %s cannot fire", workflow.table_id)
+            claimed = self._firing.claim(fire, now)
+            if claimed is not None:
+                self._executor.submit(self._run_fire, *claimed)
         finally:
-            if not busy and not started:
-                self._free_slot(workflow.table_id)
-
-    def _scheduled(self, workflow: Workflow, fire: datetime) -> RefreshRequest | None:
-        """Return the request of a fire, or None when its table does not take any."""
-        table = self._tables.by_id(workflow.table_id)
-        if table is None or table.refresh_status is not RefreshStatus.ACTIVATED:
-            return None
-        try:
-            partitions = self._partitions(table, workflow, fire)
-        except ServerError:
-            # The options can be mended; until then each fire says so once instead of each look.
-            log.exception("the partitions of %s at %s are not known", table.name, fire)
-            return None
-        return RefreshRequest(
-            table_id=table.id,
-            trigger=Trigger.SCHEDULED,
-            requested_by=table.owner,
-            schedule_time=fire,
-            partitions=partitions,
-        )
-
-    def _partitions(
-        self, table: MaterializedTable, workflow: Workflow, fire: datetime
-    ) -> tuple[PartitionSpec, ...]:
-        formatters = table.date_formatters()
-        if not formatters:
-            return ()
-        return scheduled_partitions(
-            formatters,
-            timedelta(seconds=workflow.freshness_seconds),
-            fire,
-            read_timezone(workflow.timezone),
-            read_policy(self._option(table, POLICY_OPTION)),
-            self._past(table),
-        )
-
-    def _past(self, table: MaterializedTable) -> tuple[PastRefresh, ...]:
-        return tuple(
-            PastRefresh(
-                read_at=run.started_at,
-                schedule_time=run.schedule_time if run.trigger is Trigger.SCHEDULED else None,
-                partitions=run.partitions,
-            )
-            for run in self._ledger.runs(table.id, limit=_PAST_RUNS)
-            if run.state is RunState.SUCCEEDED and run.started_at is not None
-        )
-
-    def _option(self, table: MaterializedTable, key: str) -> str | None:
-        for layer in (table.options, table.settings, self._options):
-            if key in layer:
-                return layer[key]
-        return None
+            if claimed is None:
+                self._free_slot(fire.table_id)
 
     # ---- running ---------------------------------------------------------------------------
+
+    def _run_fire(self, fire: Fire, request: RefreshRequest) -> None:
+        self._firing.ended(fire, self._run(request))
 
     def _run_changed(self, request: RefreshRequest) -> None:
         run: RefreshRun | None = None
@@ -222,6 +173,8 @@ class EmbeddedScheduler:
             run = self._run(request)
         finally:
             self._watcher.finished(request.table_id, run, self._clock.now())
+        if run is not None:
+            self._firing.judge(run)
 
     def _run(self, request: RefreshRequest) -> RefreshRun | None:
         try:

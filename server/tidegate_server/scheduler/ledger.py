@@ -14,13 +14,14 @@ from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RUN_MOVES, RunState
 from tidegate_server.store.database import Database
+from tidegate_server.store.tables import cancel_requests as c
 from tidegate_server.store.tables import leases
 from tidegate_server.store.tables import refresh_runs as r
 
 log = logging.getLogger(__name__)
 
 _UNFINISHED = (RunState.QUEUED.value, RunState.RUNNING.value)
-_WHOLE_TABLE = (Strategy.FULL.value, Strategy.INCREMENTAL.value, Strategy.NO_DATA.value)
+_WHOLE_TABLE = tuple(kind.value for kind in Strategy if kind is not Strategy.PARTITION)
 
 
 class SqlLedger:
@@ -96,6 +97,16 @@ class SqlLedger:
                 return
         log.warning("run %s has ended already; %s is not recorded", run.refresh_id, run.state.value)
 
+    def ask_cancel(self, refresh_id: str) -> None:
+        with self._database.begin() as connection:
+            connection.execute(delete(c).where(c.c.refresh_id == refresh_id))
+            connection.execute(insert(c).values(refresh_id=refresh_id))
+
+    def cancel_asked(self, refresh_id: str) -> bool:
+        asked = select(exists().where(c.c.refresh_id == refresh_id))
+        with self._database.read() as connection:
+            return bool(connection.execute(asked).scalar_one())
+
     def find(self, refresh_id: str) -> RefreshRun | None:
         with self._database.read() as connection:
             row = connection.execute(select(r).where(r.c.refresh_id == refresh_id)).one_or_none()
@@ -136,6 +147,8 @@ class SqlLedger:
         )
         with self._database.begin() as connection:
             kept = connection.execute(vectors).scalars().all()
+            unfinished = select(r.c.refresh_id).where(r.c.state.in_(_UNFINISHED))
+            connection.execute(delete(c).where(c.c.refresh_id.not_in(unfinished)))
             old = delete(r).where(r.c.finished_at < before, r.c.sequence.not_in(kept))
             return connection.execute(old).rowcount
 

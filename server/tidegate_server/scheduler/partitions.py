@@ -84,7 +84,7 @@ def pattern_grain(pattern: str) -> Grain:
     if not grains:
         raise _bad_pattern(pattern, "it has no date field")
     try:
-        _format(pattern, datetime(2024, 1, 1, tzinfo=UTC))
+        format_partition(pattern, datetime(2024, 1, 1, tzinfo=UTC))
     except (ValueError, KeyError) as failure:
         raise _bad_pattern(pattern, str(failure)) from failure
     return min(grains, key=lambda grain: grain.value)
@@ -177,12 +177,12 @@ def _spans(
     moment = begin.astimezone(UTC)
     while moment < end:
         local = moment.astimezone(zone)
-        following = _next_step(local.replace(tzinfo=None, fold=0), grain).replace(tzinfo=zone)
+        following = next_step(local.replace(tzinfo=None, fold=0), grain).replace(tzinfo=zone)
         moment = following.astimezone(UTC)
         yield _Span(_spec(formatters, local), moment)
 
 
-def _next_step(local: datetime, grain: Grain) -> datetime:
+def next_step(local: datetime, grain: Grain) -> datetime:
     """Return the beginning of the following step of the grain, as wall-clock time."""
     second = local.replace(microsecond=0)
     match grain:
@@ -203,10 +203,11 @@ def _next_step(local: datetime, grain: Grain) -> datetime:
 
 
 def _spec(formatters: Mapping[str, str], local: datetime) -> PartitionSpec:
-    return {column: _format(pattern, local) for column, pattern in formatters.items()}
+    return {column: format_partition(pattern, local) for column, pattern in formatters.items()}
 
 
-def _format(pattern: str, moment: datetime) -> str:
+def format_partition(pattern: str, moment: datetime) -> str:
+    """Return the name of the partition that holds a moment of the wall clock."""
     # Unicode's date patterns agree with Java's in every letter let through here.
     return parse_pattern(pattern).apply(moment, "en_US")
 

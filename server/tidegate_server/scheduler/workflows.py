@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,33 +10,83 @@ from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tidegate_server.errors import Code, error
+from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.scheduler.base import Workflow
-from tidegate_server.scheduler.cron import freshness_to_cron
+from tidegate_server.scheduler.cron import (
+    CRON_OPTION,
+    TIMEZONE_OPTION,
+    freshness_to_cron,
+    interval_schedule,
+)
 from tidegate_server.store.database import Database
 from tidegate_server.store.tables import workflows as w
 
+ALIGNMENT_OPTION = "materialized-table.schedule.alignment"
 
-def workflow_for(table: MaterializedTable, timezone: str) -> Workflow:
+Option = Callable[[str], str | None]
+"""Looks an option up by its key."""
+
+
+def schedule_for(freshness: Freshness, option: Option) -> str:
+    """Return when a scheduled table is refreshed: by its own cron, else by its freshness.
+
+    :raises ServerError: MT_FRESHNESS_* if cron cannot express the freshness and the alignment is
+        not ``interval``.
+    """
+    if (cron := option(CRON_OPTION)) is not None:
+        return cron.strip()
+    if (option(ALIGNMENT_OPTION) or "").strip().upper() == "INTERVAL":
+        return interval_schedule(freshness)
+    return freshness_to_cron(freshness)
+
+
+def workflow_for(
+    table: MaterializedTable, timezone: str, options: Mapping[str, str] | None = None
+) -> Workflow:
     """Return the standing order a definition asks for; it is active unless the table is SUSPENDED.
 
-    :param timezone: where the table's cron is read on the clock.
-    :raises ServerError: MT_FRESHNESS_* if cron cannot express a FULL table's freshness.
+    :param timezone: where the schedule is read on the clock, unless the table says it.
+    :param options: the server's defaults of the tables' options.
+    :raises ServerError: MT_FRESHNESS_* if cron cannot express a scheduled table's freshness,
+        MT_OPTION_VALUE for a cron expression of a table that has no schedule.
     """
-    full = table.refresh_mode.scheduled
+    option = table_option(table, options or {})
     return Workflow(
         table_id=table.id,
         mode=table.refresh_mode,
         freshness_seconds=table.freshness.seconds,
-        cron=freshness_to_cron(table.freshness) if full else None,
-        timezone=timezone,
+        cron=_schedule(table, option),
+        timezone=(option(TIMEZONE_OPTION) or timezone).strip(),
         active=table.refresh_status is not RefreshStatus.SUSPENDED,
     )
 
 
+def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option:
+    """Return how an option of a table is looked up: in what it says, then in the server's."""
+
+    def option(key: str) -> str | None:
+        for layer in (table.resume_options, table.options, table.settings, options):
+            if key in layer:
+                return layer[key]
+        return None
+
+    return option
+
+
+def _schedule(table: MaterializedTable, option: Option) -> str | None:
+    if table.refresh_mode.scheduled and not table.downstream:
+        return schedule_for(table.freshness, option)
+    if (cron := table.options.get(CRON_OPTION)) is not None:
+        what = "FRESHNESS = DOWNSTREAM" if table.downstream else "CONTINUOUS"
+        reason = f"a table with {what} has no schedule of its own"
+        raise error(Code.MT_OPTION_VALUE, key=CRON_OPTION, value=repr(cron), reason=reason)
+    return None
+
+
 class WorkflowStore:
-    """One row per table; every call is one transaction."""
+    """One row per table; every call is one transaction. A changed row begins with no failures."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -55,7 +105,7 @@ class WorkflowStore:
         """:raises ServerError: MT_NOT_FOUND if the table has no workflow."""
         change = update(w).where(w.c.table_id == workflow.table_id).values(**_values(workflow))
         with self._database.begin() as connection:
-            if connection.execute(change).rowcount == 0:
+            if connection.execute(change.values(failures=0)).rowcount == 0:
                 raise error(Code.MT_NOT_FOUND, table=workflow.table_id)
 
     def remove(self, table_id: str) -> None:
@@ -74,20 +124,6 @@ class WorkflowStore:
         waiting = select(w).where(w.c.active, w.c.next_fire <= now).order_by(w.c.next_fire)
         with self._database.read() as connection:
             return tuple(_workflow(row) for row in connection.execute(waiting))
-
-    def claim(self, workflow: Workflow, following: datetime) -> bool:
-        """Move a due workflow on to its following fire; False if someone else did."""
-        move = (
-            update(w)
-            .where(
-                w.c.table_id == workflow.table_id,
-                w.c.next_fire == workflow.next_fire,
-                w.c.active,
-            )
-            .values(next_fire=following)
-        )
-        with self._database.begin() as connection:
-            return connection.execute(move).rowcount == 1
 
 
 def _values(workflow: Workflow) -> Mapping[str, object]:

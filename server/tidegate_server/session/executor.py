@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -43,7 +44,9 @@ class Executor:
             operation.work_ended.set()
             return
         timer = self._start_timer(operation, timeout) if timeout else None
-        self._statements.submit(self._run, operation, work, timer)
+        # Log lines of the work name whom the submitting thread works for.
+        context = contextvars.copy_context()
+        self._statements.submit(context.run, self._run, operation, work, timer)
 
     def run(self, operation: Operation, work: Callable[[], Result]) -> None:
         """Carry a short operation out on the calling thread."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from tidegate_server.command.authorize import may_set
 from tidegate_server.command.context import Services, SessionState
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
@@ -36,6 +37,7 @@ class SessionManager:
             services.engine, services.cancel_refresh, services.config.server.workers
         )
         self.snapshot = Snapshot(services.catalog, services.engine, services.clock)
+        self.metrics = services.metrics
         self._services = services
         self._settings = services.config.server
         self._execute = execute
@@ -67,8 +69,12 @@ class SessionManager:
         configuration: Mapping[str, str] | None,
         connection_id: int,
         protocol: int = 10,
+        *,
+        real_user: str | None = None,
     ) -> Session:
         """Open a session; an empty user is ``anonymous``. May ask the engine, so it blocks.
+
+        ``real_user`` is who logged in, if that is somebody else.
 
         :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, or INVALID_REQUEST if the connection
             ended meanwhile.
@@ -77,7 +83,7 @@ class SessionManager:
         for warning in options.warnings:
             logger.warning("OpenSession: %s", warning)
         self._require_schema(options.schema)
-        session = self._build(user, options, connection_id, protocol)
+        session = self._build(user, options, connection_id, protocol, real_user)
         with self._lock:
             if len(self._sessions) >= self._settings.max_sessions:
                 hint = "Close sessions, or raise server.max_sessions."
@@ -88,7 +94,9 @@ class SessionManager:
                 raise error(Code.INVALID_REQUEST, reason="its connection has ended")
             owned.add(session.handle.guid)
             self._sessions[session.handle.guid] = session
-        logger.info("Session %s of user %s opened", session.id, session.user)
+        logger.info(
+            "Session %s of user %s opened by %s", session.id, session.user, session.real_user
+        )
         return session
 
     def get(self, handle: Handle, connection_id: int) -> Session:
@@ -140,15 +148,20 @@ class SessionManager:
         return tuple(self._sessions.values())
 
     def _build(
-        self, user: str, options: SessionOptions, connection_id: int, protocol: int
+        self,
+        user: str,
+        options: SessionOptions,
+        connection_id: int,
+        protocol: int,
+        real_user: str | None,
     ) -> Session:
         session_id = self._services.new_id()
         state = SessionState(
             session_id=session_id,
-            user=options.proxy_user or user or ANONYMOUS,
+            user=user or ANONYMOUS,
             catalog=DEFAULT_CATALOG,
             schema=options.schema or DEFAULT_SCHEMA,
-            settings=dict(options.settings),
+            settings=self._permitted(options.settings, user),
         )
         return Session(
             handle=issue(session_id),
@@ -156,6 +169,7 @@ class SessionManager:
             options=options,
             protocol=protocol,
             connection_id=connection_id,
+            real_user=real_user or user or ANONYMOUS,
             owners=self._owners,
             services=self._services,
             executor=self.executor,
@@ -163,6 +177,14 @@ class SessionManager:
             execute=self._execute,
             returns_rows=self._returns_rows,
         )
+
+    def _permitted(self, settings: Mapping[str, str], user: str) -> dict[str, str]:
+        """Return the settings that a user may bring; clients send some unasked."""
+        config = self._services.config
+        permitted = {key: value for key, value in settings.items() if may_set(key, config, user)}
+        for key in settings.keys() - permitted.keys():
+            logger.warning("OpenSession of user %s: %s is ignored: it is not permitted", user, key)
+        return permitted
 
     def _require_schema(self, schema: str | None) -> None:
         if schema is None or schema.lower() in _ALWAYS_THERE:

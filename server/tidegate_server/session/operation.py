@@ -96,7 +96,10 @@ class Operation:
         has_result_set: bool = True,
         force_result_set: bool = False,
         overlay: Mapping[str, str] | None = None,
+        on_end: Callable[[OperationKind, OperationState, float], None] | None = None,
     ) -> None:
+        """Take what names it; ``on_end`` is told its kind, how it ended and after how many
+        seconds."""
         self.handle = handle
         self.id = str(handle)
         self.kind = kind
@@ -116,6 +119,7 @@ class Operation:
         self._progress: Progress | None = None
         self._started_at = clock.now()
         self._ended_at: datetime | None = None
+        self._on_end = on_end
         self._listeners: set[Callable[[], None]] = set()
         self._shown_percent = -1
         self._started = False
@@ -249,8 +253,12 @@ class Operation:
             self._started = self._started or to is OperationState.RUNNING
             self._result = result or self._result
             self._error = reason or self._error
-            if to.terminal and self._ended_at is None:
+            ended = to.terminal and self._ended_at is None
+            if ended:
                 self._ended_at = self._clock.now()
+        if ended and self._on_end is not None and self._ended_at is not None:
+            seconds = (self._ended_at - self._started_at).total_seconds()
+            self._on_end(self.kind, to, seconds)
         self._notify()
         return True
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
+from tidegate_server.command.authorize import hidden_names
 from tidegate_server.command.context import Context, Services, SessionState
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages import CloseSession
 from tidegate_server.model.result import Result
+from tidegate_server.model.states import OperationState
+from tidegate_server.observability.context import serving
 from tidegate_server.session.configuration import SessionOptions, substitute
 from tidegate_server.session.executor import Executor
 from tidegate_server.session.handle import Handle, issue
+from tidegate_server.session.metadata import Listing
 from tidegate_server.session.operation import Operation, OperationKind
 from tidegate_server.session.snapshot import Snapshot
 
@@ -43,6 +48,7 @@ class Session:
         options: SessionOptions,
         protocol: int,
         connection_id: int,
+        real_user: str,
         owners: dict[bytes, Session],
         services: Services,
         executor: Executor,
@@ -58,6 +64,8 @@ class Session:
         self.snapshot = snapshot
         self.connection_id = connection_id
         """The connection this session belongs to; changes when another one takes it over."""
+        self.real_user = real_user
+        """Who logged in; the session may act for somebody else."""
         self.orphaned_at: datetime | None = None
         self._owners = owners
         self._services = services
@@ -90,15 +98,19 @@ class Session:
             has_result_set=answers_rows,
             overlay=overlay,
         )
-        logger.info("Operation %s of session %s: %s", operation.id, self.id, _one_line(statement))
         work = self._statement_work(operation, changes_names=not answers_rows)
-        self._executor.submit(operation, work, timeout)
+        with serving(user=self.user, session_id=self.id, operation_id=operation.id):
+            logger.info(
+                "Operation %s of session %s: %s", operation.id, self.id, _one_line(statement)
+            )
+            self._executor.submit(operation, work, timeout)
         return operation
 
     def list(self, kind: OperationKind, work: Callable[[], Result]) -> Operation:
         """Carry a metadata call out on the calling thread; raises as :meth:`submit`."""
         operation = self._register(kind, kind.value, has_result_set=True, overlay=None)
-        self._executor.run(operation, work)
+        with serving(user=self.user, session_id=self.id, operation_id=operation.id):
+            self._executor.run(operation, work)
         return operation
 
     def find(self, guid: bytes) -> Operation | None:
@@ -130,15 +142,25 @@ class Session:
         except ServerError as problem:
             logger.debug("The engine did not close session %s: %s", self.id, problem)
 
+    def visible(self, listing: Listing) -> Listing:
+        """Return a listing without the materialized tables of which the user may not know."""
+        hidden = hidden_names(self.user, self._services)
+        if not hidden:
+            return listing
+        shown = tuple(table for table in listing.tables if table.name.folded() not in hidden)
+        return replace(listing, tables=shown)
+
     def touch(self, now: datetime) -> None:
         """Note that the session was used."""
         self._last_used = now
 
     def idle_since(self) -> datetime | None:
         """Return when the session was last used, None while something runs in it."""
-        if any(not operation.state.terminal for operation in tuple(self._operations.values())):
-            return None
-        return self._last_used
+        return None if self.open_operations() else self._last_used
+
+    def open_operations(self) -> int:
+        """Return how many operations have not ended."""
+        return sum(not operation.state.terminal for operation in tuple(self._operations.values()))
 
     def _register(
         self,
@@ -156,6 +178,7 @@ class Session:
             has_result_set=has_result_set,
             force_result_set=self.options.always_result_set,
             overlay=overlay,
+            on_end=self._count,
         )
         with self._lock:
             if self._closed:
@@ -186,6 +209,12 @@ class Session:
                 self.touch(self._services.clock.now())
 
         return work
+
+    def _count(self, kind: OperationKind, state: OperationState, seconds: float) -> None:
+        metrics = self._services.metrics
+        metrics.operation_ended(kind.value, state.value)
+        if kind is OperationKind.EXECUTE_STATEMENT:
+            metrics.statement_ended(state.value, seconds)
 
     def _end(self, operation: Operation) -> None:
         self._executor.cancel(operation, ": it was closed")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.command.derived import visible_schema
 from tidegate_server.errors import ServerError
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages import (
@@ -19,7 +20,7 @@ from tidegate_server.link.messages import (
     TableList,
 )
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.names import DEFAULT_SCHEMA, TableName
+from tidegate_server.model.names import DEFAULT_SCHEMA, STORAGE_PREFIX, TableName
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.session.metadata import (
     MATERIALIZED_TABLE,
@@ -130,7 +131,9 @@ class Snapshot:
 def merge(materialized: Iterable[MaterializedTable], metastore: TableList) -> Listing:
     """Lay the materialized tables over the metastore's; each table appears once."""
     listed: dict[TableName, ListedTable] = {
-        info.name.folded(): _from_metastore(info) for info in metastore.tables
+        info.name.folded(): _from_metastore(info)
+        for info in metastore.tables
+        if not info.name.table.startswith(STORAGE_PREFIX)
     }
     listed.update({table.name.folded(): _from_catalog(table) for table in materialized})
     schemas = {DEFAULT_SCHEMA, *metastore.schemas, *(t.name.schema for t in listed.values())}
@@ -149,6 +152,6 @@ def _from_catalog(table: MaterializedTable) -> ListedTable:
         name=table.name,
         type=MATERIALIZED_TABLE,
         comment=table.comment,
-        columns=table.schema.columns,
+        columns=visible_schema(table.visible).columns,
         primary_key=table.primary_key,
     )

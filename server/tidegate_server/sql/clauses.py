@@ -27,6 +27,7 @@ _OTHER_UNITS = frozenset(
     for spelling in (unit, unit + "S")
 )
 _LARGEST = 2**31 - 1
+_QUOTE = "Options are written ('key' = 'value', ...)."
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 
 
@@ -165,6 +166,8 @@ def _list(at: Cursor, item: Callable[[], T]) -> list[T]:
 
 
 def _option(at: Cursor) -> tuple[str, str]:
+    if at.sees_name():
+        raise at.unexpected("an option key in quotes", hint=_QUOTE)
     key = at.string("an option key in quotes")
     at.expect("=")
     return key, at.string("an option value in quotes")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from tidegate_server.errors import Code
-from tidegate_server.model.clauses import Watermark
+from tidegate_server.model.clauses import Expectation, Violation, Watermark
 from tidegate_server.sql import clauses
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
@@ -24,23 +24,33 @@ _TYPE_ENDS = frozenset(
     | {"FIRST", "AFTER", "ENFORCED", "AS", ";", ""}
 )
 _EXPRESSION_ENDS = (",", ")", ";")
+_CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "CHECK", "FOREIGN"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ColumnList:
-    """What stands between the brackets behind a table's name."""
+    """What stands between the brackets behind a table's name, gathered item by item."""
 
-    columns: tuple[ColumnItem, ...] = ()
+    columns: list[ColumnItem] = field(default_factory=list)
     primary_key: PrimaryKeyClause | None = None
     watermark: Watermark | None = None
+    expectations: dict[str, Expectation] = field(default_factory=dict)
+
+    @property
+    def only_names(self) -> bool | None:
+        """Whether there are names alone so far; None while there is nothing."""
+        if self.primary_key is not None or self.watermark is not None or self.expectations:
+            return False
+        return isinstance(self.columns[0], ColumnName) if self.columns else None
 
 
 def column_list(at: Cursor) -> ColumnList:
     """Read ``( item, ... )``: identifiers only, or any mix of the other kinds."""
+    found = ColumnList()
     at.expect("(")
-    found = _item(at, ColumnList())
+    _item(at, found)
     while at.accept(","):
-        found = _item(at, found)
+        _item(at, found)
     at.expect(")")
     return found
 
@@ -50,28 +60,36 @@ def schema_changes(at: Cursor) -> tuple[SchemaChange, ...]:
     if not at.accept("("):
         return (_change(at),)
     changes = [_change(at)]
+    watermarks = isinstance(changes[0], Watermark)
     while at.accept(","):
         changes.append(_change(at))
-        if sum(isinstance(change, Watermark) for change in changes) > 1:
-            raise at.failure(Code.MT_WATERMARK_MULTIPLE)
+        if isinstance(changes[-1], Watermark):
+            if watermarks:
+                raise at.failure(Code.MT_WATERMARK_MULTIPLE)
+            watermarks = True
     at.expect(")")
     return tuple(changes)
 
 
-def _item(at: Cursor, so_far: ColumnList) -> ColumnList:
+def _item(at: Cursor, found: ColumnList) -> None:
     if _sees_constraint(at):
-        _refuse_beside_names(at, so_far)
-        return _with_key(at, so_far, _table_constraint(at))
-    if at.sees("WATERMARK", "FOR"):
-        _refuse_beside_names(at, so_far)
-        if so_far.watermark is not None:
+        _refuse_beside_names(at, found)
+        if at.sees("CONSTRAINT") and at.spelling(2) == "EXPECT":
+            expectation = _expectation(at, found)
+            found.expectations[expectation.name] = expectation
+        else:
+            _set_key(at, found, _table_constraint(at))
+    elif at.sees("WATERMARK", "FOR"):
+        _refuse_beside_names(at, found)
+        if found.watermark is not None:
             raise at.failure(Code.MT_WATERMARK_MULTIPLE)
-        return replace(so_far, watermark=_watermark(at))
-    return _column_item(at, so_far)
+        found.watermark = _watermark(at)
+    else:
+        _column_item(at, found)
 
 
-def _column_item(at: Cursor, so_far: ColumnList) -> ColumnList:
-    only_names = _only_names(so_far)
+def _column_item(at: Cursor, found: ColumnList) -> None:
+    only_names = found.only_names
     name = at.name("a column name")
     bare = at.sees(",") or at.sees(")")
     if only_names is True and not bare:
@@ -79,31 +97,23 @@ def _column_item(at: Cursor, so_far: ColumnList) -> ColumnList:
             ",", ")", hint="A column list has either names alone or complete definitions."
         )
     if bare and only_names is not False:
-        return replace(so_far, columns=(*so_far.columns, ColumnName(name=name)))
+        found.columns.append(ColumnName(name=name))
+        return
     column, key = _definition(at, name)
-    return _with_key(at, replace(so_far, columns=(*so_far.columns, column)), key)
+    found.columns.append(column)
+    if key is not None:
+        _set_key(at, found, key)
 
 
-def _only_names(so_far: ColumnList) -> bool | None:
-    """Say whether the list so far has names alone; None while it is empty."""
-    if so_far.primary_key is not None or so_far.watermark is not None:
-        return False
-    if not so_far.columns:
-        return None
-    return isinstance(so_far.columns[0], ColumnName)
-
-
-def _refuse_beside_names(at: Cursor, so_far: ColumnList) -> None:
-    if _only_names(so_far):
+def _refuse_beside_names(at: Cursor, found: ColumnList) -> None:
+    if found.only_names:
         raise at.unexpected("a column name")
 
 
-def _with_key(at: Cursor, so_far: ColumnList, key: PrimaryKeyClause | None) -> ColumnList:
-    if key is None:
-        return so_far
-    if so_far.primary_key is not None:
+def _set_key(at: Cursor, found: ColumnList, key: PrimaryKeyClause) -> None:
+    if found.primary_key is not None:
         raise at.unexpected("no second primary key")
-    return replace(so_far, primary_key=key)
+    found.primary_key = key
 
 
 def _definition(at: Cursor, name: str) -> tuple[ColumnItem, PrimaryKeyClause | None]:
@@ -197,7 +207,7 @@ def _sees_constraint(at: Cursor) -> bool:
     return (
         at.sees("PRIMARY", "KEY")
         or at.sees("UNIQUE", "(")
-        or (at.sees("CONSTRAINT") and at.sees_name(1) and at.spelling(2) in ("PRIMARY", "UNIQUE"))
+        or (at.sees("CONSTRAINT") and at.sees_name(1) and at.spelling(2) in _CONSTRAINTS)
     )
 
 
@@ -209,10 +219,36 @@ def _table_constraint(at: Cursor) -> PrimaryKeyClause:
     name = _constraint_name(at)
     if at.sees("UNIQUE"):
         raise at.failure(Code.MT_UNIQUE_UNSUPPORTED)
+    if at.sees("CHECK"):
+        raise at.unexpected("PRIMARY KEY", "EXPECT", hint="Write EXPECT instead of CHECK.")
     at.expect("PRIMARY", "KEY")
     columns = clauses.names(at)
     _not_enforced(at, name or f"PK_{'_'.join(columns)}")
     return PrimaryKeyClause(columns=columns, name=name)
+
+
+def _expectation(at: Cursor, found: ColumnList) -> Expectation:
+    at.expect("CONSTRAINT")
+    if at.word() in found.expectations:
+        raise at.unexpected("a name no other expectation has")
+    name = at.name("a constraint name")
+    at.expect("EXPECT", "(")
+    condition = at.slice_until(";")
+    if not condition:
+        raise at.unexpected("a condition")
+    at.expect(")")
+    return Expectation(name=name, condition=condition, violation=_violation(at))
+
+
+def _violation(at: Cursor) -> Violation:
+    if not at.accept("ON", "VIOLATION"):
+        return Violation.WARN
+    word = at.accept_any("WARN", "DROP ROW", "FAIL")
+    if word is None:
+        raise at.unexpected()
+    if word == "FAIL":
+        at.accept("UPDATE")
+    return Violation(word)
 
 
 def _column_constraint(at: Cursor, column: str) -> PrimaryKeyClause | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -11,6 +12,7 @@ from tidegate_server.errors import Code, ServerError, error
 _NAME = re.compile(r"\w+")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _SHOWN = 40  # characters of an offending token in a message
+ONE_BY_ONE = "Send one statement at a time; a second one begins here."
 
 
 class Cursor:
@@ -49,6 +51,11 @@ class Cursor:
             return bool(token.text)
         return token.token_type is TokenType.VAR and _NAME.fullmatch(token.text) is not None
 
+    def word(self) -> str | None:
+        """Return the name that comes next without stepping over it, or None."""
+        token = self.token()
+        return token.text if token is not None and self.sees_name() else None
+
     def sees_string(self, ahead: int = 0) -> bool:
         """Say whether a token is a string literal."""
         token = self.token(ahead)
@@ -79,7 +86,7 @@ class Cursor:
 
     def accept_any(self, *spellings: str) -> str | None:
         """Step over whichever of these comes next and return it."""
-        return next((word for word in spellings if self.accept(word)), None)
+        return next((word for word in spellings if self.accept(*word.split())), None)
 
     def expect(self, *spellings: str) -> None:
         """Step over these words and symbols one after the other.
@@ -111,10 +118,11 @@ class Cursor:
 
     def end(self) -> None:
         """Check that nothing but semicolons is left."""
+        more = False
         while self.accept(";"):
-            continue
+            more = True
         if not self.ended:
-            raise self.unexpected("the end of the statement")
+            raise self.unexpected("the end of the statement", hint=ONE_BY_ONE if more else "")
 
     # ---- slices of the text
 
@@ -149,6 +157,7 @@ class Cursor:
     def unexpected(self, *wanted: str, hint: str = "") -> ServerError:
         """Return the syntax error at the next token; names everything that was tried there."""
         expected = list(dict.fromkeys((*self._tried, *wanted)))
+        hint = hint or _suggestion(self.spelling(), expected)
         token = self.token()
         if token is None:
             found = "the end of the statement"
@@ -190,6 +199,14 @@ def _depth_change(spelling: str) -> int:
     if spelling in ("(", "[", "{"):
         return 1
     return -1 if spelling in (")", "]", "}") else 0
+
+
+def _suggestion(found: str, expected: list[str]) -> str:
+    if not found[:1].isalpha() or len(found) > _SHOWN:
+        return ""
+    words = [word for word in expected if word.isupper()]
+    near = get_close_matches(found, words, n=1, cutoff=0.75)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def _alternatives(words: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidegate_server.errors import Code
-from tidegate_server.sql import clauses
+from tidegate_server.sql import clauses, privileges
 from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
@@ -39,6 +39,7 @@ from tidegate_server.sql.statements import (
     ShowLineage,
     ShowMaterializedTables,
     ShowOption,
+    ShowOptions,
     ShowRefreshHistory,
     ShowVersions,
     Statement,
@@ -50,6 +51,9 @@ Rule = Callable[[Cursor], Statement]
 AlterRule = Callable[[Cursor, Name], Statement]
 
 TABLE = ("MATERIALIZED", "TABLE")
+
+_CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRESHNESS")
+_ORDER = f"The clauses stand in this order: {', '.join(_CLAUSES)}, REFRESH_MODE, AS."
 
 
 # ---- CREATE ----------------------------------------------------------------------------------
@@ -63,9 +67,10 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
         name=name,
         or_alter=or_alter,
         if_not_exists=if_not_exists,
-        columns=listed.columns,
+        columns=tuple(listed.columns),
         primary_key=listed.primary_key,
         watermark=listed.watermark,
+        expectations=tuple(listed.expectations.values()),
         comment=at.string("a comment in quotes") if at.accept("COMMENT") else None,
         distribution=clauses.distribution(at) if at.accept("DISTRIBUTED") else None,
         partition_keys=_partitioned_by(at),
@@ -90,6 +95,8 @@ def _partitioned_by(at: Cursor) -> tuple[str, ...]:
 
 
 def _as_query(at: Cursor) -> str:
+    if at.spelling() in _CLAUSES:
+        raise at.unexpected("AS", hint=_ORDER)
     at.expect("AS")
     return clauses.query(at)
 
@@ -268,6 +275,10 @@ def _show_create_or_alter(at: Cursor) -> Statement:
     return ShowCreateMaterializedTable(name=clauses.table_name(at), or_alter=True)
 
 
+def _show_lineage(at: Cursor) -> ShowLineage:
+    return ShowLineage(name=clauses.table_name(at), columns=at.accept("COLUMNS"))
+
+
 def _show_history(at: Cursor) -> Statement:
     return ShowRefreshHistory(
         name=clauses.table_name(at) if at.accept("FOR") else None,
@@ -294,11 +305,14 @@ def _explain_create_or_alter(at: Cursor) -> Statement:
 
 def _explain_alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
+    if at.accept("REFRESH"):
+        return Explain(statement=_refresh(at, name))
     at.expect("AS")
     return Explain(statement=_as(at, name))
 
 
 def _explain_refresh(at: Cursor) -> Statement:
+    at.accept("MATERIALIZED", "TABLE")
     return Explain(statement=_refresh(at, clauses.table_name(at)))
 
 
@@ -312,6 +326,10 @@ def _verify(at: Cursor) -> VerifyMaterializedTable:
 
 
 def _set_option(at: Cursor) -> Statement:
+    if at.ended or at.sees(";"):
+        return ShowOptions()
+    if at.accept("-", "V"):
+        return ShowOptions(verbose=True)
     key = at.string("an option key in quotes")
     if not at.accept("="):
         return ShowOption(key=key)
@@ -336,8 +354,9 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("SHOW", "CREATE", *TABLE): _show_create,
     ("SHOW", "CREATE", "OR", "ALTER", *TABLE): _show_create_or_alter,
     ("SHOW", "REFRESH", "HISTORY"): _show_history,
-    ("SHOW", "LINEAGE"): lambda at: ShowLineage(name=clauses.table_name(at)),
+    ("SHOW", "LINEAGE"): _show_lineage,
     ("SHOW", "LAG"): lambda at: ShowLag(),
+    ("SHOW", "GRANTS"): privileges.show_grants,
     ("SHOW", "VERSIONS"): lambda at: ShowVersions(name=clauses.table_name(at)),
     ("VERIFY", *TABLE): _verify,
     ("EXPLAIN", "CREATE", *TABLE): _explain_create,
@@ -354,5 +373,8 @@ LOOSE_RULES: Mapping[str, Rule] = {
     "RESET": _reset_option,
 }
 """Statements Spark has too: what does not fit the rule exactly is Spark's."""
+
+PRIVILEGE_RULES: Mapping[str, Rule] = {"GRANT": privileges.grant, "REVOKE": privileges.revoke}
+"""Statements that are ours when they name a materialized table or a schema."""
 
 LONGEST = max(len(words) for words in RULES)

@@ -8,9 +8,11 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.sql.cursor import Cursor, position
+from tidegate_server.sql import privileges
+from tidegate_server.sql.cursor import ONE_BY_ONE, Cursor, position, shorten
 from tidegate_server.sql.dialect import head, tokenize
-from tidegate_server.sql.grammar import LONGEST, LOOSE_RULES, RULES, Rule
+from tidegate_server.sql.grammar import LONGEST, LOOSE_RULES, PRIVILEGE_RULES, RULES, Rule
+from tidegate_server.sql.query import second_statement, spark_statement
 from tidegate_server.sql.statements import (
     ResetOption,
     SetOption,
@@ -22,8 +24,9 @@ from tidegate_server.sql.statements import (
 # What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
 # statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
 _KEY = r"(?P<key>(?=[\w:-]*\.)[A-Za-z_][\w.:-]*+)\s*+"
-_BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+))?;*+\s*+", re.IGNORECASE)
-_BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?+\s*+;*+\s*+", re.IGNORECASE)
+_REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
+_BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?+|{_REST})", re.I)
+_BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?+{_REST}", re.I)
 # DESCRIBE of anything but a table.
 _NOT_TABLES = frozenset(
     {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}
@@ -34,6 +37,8 @@ _NOT_TABLES = frozenset(
 def parse(text: str) -> Statement:
     """Read one statement; what is not Tidegate's comes back byte for byte as SparkStatement.
 
+    Only ``//`` comments are respelled as ``--``, which Spark knows.
+
     Time is linear in the length of ``text``.
 
     :raises ServerError: PARSE_SYNTAX or another code of the grammar, with line and column.
@@ -43,11 +48,29 @@ def parse(text: str) -> Statement:
     for length in range(len(first), 1, -1):
         if rule := RULES.get(tuple(first[:length])):
             return _read(text, rule, length)
+    if first and first[0] in PRIVILEGE_RULES and privileges.is_ours(text):
+        return _read(text, PRIVILEGE_RULES[first[0]], 1)
     if first and first[0] in ("SET", "RESET"):
         return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
         return _loose(text, LOOSE_RULES[first[0]])
-    return SparkStatement(text=text)
+    return _spark(text)
+
+
+def _spark(text: str) -> SparkStatement:
+    second = second_statement(text)
+    if second is not None:
+        line, column = position(text, second)
+        found = shorten(text[second:])
+        raise error(
+            Code.PARSE_SYNTAX,
+            line=line,
+            column=column,
+            found=found,
+            expected="the end of the statement",
+            hint=ONE_BY_ONE,
+        )
+    return SparkStatement(text=spark_statement(text))
 
 
 def _read(text: str, rule: Rule, length: int) -> Statement:
@@ -64,7 +87,7 @@ def _loose(text: str, rule: Rule) -> Statement:
     try:
         return _read(text, rule, 1)
     except ServerError:
-        return SparkStatement(text=text)
+        return _spark(text)
 
 
 def _setting(text: str, start: int, rule: Rule) -> Statement:

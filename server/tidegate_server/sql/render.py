@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from tidegate_server.model.clauses import Distribution, StartMode, Watermark
+from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
 from tidegate_server.model.names import quote_identifier, quote_literal
+from tidegate_server.sql import privileges
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
@@ -32,18 +33,22 @@ from tidegate_server.sql.statements import (
     Downstream,
     DropMaterializedTable,
     Explain,
+    GrantPrivileges,
     MetadataColumn,
     Name,
     PhysicalColumn,
     PrimaryKeyClause,
     ResetOption,
+    RevokePrivileges,
     SchemaChange,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowGrants,
     ShowLag,
     ShowLineage,
     ShowMaterializedTables,
     ShowOption,
+    ShowOptions,
     ShowRefreshHistory,
     ShowVersions,
     SparkStatement,
@@ -56,7 +61,7 @@ def render(statement: Statement) -> str:
     """Return the statement as SQL that parses to the same statement."""
     match statement:
         case CreateMaterializedTable():
-            return _create(statement)
+            return render_create(statement)
         case Explain():
             return _explain(statement)
         case DropMaterializedTable(name=name, if_exists=if_exists):
@@ -70,8 +75,12 @@ def render(statement: Statement) -> str:
             return f"SET {quote_literal(key)} = {quote_literal(value)}"
         case ShowOption(key=key):
             return f"SET {quote_literal(key)}"
+        case ShowOptions(verbose=verbose):
+            return "SET -v" if verbose else "SET"
         case ResetOption(key=key):
             return f"RESET {quote_literal(key)}" if key is not None else "RESET"
+        case GrantPrivileges() | RevokePrivileges() | ShowGrants():
+            return privileges.render(statement)
         case SparkStatement(text=text):
             return text
         case (
@@ -87,21 +96,23 @@ def render(statement: Statement) -> str:
             return f"ALTER MATERIALIZED TABLE {_name(statement.name)} {_alteration(statement)}"
 
 
-def _create(statement: CreateMaterializedTable) -> str:
+def render_create(statement: CreateMaterializedTable, *, start_note: str | None = None) -> str:
+    """Return a CREATE, one clause a line; ``start_note`` is a comment behind START_MODE."""
     words = "OR ALTER MATERIALIZED" if statement.or_alter else "MATERIALIZED"
     guard = "IF NOT EXISTS " if statement.if_not_exists else ""
     lines = [f"CREATE {words} TABLE {guard}{_name(statement.name)}{_column_list(statement)}"]
     if statement.comment is not None:
         lines.append(f"COMMENT {quote_literal(statement.comment)}")
     if statement.distribution is not None:
-        lines.append(f"DISTRIBUTED {_distribution(statement.distribution)}")
+        lines.append(f"DISTRIBUTED {render_distribution(statement.distribution)}")
     if statement.partition_keys:
         lines.append(f"PARTITIONED BY ({_names(statement.partition_keys)})")
     if statement.options:
         pairs = ",\n".join(f"  {pair}" for pair in _pairs(statement.options))
         lines.append(f"WITH (\n{pairs}\n)")
     if statement.start_mode is not None:
-        lines.append(f"START_MODE = {_start_mode(statement.start_mode)}")
+        note = f" /* {start_note} */" if start_note else ""
+        lines.append(f"START_MODE = {render_start_mode(statement.start_mode)}{note}")
     if statement.freshness is not None:
         lines.append(f"FRESHNESS = {_freshness(statement.freshness)}")
     if statement.refresh_mode is not None:
@@ -115,6 +126,7 @@ def _column_list(statement: CreateMaterializedTable) -> str:
         items.append(_watermark(statement.watermark))
     if statement.primary_key is not None:
         items.append(_primary_key(statement.primary_key))
+    items += [_expectation(expectation) for expectation in statement.expectations]
     return " (\n" + ",\n".join(f"  {item}" for item in items) + "\n)" if items else ""
 
 
@@ -149,11 +161,17 @@ def _primary_key(key: PrimaryKeyClause) -> str:
     return f"{constraint}PRIMARY KEY ({_names(key.columns)}) NOT ENFORCED"
 
 
+def _expectation(expectation: Expectation) -> str:
+    head = f"CONSTRAINT {quote_identifier(expectation.name)} EXPECT ({expectation.condition})"
+    return f"{head} ON VIOLATION {expectation.violation.value}"
+
+
 def _watermark(watermark: Watermark) -> str:
     return f"WATERMARK FOR {quote_identifier(watermark.column)} AS {watermark.expression}"
 
 
-def _distribution(distribution: Distribution) -> str:
+def render_distribution(distribution: Distribution) -> str:
+    """Return what follows DISTRIBUTED or DISTRIBUTION."""
     into = f"INTO {distribution.buckets} BUCKETS" if distribution.buckets is not None else ""
     if not distribution.columns:
         return into
@@ -161,7 +179,8 @@ def _distribution(distribution: Distribution) -> str:
     return f"{by} {into}".rstrip()
 
 
-def _start_mode(mode: StartMode) -> str:
+def render_start_mode(mode: StartMode) -> str:
+    """Return what follows START_MODE."""
     if mode.interval is not None:
         return f"{mode.kind.value}({mode.interval})"
     if mode.timestamp is not None:
@@ -263,7 +282,7 @@ def _change(change: SchemaChange) -> str:
         case Watermark():
             return _watermark(change)
         case Distribution():
-            return f"DISTRIBUTION {_distribution(change)}"
+            return f"DISTRIBUTION {render_distribution(change)}"
         case _:
             assert_never(change)
 
@@ -297,8 +316,8 @@ def _show(statement: Show) -> str:
             of = f" FOR {_name(name)}" if name is not None else ""
             most = f" LIMIT {limit}" if limit is not None else ""
             return f"SHOW REFRESH HISTORY{of}{most}{' ERRORS' if errors else ''}"
-        case ShowLineage(name=name):
-            return f"SHOW LINEAGE {_name(name)}"
+        case ShowLineage(name=name, columns=columns):
+            return f"SHOW LINEAGE {_name(name)}{' COLUMNS' if columns else ''}"
         case ShowLag():
             return "SHOW LAG"
         case ShowVersions(name=name):

@@ -8,6 +8,7 @@ from enum import Enum
 
 from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
 from tidegate_server.model.freshness import Freshness
+from tidegate_server.model.privileges import Privilege
 
 Name = tuple[str, ...]
 """A table name as written: one to three parts."""
@@ -309,9 +310,10 @@ class ShowRefreshHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowLineage:
-    """SHOW LINEAGE t."""
+    """SHOW LINEAGE t [COLUMNS]: which tables, or which columns, it is made of."""
 
     name: Name
+    columns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,10 +360,57 @@ class ShowOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions:
+    """SET or SET -v: every setting, with its meaning when ``verbose``."""
+
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOption:
     """RESET [key]; None means every setting."""
 
     key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnTable:
+    """ON MATERIALIZED TABLE t."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSchema:
+    """ON SCHEMA s, of one or two parts."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantPrivileges:
+    """GRANT ... ON ... TO USER u."""
+
+    privileges: tuple[Privilege, ...]
+    on: OnTable | OnSchema
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokePrivileges:
+    """REVOKE ... ON ... FROM USER u."""
+
+    privileges: tuple[Privilege, ...]
+    on: OnTable | OnSchema
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowGrants:
+    """SHOW GRANTS [ON ...] [FOR USER u]."""
+
+    on: OnTable | OnSchema | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,6 +448,10 @@ Statement = (
     | Explain
     | SetOption
     | ShowOption
+    | ShowOptions
     | ResetOption
+    | GrantPrivileges
+    | RevokePrivileges
+    | ShowGrants
     | SparkStatement
 )

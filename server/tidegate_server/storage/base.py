@@ -10,12 +10,14 @@ Recovery: after a crash ``last_commit`` says what was committed; whatever was no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidegate_server.model.names import TableName, quote_identifier
+from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
@@ -46,16 +48,66 @@ class TableState:
     """``tidegate.id`` of a materialized table."""
 
 
+class Method(Enum):
+    """How a source's change was read."""
+
+    UNCHANGED = "UNCHANGED"
+    """No row changed."""
+    APPENDED = "APPENDED"
+    """Rows were only added: exactly the added files are read."""
+    CHANGE_FEED = "CHANGE_FEED"
+    """The table records its changes."""
+    DIFFERENCE = "DIFFERENCE"
+    """What is in the files that were replaced is compared."""
+    WHOLE = "WHOLE"
+    """The change is not known; every row may have changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundChange:
+    """A table's change between two versions as the format reads it."""
+
+    method: Method
+    reason: str = ""
+    """Why the change is not known; empty unless the method is WHOLE."""
+    rows: int | None = None
+    """Rows added and removed, when the commits tell; an upper bound."""
+    frame: DataFrame | None = None
+    """The table's columns and ``__weight BIGINT``, 1 for an added and -1 for a removed row; the
+    same row may come again. None when the method is UNCHANGED or WHOLE."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A commit this process made."""
 
     version: int
     rows: int | None
+    rows_inserted: int | None = None
+    rows_deleted: int | None = None
+    rows_copied: int | None = None
+    files_written: int | None = None
+    bytes_written: int | None = None
+    expectations: Mapping[str, int] = field(default_factory=dict)
+    """Rows that broke each expectation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """What a table is made of."""
+
+    schema: Schema
+    partition_keys: tuple[str, ...]
+    comment: str | None
+    location: str
+    properties: Mapping[str, str]
 
 
 class TableFormat(Protocol):
     """Stores tables with versions; every method may be called from any thread."""
+
+    name: str
+    """As ``USING`` names it."""
 
     def find(self, name: TableName) -> TableState | None:
         """Return the table's state without a Spark job; None if there is no such table of this
@@ -82,16 +134,59 @@ class TableFormat(Protocol):
         """
         ...
 
+    def describe(self, name: TableName) -> TableDescription:
+        """Return what a table that :meth:`find` found is made of."""
+        ...
+
     def set_properties(self, name: TableName, properties: Mapping[str, str]) -> None:
         """Add or replace table properties."""
+        ...
+
+    def evolve(
+        self,
+        name: TableName,
+        materialized_id: str,
+        schema: Schema,
+        comment: str | None,
+        properties: Mapping[str, str | None],
+        *,
+        widened: Sequence[str] = (),
+        adopts: str | None = None,
+    ) -> None:
+        """Bring the table to this schema, comment and properties in one commit; rows stay.
+
+        Columns are matched by name; new ones are NULL in the rows that are there. Only the types
+        of ``widened`` columns change. A property of None is removed. ``adopts`` is the
+        ``tidegate.id`` of a table that is taken over, empty for one that has none.
+
+        :raises ServerError: MT_DATA_LOST if there is no table of this ``tidegate.id``.
+        """
+        ...
+
+    def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
+        """Rename the table if it carries this ``tidegate.id``; else do nothing."""
         ...
 
     def drop(self, name: TableName, materialized_id: str) -> None:
         """Drop the table with its data if it carries this ``tidegate.id``; else do nothing."""
         ...
 
-    def last_commit(self, name: TableName, materialized_id: str) -> CommittedRefresh | None:
-        """Return the last refresh commit, without a Spark job; None if there is none."""
+    def last_commit(
+        self, name: TableName, materialized_id: str, *, at: int | None = None
+    ) -> CommittedRefresh | None:
+        """Return the last refresh commit, without a Spark job; None if there is none.
+
+        :param at: look at the table as it was at this version.
+        """
+        ...
+
+    def change(
+        self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
+    ) -> FoundChange:
+        """Read what changed after version ``before`` up to ``after``; starts no Spark job.
+
+        :param table_id: the identity the table had at ``before``.
+        """
         ...
 
     def write(
@@ -102,11 +197,58 @@ class TableFormat(Protocol):
         *,
         partitions: Sequence[PartitionSpec],
         partial: bool,
+        strategy: Strategy | None = None,
     ) -> Written:
         """Replace the whole table, or the given partitions, by ``frame`` in one commit.
 
-        ``frame`` has the table's columns in order. With partitions it is filtered to them.
+        ``frame`` has the query's columns in order. With partitions it is filtered to them.
 
-        :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already.
+        :param strategy: recorded with the commit; None means PARTITION or FULL.
+
+        :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
+            MT_EXPECTATION_FAILED if a row breaks an expectation that is to stop the refresh.
         """
+        ...
+
+    def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
+        """Return the query's columns cast and ordered as the table has them.
+
+        :param carried: names of further columns, the frame's last, that stay as they are.
+        """
+        ...
+
+    def untouched_since(self, order: RefreshOrder, version: int) -> bool:
+        """Say whether the table's rows are those of a version, by its commits."""
+        ...
+
+    def append(
+        self, frame: DataFrame, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+    ) -> Written:
+        """Add fitted rows in one commit that builds on version ``base``; raises as ``write``."""
+        ...
+
+    def replace_rows(
+        self,
+        session: SparkSession,
+        removed: DataFrame,
+        added: DataFrame,
+        within: Column,
+        order: RefreshOrder,
+        vector: Mapping[str, int],
+        *,
+        base: int,
+    ) -> Written:
+        """Take away all rows equal to one of ``removed``, add ``added``; raises as ``write``.
+
+        Both are fitted and read the same whenever they are read.
+
+        :param within: a condition over the table, aliased ``t``, that holds for all of
+            ``removed`` and lets files be skipped.
+        """
+        ...
+
+    def advance(
+        self, session: SparkSession, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+    ) -> Written:
+        """Commit vector and epoch without rows; raises as ``write``."""
         ...

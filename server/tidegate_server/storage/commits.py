@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 _HEAD_LINES = 8
@@ -25,6 +26,8 @@ _MAINTENANCE = frozenset(
         "CLUSTER BY",
     }
 )
+# What a commit that says nothing of rows or columns consists of.
+_BOOKKEEPING = frozenset({"commitInfo", "txn", "domainMetadata"})
 _WRITE = "WRITE"
 _INSERT_PLANS = ("AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic")
 
@@ -40,18 +43,24 @@ class Commit:
     metadata: Mapping[str, Any]
     """The commit's userMetadata when it is a JSON object, else empty."""
     rows: int | None
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    without_files: bool = False
+    """Whether it adds and removes no file at all and leaves the schema alone."""
 
     @property
     def keeps_rows(self) -> bool:
         """Whether the table's rows are the same before and after."""
-        return self.operation in _MAINTENANCE
+        return self.without_files or self.operation in _MAINTENANCE
 
 
-def commits(jvm: Any, snapshot: Any) -> Iterator[Commit]:
-    """Yield commits from the snapshot's back, as far as the log still describes them."""
+def commits(jvm: Any, snapshot: Any, at: int | None = None) -> Iterator[Commit]:
+    """Yield commits from the snapshot's back, as far as the log still describes them.
+
+    :param at: begin with this version instead of the newest.
+    """
     log = snapshot.deltaLog()
     configuration = log.newDeltaHadoopConf()
-    newest = int(snapshot.version())
+    newest = int(snapshot.version()) if at is None else min(at, int(snapshot.version()))
     for version in range(newest, max(-1, newest - _LOOK_BACK), -1):
         commit = _read(jvm, log, configuration, version)
         if commit is None:
@@ -97,16 +106,16 @@ def _read(jvm: Any, log: Any, configuration: Any, version: int) -> Commit | None
     stream = files.open(path)
     try:
         reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
-        for _ in range(_HEAD_LINES):
-            line = reader.readLine()
-            if line is None:
-                break
-            action = json.loads(line)
-            if "commitInfo" in action:
-                return _parse(version, action["commitInfo"])
+        lines = (reader.readLine() for _ in range(_HEAD_LINES))
+        head = [json.loads(line) for line in takewhile(lambda line: line is not None, lines)]
     finally:
         stream.close()
-    return Commit(version=version, operation="UNKNOWN", timestamp=0, metadata={}, rows=None)
+    info = next((action["commitInfo"] for action in head if "commitInfo" in action), None)
+    if info is None:
+        return Commit(version=version, operation="UNKNOWN", timestamp=0, metadata={}, rows=None)
+    complete = len(head) < _HEAD_LINES
+    kinds = {kind for action in head for kind in action}
+    return replace(_parse(version, info), without_files=complete and kinds <= _BOOKKEEPING)
 
 
 def _parse(version: int, info: Mapping[str, Any]) -> Commit:
@@ -119,6 +128,7 @@ def _parse(version: int, info: Mapping[str, Any]) -> Commit:
         timestamp=int(info.get("timestamp", 0)),
         metadata=_parse_metadata(info.get("userMetadata")),
         rows=int(rows) if rows is not None else None,
+        metrics=metrics,
     )
 
 

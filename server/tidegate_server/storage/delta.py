@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import and_, or_
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -16,19 +16,51 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.names import DEFAULT_CATALOG, TableName, quote_identifier, quote_literal
+from tidegate_server.model.names import (
+    DEFAULT_CATALOG,
+    TableName,
+    quote_identifier,
+    storage_name,
+)
+from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
-from tidegate_server.storage.base import TableState, Written, is_path, table_sql
-from tidegate_server.storage.commits import Commit, commits, newest_snapshot
+from tidegate_server.storage.base import (
+    FoundChange,
+    Method,
+    TableDescription,
+    TableState,
+    Written,
+    is_path,
+    table_sql,
+)
+from tidegate_server.storage.commits import commits, newest_snapshot
+from tidegate_server.storage.delta_changes import read_change
+from tidegate_server.storage.delta_schema import commit_metadata, widen
+from tidegate_server.storage.delta_sql import (
+    create_sql,
+    partition_filter,
+    partition_predicate,
+    property_list,
+)
+from tidegate_server.storage.delta_write import (
+    advance,
+    last_refresh,
+    replace_rows,
+    token,
+    user_metadata,
+    written,
+)
+from tidegate_server.storage.expectations import broken_expectation, expect
+from tidegate_server.storage.predicate import matching
 
 logger = logging.getLogger(__name__)
 
 PROPERTY_ID = "tidegate.id"
 _PROVIDER = "delta"
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
+_INCREMENTAL = Strategy.INCREMENTAL.value
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 class DeltaFormat:
@@ -37,6 +69,8 @@ class DeltaFormat:
     Versions come from the transaction log through Delta's own Scala classes, so that nothing here
     starts a Spark job but ``create`` and ``write``.
     """
+
+    name = _PROVIDER
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -70,34 +104,86 @@ class DeltaFormat:
         found = self.find(name)
         wanted = properties.get(PROPERTY_ID)
         if found is None or wanted is None or found.materialized_id != wanted:
-            self._spark.sql(_create_sql(name, schema, partition_keys, comment, properties))
+            self._spark.sql(create_sql(name, schema, partition_keys, comment, properties))
         snapshot = self._snapshot(name)
         return str(snapshot.deltaLog().dataPath().toString()), str(snapshot.metadata().id())
+
+    def describe(self, name: TableName) -> TableDescription:
+        snapshot = self._snapshot(name)
+        metadata = snapshot.metadata()
+        fields = T.StructType.fromJson(json.loads(metadata.schemaString())).fields
+        keys = metadata.partitionColumns()
+        comment = metadata.description()
+        converters = self._jvm.scala.jdk.javaapi.CollectionConverters
+        found = converters.asJava(metadata.configuration())
+        return TableDescription(
+            schema=Schema(tuple(_column(field) for field in fields)),
+            partition_keys=tuple(str(keys.apply(i)) for i in range(keys.size())),
+            comment=str(comment) if comment is not None else None,
+            location=str(snapshot.deltaLog().dataPath().toString()),
+            properties={str(key): str(value) for key, value in dict(found).items()},
+        )
 
     def set_properties(self, name: TableName, properties: Mapping[str, str]) -> None:
         if properties:
             self._spark.sql(
-                f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({_property_list(properties)})"
+                f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({property_list(properties)})"
             )
+
+    def evolve(
+        self,
+        name: TableName,
+        materialized_id: str,
+        schema: Schema,
+        comment: str | None,
+        properties: Mapping[str, str | None],
+        *,
+        widened: Sequence[str] = (),
+        adopts: str | None = None,
+    ) -> None:
+        found = self.find(name)
+        if found is None or (found.materialized_id or "") not in (materialized_id, adopts):
+            raise error(Code.MT_DATA_LOST, table=str(name), reason="its Delta table is gone")
+        for column in (schema.find(wide) for wide in widened):
+            if column is not None:
+                widen(self._spark, name.quoted(), column)
+        identifier = _identifier(self._jvm, self._holder(name))
+        session: Any = self._spark._jsparkSession
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, identifier)
+        entry = session.sessionState().catalog().getTableMetadata(identifier)
+        commit_metadata(self._spark, log, entry, schema, comment, properties)
+
+    def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
+        found = self.find(name) if self._exists(name) else None
+        if found is None or found.materialized_id != materialized_id:
+            logger.info("%s is not renamed: it is gone or another table", name)
+            return
+        # Spark wants the new name without its catalog.
+        target = f"{quote_identifier(new_name.schema)}.{quote_identifier(new_name.table)}"
+        self._spark.sql(f"ALTER TABLE {name.quoted()} RENAME TO {target}")
 
     def drop(self, name: TableName, materialized_id: str) -> None:
         found = self.find(name)
         if found is None or found.materialized_id != materialized_id:
             logger.info("%s is not dropped: it is gone or another table", name)
             return
-        self._spark.sql(f"DROP TABLE IF EXISTS {name.quoted()}")
+        self._spark.sql(f"DROP TABLE IF EXISTS {self._holder(name).quoted()}")
 
-    def last_commit(self, name: TableName, materialized_id: str) -> CommittedRefresh | None:
+    def last_commit(
+        self, name: TableName, materialized_id: str, *, at: int | None = None
+    ) -> CommittedRefresh | None:
         snapshot = self._snapshot(name)
         if snapshot is None:
             return None
-        foreign: int | None = None
-        for commit in commits(self._jvm, snapshot):
-            if commit.metadata.get("mt") == materialized_id:
-                return _committed(commit, foreign)
-            if not commit.keeps_rows and foreign is None:
-                foreign = commit.version
-        return None
+        return last_refresh(commits(self._jvm, snapshot, at), materialized_id)
+
+    def change(
+        self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
+    ) -> FoundChange:
+        snapshot = self._snapshot(name)
+        if snapshot is None or str(snapshot.metadata().id()) != table_id:
+            return FoundChange(method=Method.WHOLE, reason="TABLE_RECREATED")
+        return read_change(session, snapshot, before, after)
 
     def write(
         self,
@@ -107,47 +193,136 @@ class DeltaFormat:
         *,
         partitions: Sequence[PartitionSpec],
         partial: bool,
+        strategy: Strategy | None = None,
     ) -> Written:
+        snapshot = self._known(order)
+        target = _schema(snapshot)
+        rows = _fitted(frame, order.columns, target)
+        options = dict(token(order))
+        if partitions:
+            types = {field.name.lower(): field.dataType for field in target.fields}
+            rows = rows.where(partition_filter(partitions, types))
+            options["replaceWhere"] = partition_predicate(partitions, types)
+        elif order.predicate is not None:
+            rows = matching(rows, order.predicate)
+            options["replaceWhere"] = order.predicate
+        some = "replaceWhere" in options
+        strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
+        base = self._base(order, snapshot) if some and not partial else None
+        metadata = user_metadata(order, vector, strategy=strategy.value, partial=partial, base=base)
+        return self._overwrite(rows, options, order, snapshot, metadata)
+
+    def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
+        target = _schema(self._known(order))
+        for name in carried:
+            target.add(name, frame.schema[name].dataType)
+        return _fitted(frame, (*order.columns, *carried), target)
+
+    def append(
+        self, frame: DataFrame, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+    ) -> Written:
+        snapshot = self._known(order)
+        metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        writer = frame.write.format(_PROVIDER).mode("append").options(**token(order))
+        return self._landed(
+            lambda: writer.option("userMetadata", metadata).save(_path(snapshot)), order, snapshot
+        )
+
+    def replace_rows(
+        self,
+        session: SparkSession,
+        removed: DataFrame,
+        added: DataFrame,
+        within: SparkColumn,
+        order: RefreshOrder,
+        vector: Mapping[str, int],
+        *,
+        base: int,
+    ) -> Written:
+        snapshot = self._known(order)
+        metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        return self._landed(
+            lambda: replace_rows(session, _path(snapshot), removed, added, within, order, metadata),
+            order,
+            snapshot,
+        )
+
+    def advance(
+        self, session: SparkSession, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+    ) -> Written:
+        snapshot = self._known(order)
+        metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        log = snapshot.deltaLog()
+        return self._landed(lambda: advance(session, log, order, metadata), order, snapshot)
+
+    def untouched_since(self, order: RefreshOrder, version: int) -> bool:
+        for commit in commits(self._jvm, self._known(order)):
+            if commit.version <= version:
+                return True
+            if not commit.keeps_rows:
+                return False
+        return False
+
+    def _known(self, order: RefreshOrder) -> Any:
         snapshot = self._snapshot(order.name)
         if snapshot is None:
             raise error(
                 Code.MT_DATA_LOST, table=str(order.name), reason="its Delta table does not exist"
             )
-        before = int(snapshot.version())
-        target = T.StructType.fromJson(json.loads(snapshot.metadata().schema().json()))
-        rows = _fitted(frame, target)
-        options: dict[str, str] = {}
-        if partitions:
-            types = {field.name.lower(): field.dataType for field in target.fields}
-            rows = rows.where(_partition_filter(partitions, types))
-            options["replaceWhere"] = _partition_predicate(partitions, types)
-        writer = (
-            rows.write.format(_PROVIDER)
-            .mode("overwrite")
-            .options(**options)
-            .option("txnAppId", f"mt:{order.table_id}")
-            .option("txnVersion", str(order.epoch))
-            .option("userMetadata", _user_metadata(order, vector, partial=partial))
+        return snapshot
+
+    def _base(self, order: RefreshOrder, snapshot: Any) -> int | None:
+        last = last_refresh(commits(self._jvm, snapshot), order.table_id)
+        return last.version if last is not None else None
+
+    def _overwrite(
+        self,
+        rows: DataFrame,
+        options: Mapping[str, str],
+        order: RefreshOrder,
+        snapshot: Any,
+        metadata: str,
+    ) -> Written:
+        expected = expect(rows, order)
+        writer = expected.rows.write.format(_PROVIDER).mode("overwrite")
+        done = self._landed(
+            lambda: (
+                writer.options(**options).option("userMetadata", metadata).save(_path(snapshot))
+            ),
+            order,
+            snapshot,
         )
+        return replace(done, expectations=expected.counts())
+
+    def _landed(self, commit: Callable[[], object], order: RefreshOrder, snapshot: Any) -> Written:
+        """Commit, then find our commit: Delta skips an outdated epoch without a word."""
+        before = int(snapshot.version())
         try:
-            writer.save(str(snapshot.deltaLog().dataPath().toString()))
-        except PySparkException as failed:
+            commit()
+        except (PySparkException, Py4JJavaError) as failed:
+            broken = broken_expectation(failed, order)
+            if broken is not None:
+                raise broken from failed
+            done = self._own_commit(order, before)
+            if done is not None:
+                logger.warning("%s was committed, then %s", order.refresh_id, failed)
+                return done
             last = self.last_commit(order.name, order.table_id)
-            if last is None or last.epoch <= order.epoch:
+            if last is None or last.epoch < order.epoch:
                 raise
             raise self._fenced(order) from failed
-        return self._verified(order, before)
+        done = self._own_commit(order, before)
+        if done is None:
+            raise self._fenced(order)
+        return done
 
-    def _verified(self, order: RefreshOrder, before: int) -> Written:
-        """Find our commit: Delta skips a write with an outdated epoch without a word."""
-        snapshot = self._snapshot(order.name)
-        if snapshot is not None:
-            for commit in commits(self._jvm, snapshot):
-                if commit.version <= before:
-                    break
-                if commit.metadata.get("refresh_id") == order.refresh_id:
-                    return Written(version=commit.version, rows=commit.rows)
-        raise self._fenced(order)
+    def _own_commit(self, order: RefreshOrder, before: int) -> Written | None:
+        for commit in commits(self._jvm, self._known(order)):
+            if commit.version <= before:
+                return None
+            if commit.metadata.get("refresh_id") == order.refresh_id:
+                return written(commit)
+        return None
 
     def _fenced(self, order: RefreshOrder) -> ServerError:
         last = self.last_commit(order.name, order.table_id)
@@ -166,14 +341,26 @@ class DeltaFormat:
 
     def _snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""
-        identifier = _identifier(self._jvm, name)
-        session: Any = self._spark._jsparkSession
-        catalog = session.sessionState().catalog()
-        if not (_is_delta_path(name) or _is_delta_table(catalog, name, identifier)):
+        holder = self._holder(name)
+        if not (_is_delta_path(holder) or self._exists(holder)):
             return None
+        identifier = _identifier(self._jvm, holder)
+        session: Any = self._spark._jsparkSession
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, identifier)
         snapshot = newest_snapshot(self._jvm, log)
         return snapshot if int(snapshot.version()) >= 0 else None
+
+    def _holder(self, name: TableName) -> TableName:
+        """Return the table with the rows: that behind the view of a materialized table."""
+        behind = storage_name(name)
+        if is_path(name) or self._exists(name) or not self._exists(behind):
+            return name
+        return behind
+
+    def _exists(self, name: TableName) -> bool:
+        session: Any = self._spark._jsparkSession
+        identifier = _identifier(self._jvm, name)
+        return _is_delta_table(session.sessionState().catalog(), name, identifier)
 
 
 def _identifier(jvm: Any, name: TableName) -> Any:
@@ -198,103 +385,36 @@ def _is_delta_table(catalog: Any, name: TableName, identifier: Any) -> bool:
     return bool(provider.isDefined()) and str(provider.get()).lower() == _PROVIDER
 
 
-def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
-    facts = commit.metadata
-    return CommittedRefresh(
-        epoch=int(facts["epoch"]),
-        version=commit.version,
-        definition_version=int(facts["definition_version"]),
-        vector={str(k): int(v) for k, v in facts["sources"].items()},
-        refresh_id=str(facts["refresh_id"]),
-        partial=bool(facts.get("partial", False)),
-        foreign_version=foreign,
+def _schema(snapshot: Any) -> T.StructType:
+    return T.StructType.fromJson(json.loads(snapshot.metadata().schema().json()))
+
+
+def _path(snapshot: Any) -> str:
+    return str(snapshot.deltaLog().dataPath().toString())
+
+
+def _column(field: T.StructField) -> Column:
+    declared = field.metadata.get(_DECLARED)
+    return Column(
+        name=field.name,
+        type=str(declared) if declared else field.dataType.simpleString(),
+        nullable=field.nullable,
+        comment=field.metadata.get("comment"),
     )
 
 
-def _user_metadata(order: RefreshOrder, vector: Mapping[str, int], *, partial: bool) -> str:
-    return json.dumps(
-        {
-            "mt": order.table_id,
-            "refresh_id": order.refresh_id,
-            "epoch": order.epoch,
-            "definition_version": order.definition_version,
-            "sources": dict(vector),
-            "trigger": order.trigger.value,
-            "logical_time": order.logical_time.isoformat(),
-            "partial": partial,
-        }
+def _fitted(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> DataFrame:
+    """Name the query's columns, then cast and order them as the table has them.
+
+    The table may have got further columns since the refresh was ordered; they are NULL.
+    """
+    named = frame.toDF(*columns)
+    known = {name.lower() for name in columns}
+    return named.select(
+        *(
+            (F.col(quote_identifier(f.name)) if f.name.lower() in known else F.lit(None))
+            .cast(f.dataType)
+            .alias(f.name)
+            for f in target.fields
+        )
     )
-
-
-def _create_sql(
-    name: TableName,
-    schema: Schema,
-    partition_keys: Sequence[str],
-    comment: str | None,
-    properties: Mapping[str, str],
-) -> str:
-    facts = {"delta.enableChangeDataFeed": "true", **properties}
-    if any(_NEEDS_MAPPING & set(column.name) for column in schema):
-        facts["delta.columnMapping.mode"] = "name"
-    columns = ", ".join(_column_sql(column) for column in schema)
-    parts = [f"CREATE TABLE {name.quoted()} ({columns}) USING delta"]
-    if partition_keys:
-        parts.append(f"PARTITIONED BY ({', '.join(quote_identifier(k) for k in partition_keys)})")
-    if comment is not None:
-        parts.append(f"COMMENT {quote_literal(comment)}")
-    parts.append(f"TBLPROPERTIES ({_property_list(facts)})")
-    return " ".join(parts)
-
-
-def _column_sql(column: Column) -> str:
-    """Keep NOT NULL, which keys need and materialized tables downstream inherit."""
-    required = "" if column.nullable else " NOT NULL"
-    comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
-    return f"{quote_identifier(column.name)} {column.type}{required}{comment}"
-
-
-def _property_list(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{quote_literal(k)} = {quote_literal(v)}" for k, v in properties.items())
-
-
-def _fitted(frame: DataFrame, target: T.StructType) -> DataFrame:
-    """Name and cast the query's columns as the table has them, by position."""
-    fields = target.fields
-    plain = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
-    return plain.select(
-        *(F.col(f"c{i}").cast(f.dataType).alias(f.name) for i, f in enumerate(fields))
-    )
-
-
-def _partition_filter(
-    partitions: Sequence[PartitionSpec], types: Mapping[str, T.DataType]
-) -> SparkColumn:
-    """Values are data: compared as columns, never pasted into SQL."""
-
-    def matches(spec: PartitionSpec) -> SparkColumn:
-        return reduce(and_, (_equals(key, value, types) for key, value in spec.items()))
-
-    return reduce(or_, (matches(spec) for spec in partitions))
-
-
-def _equals(key: str, value: str, types: Mapping[str, T.DataType]) -> SparkColumn:
-    column = F.col(quote_identifier(key))
-    if value == _NULL_PARTITION:
-        return column.isNull()
-    return column == F.lit(value).cast(types[key.lower()])
-
-
-def _partition_predicate(
-    partitions: Sequence[PartitionSpec], types: Mapping[str, T.DataType]
-) -> str:
-    def matches(spec: PartitionSpec) -> str:
-        return " AND ".join(_equals_sql(key, value, types) for key, value in spec.items())
-
-    return " OR ".join(f"({matches(spec)})" for spec in partitions)
-
-
-def _equals_sql(key: str, value: str, types: Mapping[str, T.DataType]) -> str:
-    column = quote_identifier(key)
-    if value == _NULL_PARTITION:
-        return f"{column} IS NULL"
-    return f"{column} = CAST({quote_literal(value)} AS {types[key.lower()].simpleString()})"

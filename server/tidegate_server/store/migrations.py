@@ -13,11 +13,17 @@ from sqlalchemy.schema import CreateColumn
 
 from tidegate_server.errors import Code, error
 from tidegate_server.store.tables import (
+    cancel_requests,
+    delegation_tokens,
+    fires,
     materialized_tables,
     metadata,
+    privileges,
     refresh_runs,
     schema_version,
+    signing_keys,
     sources,
+    workflows,
 )
 
 Migration = Callable[[Connection], None]
@@ -50,7 +56,7 @@ _RUN = ("changes", "rejected", "metrics", "wave_id", "requested_action", "data_t
 def add_definition_columns(connection: Connection) -> None:
     """Give definitions, sources and runs the columns that version 1 lacks."""
     add_columns(connection, materialized_tables, _DEFINITION)
-    add_columns(connection, sources, ("via",))
+    add_columns(connection, sources, ("via", "columns"))
     add_columns(connection, refresh_runs, _RUN)
     # Rows of version 1 kept the one figure it knew in a column of its own.
     connection.execute(
@@ -62,6 +68,13 @@ def add_definition_columns(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE refresh_runs DROP COLUMN rows_written"))
 
 
+def add_fires(connection: Connection) -> None:
+    """Give the store fires that wait, counted failures and wishes to cancel."""
+    add_columns(connection, workflows, ("failures",))
+    fires.create(connection)
+    cancel_requests.create(connection)
+
+
 def add_columns(connection: Connection, table: Table, names: Sequence[str]) -> None:
     """Add columns, as :mod:`store.tables` defines them, to a table that lacks them."""
     for name in names:
@@ -69,7 +82,24 @@ def add_columns(connection: Connection, table: Table, names: Sequence[str]) -> N
         connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column}"))
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_tables, add_definition_columns)
+def add_privileges(connection: Connection) -> None:
+    """Create the table of privileges."""
+    privileges.create(connection)
+
+
+def add_delegation_tokens(connection: Connection) -> None:
+    """Create the tables of delegation tokens and of the key that signs them."""
+    delegation_tokens.create(connection)
+    signing_keys.create(connection)
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    create_tables,
+    add_definition_columns,
+    add_privileges,
+    add_fires,
+    add_delegation_tokens,
+)
 
 
 def current_version(connection: Connection) -> int:

@@ -144,6 +144,7 @@ sources = Table(
     Column("table_id", _NAME, nullable=False),
     Column("materialized_table", Boolean, nullable=False),
     Column("via", Json(tuple[TableName, ...]), nullable=False, server_default="[]"),
+    Column("columns", Json(Schema | None)),
     Index("ix_sources_name", "folded_catalog", "folded_schema", "folded_table"),
 )
 
@@ -157,8 +158,22 @@ workflows = Table(
     Column("timezone", _NAME, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("next_fire", UtcTimestamp),
+    Column("failures", Integer, nullable=False, server_default="0"),
     Index("ix_workflows_due", "active", "next_fire"),
 )
+
+fires = Table(
+    "fires",
+    metadata,
+    Column("table_id", _ID, primary_key=True),
+    Column("schedule_time", UtcTimestamp, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("due_at", UtcTimestamp, nullable=False),
+    Column("owner", _NAME),
+    Column("expires_at", UtcTimestamp),
+)
+
+cancel_requests = Table("cancel_requests", metadata, Column("refresh_id", _ID, primary_key=True))
 
 leases = Table(
     "leases",
@@ -207,4 +222,35 @@ refresh_runs = Table(
     Column("attempt", Integer, nullable=False),
     Index("ix_runs_table", "table_id", "sequence"),
     Index("ix_runs_state", "state"),
+)
+
+privileges = Table(
+    "privileges",
+    metadata,
+    Column("grantee", _NAME, primary_key=True),
+    Column("privilege", _WORD, primary_key=True),
+    Column("object_kind", _WORD, primary_key=True),
+    Column("object_key", String(512), primary_key=True),
+    Column("granted_by", _NAME, nullable=False),
+    Column("granted_at", UtcTimestamp, nullable=False),
+    Index("ix_privileges_object", "object_kind", "object_key"),
+)
+
+delegation_tokens = Table(
+    "delegation_tokens",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("owner", _NAME, nullable=False),
+    Column("renewer", _NAME, nullable=False),
+    Column("issuer", _NAME, nullable=False),
+    Column("issued_at", UtcTimestamp, nullable=False),
+    Column("expires_at", UtcTimestamp, nullable=False),
+    Column("max_date", UtcTimestamp, nullable=False),
+)
+
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("purpose", _WORD, primary_key=True),
+    Column("key", String(128), nullable=False),
 )

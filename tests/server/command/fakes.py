@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from tests.server.command.fake_storage import FakeStorage
 from tidegate_server.catalog.memory import MemoryCatalog
+from tidegate_server.command.background import Background
 from tidegate_server.command.context import Context, Services, SessionState
 from tidegate_server.command.dispatch import execute
+from tidegate_server.command.exclusive import Exclusive
+from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages import (
@@ -18,9 +23,8 @@ from tidegate_server.link.messages import (
     Analyze,
     Answer,
     ChunkTicket,
-    CreateTable,
+    CloseResult,
     Done,
-    DropTable,
     Execute,
     Executed,
     ExplainRefresh,
@@ -29,10 +33,10 @@ from tidegate_server.link.messages import (
     Planned,
     Progress,
     Request,
-    SetTableProperties,
-    TableCreated,
+    SourceVersions,
     TableInfo,
     TableList,
+    Versions,
 )
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result
@@ -83,6 +87,8 @@ class FakeEngine:
         self.analyses: dict[str, Analysis] = {}
         self.plain: tuple[TableInfo, ...] = ()
         self.failures: dict[type, ServerError] = {}
+        self.versions: dict[str, int] = {}
+        self.storage = FakeStorage()
         self.generation = 1
         self.ready = True
 
@@ -96,13 +102,13 @@ class FakeEngine:
         self.requests.append(request)
         if failure := self.failures.get(type(request)):
             raise failure
+        if (answer := self.storage.answer(request)) is not None:
+            return answer
         match request:
             case Analyze(sql=sql):
                 return self.analyses.get(sql) or analysis()
-            case CreateTable(name=table):
-                return TableCreated(location=f"/warehouse/{table.table}", table_id="delta-id")
             case ListTables():
-                return TableList(schemas=("d",), tables=self.plain)
+                return TableList(schemas=("d",), tables=(*self.plain, *self.storage.listed()))
             case Execute(sql=sql):
                 schema = "other" if sql.startswith("USE ") else "d"
                 return Executed(
@@ -119,7 +125,11 @@ class FakeEngine:
                     strategy=Strategy.FULL, reason_code="FORCED", reason_text="why", vector={}
                 )
                 return Planned(plan=plan)
-            case OpenSession() | DropTable() | SetTableProperties():
+            case SourceVersions(sources=sources):
+                return Versions(
+                    versions={s.table_id: self.versions.get(s.table_id, 7) for s in sources}
+                )
+            case CloseResult() | OpenSession():
                 return Done()
             case _:
                 raise AssertionError(f"unexpected {request}")
@@ -165,14 +175,87 @@ class FakeLedger:
 
     def __init__(self) -> None:
         self.history: list[RefreshRun] = []
+        self.canceled: list[str] = []
+        self.leases: dict[str, str] = {}
+        self.epochs: dict[str, int] = {}
 
     def runs(self, table_id: str | None = None, limit: int = 1000) -> tuple[RefreshRun, ...]:
         found = [run for run in self.history if table_id in (None, run.table_id)]
         return tuple(reversed(found))[:limit]
 
+    def find(self, refresh_id: str) -> RefreshRun | None:
+        found = (run for run in self.runs() if run.refresh_id == refresh_id)
+        return next(found, None)
+
+    def unfinished(self) -> tuple[RefreshRun, ...]:
+        latest = {run.refresh_id: run for run in self.history}
+        waiting = (RunState.QUEUED, RunState.RUNNING)
+        return tuple(run for run in latest.values() if run.state in waiting)
+
+    def ask_cancel(self, refresh_id: str) -> None:
+        self.canceled.append(refresh_id)
+
+    def claim(self, table_id: str, owner: str, now: datetime, seconds: float) -> int | None:
+        if self.leases.setdefault(table_id, owner) != owner:
+            return None
+        return 1
+
+    def holder(self, table_id: str, now: datetime) -> str | None:
+        return self.leases.get(table_id)
+
+    def raise_epoch(self, table_id: str, epoch: int) -> None:
+        self.epochs[table_id] = epoch
+
+    def release(self, table_id: str, owner: str) -> None:
+        if self.leases.get(table_id) == owner:
+            del self.leases[table_id]
+
     def last_success(self, table_id: str) -> RefreshRun | None:
         found = self.runs(table_id)
         return next((run for run in found if run.state is RunState.SUCCEEDED), None)
+
+
+class FakeQueue:
+    """Refreshes that wait in a history until they are run or taken back."""
+
+    def __init__(self, ledger: FakeLedger) -> None:
+        self.ledger = ledger
+        self.waiting: dict[str, RefreshRun] = {}
+        self.names: dict[str, TableName] = {}
+
+    def enqueue(self, request: RefreshRequest) -> RefreshRun:
+        run = RefreshRun(
+            refresh_id=request.refresh_id or "",
+            table_id=request.table_id,
+            table=self.names.get(request.table_id, name("m")),
+            definition_version=1,
+            trigger=request.trigger,
+            state=RunState.QUEUED,
+            queued_at=NOW,
+            requested_by=request.requested_by,
+            server_id="server-1",
+            wave_id=request.wave_id,
+            partitions=request.partitions,
+        )
+        self.waiting[run.refresh_id] = run
+        self.ledger.history.append(run)
+        return run
+
+    def withdraw(self, refresh_id: str, end: RunState, code: str, text: str) -> RefreshRun | None:
+        run = self.waiting.pop(refresh_id, None)
+        if run is not None:
+            run = replace(run, state=end, reason_code=code, reason_text=text)
+            self.ledger.history.append(run)
+        return run
+
+    def cancel_table(self, table_id: str) -> tuple[str, ...]:
+        found = [run for run in self.waiting.values() if run.table_id == table_id]
+        for run in found:
+            self.withdraw(run.refresh_id, RunState.CANCELLED, "CANCELED", "")
+        return tuple(run.refresh_id for run in found)
+
+    def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
+        return True
 
 
 class FixedClock:
@@ -193,12 +276,24 @@ class World:
     engine: FakeEngine = field(default_factory=FakeEngine)
     refreshed: list[RefreshRequest] = field(default_factory=list)
     refresh_failure: ServerError | None = None
+    failing: str | None = None
+    """The only table whose refreshes fail, or None for all."""
+    failing_partition: dict[str, str] | None = None
+    go_on: threading.Event = field(default_factory=threading.Event)
+    """Cleared, it holds refreshes back."""
+    ran: threading.Event = field(default_factory=threading.Event)
+    stopped: list[str] = field(default_factory=list)
+    """The refreshes that were asked to stop, by id."""
     published: int = 0
     logged: list[str] = field(default_factory=list)
     ids: int = 0
     operations: int = 0
 
     def __post_init__(self) -> None:
+        self.go_on.set()
+        self.background = Background()
+        self.changing = Exclusive()
+        self.queue = FakeQueue(self.ledger)
         self.session = SessionState(session_id="s1", user="ann", catalog="c", schema="d")
 
     def execute(self, text: str, overlay: dict[str, str] | None = None) -> Result:
@@ -222,6 +317,10 @@ class World:
         assert found is not None
         return found
 
+    @property
+    def waves(self) -> Waves:
+        return self._services().waves
+
     def workflow(self, table: str) -> Workflow:
         return self.scheduler.workflows[self.table(table).id]
 
@@ -233,7 +332,17 @@ class World:
             scheduler=self.scheduler,
             engine=self.engine,
             run_refresh=self._refresh,
-            cancel_refresh=lambda operation_id: False,
+            waves=Waves(
+                catalog=self.catalog,
+                engine=self.engine,
+                queue=self.queue,
+                run_refresh=self._refresh,
+                new_id=self._new_id,
+                max_concurrent=2,
+            ),
+            background=self.background,
+            changing=self.changing,
+            cancel_refresh=self._stop,
             publish_system_tables=self._publish,
             clock=FixedClock(),
             new_id=self._new_id,
@@ -244,11 +353,17 @@ class World:
         self.ids += 1
         return f"id{self.ids}"
 
-    def _publish(self) -> None:
+    def _stop(self, refresh_id: str) -> bool:
+        self.stopped.append(refresh_id)
+        return True
+
+    def _publish(self, text: str) -> None:
         self.published += 1
 
     def _refresh(self, request: RefreshRequest) -> RefreshRun:
+        assert self.go_on.wait(10)
         self.refreshed.append(request)
+        self.queue.waiting.pop(request.refresh_id or "", None)
         table = self.catalog.by_id(request.table_id)
         assert table is not None
         run = RefreshRun(
@@ -265,8 +380,13 @@ class World:
             server_id="server-1",
             partitions=request.partitions,
             action=Strategy.FULL,
+            wave_id=request.wave_id,
+            sources=dict(request.vector or {}),
+            to_version=100 + len(self.refreshed),
         )
-        if self.refresh_failure:
+        if self.failing_partition in request.partitions:
+            run = replace(run, state=RunState.FAILED, error_class="X", error_message="it broke")
+        if self.refresh_failure and self.failing in (None, table.name.table):
             run = replace(
                 run,
                 state=RunState.FAILED,
@@ -275,6 +395,7 @@ class World:
                 error_message=self.refresh_failure.message,
             )
         self.ledger.history.append(run)
+        self.ran.set()
         return run
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from tests.server.command.fakes import NOW, T1, Column, Schema, World, analysis, lost, name
-from tidegate_server.command.create import definition_properties, read_definition
-from tidegate_server.command.validate import castable
+from tidegate_server.command.define import definition_properties
+from tidegate_server.command.shape import castable
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages import (
     Analyze,
@@ -17,7 +20,7 @@ from tidegate_server.link.messages import (
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import PrimaryKey
+from tidegate_server.model.table import MaterializedTable, PrimaryKey
 
 CREATE = "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1"
 
@@ -51,14 +54,9 @@ def test_the_definition_stands_in_the_table_properties(world: World) -> None:
     assert isinstance(request, CreateTable)
     table = world.table("m")
     assert request.properties["tidegate.id"] == table.id
-    kept = read_definition(request.properties)
-    assert kept is not None
-    assert (kept.name, kept.expanded_query, kept.refresh_status) == (
-        table.name,
-        table.expanded_query,
-        RefreshStatus.ACTIVATED,
-    )
-    assert read_definition(definition_properties(table)) == table
+    kept = msgspec.json.decode(request.properties["tidegate.definition"], type=MaterializedTable)
+    assert kept == replace(table, location="")
+    assert definition_properties(table)["tidegate.id"] == table.id
 
 
 def test_the_query_is_analyzed_in_the_sessions_own_child_session(world: World) -> None:
@@ -261,3 +259,20 @@ def test_an_analysis_error_is_placed_in_the_whole_statement(world: World) -> Non
     with pytest.raises(ServerError) as caught:
         world.execute("CREATE MATERIALIZED TABLE bad\nAS SELECT nope\nFROM t1")
     assert (caught.value.line, caught.value.column) == (3, 6)
+
+
+UNSTABLE = ("D1 current_date", "D2 row_number", "D3 rand")
+
+
+def test_strict_mode_lists_the_functions_that_are_not_stable(world: World) -> None:
+    query = "SELECT rand() AS r, current_date() AS d FROM t1"
+    world.engine.analyses[query] = replace(analysis(), unstable=UNSTABLE)
+    with pytest.raises(ServerError, match="it uses current_date, rand") as caught:
+        world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = INCREMENTAL STRICT AS {query}")
+    assert caught.value.code == Code.MT_NOT_INCREMENTAL.name
+    world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = INCREMENTAL AS {query}")
+    expanded = world.table("m").expanded_query
+    world.engine.analyses[expanded] = replace(analysis(), unstable=UNSTABLE[2:])
+    with pytest.raises(ServerError, match="it uses rand") as caught:
+        world.execute("ALTER MATERIALIZED TABLE m SET REFRESH_MODE = INCREMENTAL STRICT")
+    assert caught.value.code == Code.MT_NOT_INCREMENTAL.name

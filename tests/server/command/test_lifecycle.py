@@ -64,6 +64,33 @@ def test_resume_replaces_a_missing_pipeline(full: World) -> None:
     assert full.workflow("m").active
 
 
+def test_resume_with_options_holds_until_the_next_resume(full: World) -> None:
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    full.execute("ALTER MATERIALIZED TABLE m RESUME WITH ('k'='v')")
+    assert full.table("m").resume_options == {"k": "v"}
+    assert full.table("m").options == {}
+    assert "'k'" not in str(full.rows("SHOW CREATE MATERIALIZED TABLE m"))
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    full.execute("ALTER MATERIALIZED TABLE m RESUME")
+    assert full.table("m").resume_options == {}
+
+
+def test_options_of_a_resume_are_checked(full: World) -> None:
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    statement = "ALTER MATERIALIZED TABLE m RESUME WITH ('materialized-table.nonsense'='v')"
+    assert refused(full, statement) == Code.MT_OPTION_VALUE.name
+    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+
+
+def test_a_resume_that_fails_leaves_status_and_options(full: World) -> None:
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    before = full.table("m")
+    full.scheduler.broken = error(Code.INTERNAL, reason="down")
+    statement = "ALTER MATERIALIZED TABLE m RESUME WITH ('k'='v')"
+    assert refused(full, statement) == Code.INTERNAL.name
+    assert full.table("m") == before
+
+
 def test_a_scheduler_that_fails_leaves_the_status(full: World) -> None:
     full.scheduler.broken = error(Code.INTERNAL, reason="down")
     assert refused(full, "ALTER MATERIALIZED TABLE m SUSPEND") == Code.INTERNAL.name

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.contract.examples import NOON, name, run, table
+from tests.contract.examples import NOON, name, run, source, table
 from tests.server.scheduler.fakes import FakeClock
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.command.recovery import Recovery
@@ -35,11 +35,13 @@ from tidegate_server.link.messages import (
 )
 from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.model.table import LogicalRefreshMode
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
+    RefreshPolicy,
     RefreshRequest,
 )
 from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow, Workflow
@@ -261,6 +263,82 @@ def test_the_asker_may_choose_the_id(world: World) -> None:
     assert world.refresher.run(request(refresh_id="mine")).refresh_id == "mine"
 
 
+def test_the_mode_of_a_table_is_the_policy_of_its_refreshes(world: World) -> None:
+    for mode, policy in (
+        (LogicalRefreshMode.FULL, RefreshPolicy.FULL),
+        (LogicalRefreshMode.INCREMENTAL_STRICT, RefreshPolicy.INCREMENTAL_STRICT),
+    ):
+        world.catalog.replace(table(logical_refresh_mode=mode))
+        world.refresher.run(request())
+        assert world.engine.orders[-1].policy is policy
+    run = world.refresher.run(request(policy=RefreshPolicy.INCREMENTAL))
+    assert world.engine.orders[-1].policy is RefreshPolicy.INCREMENTAL
+    assert run.requested_action == "INCREMENTAL"
+
+
+def test_options_of_the_last_resume_hold_for_refreshes(world: World) -> None:
+    world.catalog.replace(table(resume_options={"k": "v"}))
+    world.refresher.run(request())
+    order = world.engine.orders[-1]
+    assert (order.settings["k"], order.options["k"]) == ("v", "v")
+
+
+def test_the_engine_is_told_the_last_runs_and_whether_others_read_the_table(world: World) -> None:
+    world.refresher.run(request())
+    world.catalog.create(table(id="t-2", name=name("Above"), sources=(source("Daily", "x"),)))
+    world.refresher.run(request())
+    order = world.engine.orders[-1]
+    assert [past.strategy for past in order.history] == [Strategy.FULL]
+    assert order.has_consumers
+
+
+def test_a_run_that_read_a_suspended_table_says_so(world: World) -> None:
+    suspended = RefreshStatus.SUSPENDED
+    world.catalog.create(table(id="t-2", name=name("ev"), refresh_status=suspended))
+    answer = world.refresher.run(request())
+    assert "(UPSTREAM_SUSPENDED: spark_catalog.d.ev)" in str(answer.reason_text)
+
+
+def test_an_enqueued_refresh_goes_on_as_the_same_run(world: World) -> None:
+    queued = world.refresher.enqueue(request(refresh_id="mine"))
+    assert queued.state is RunState.QUEUED
+    assert world.states() == [RunState.QUEUED]
+    assert world.refresher.run(request(refresh_id="mine")).state is RunState.SUCCEEDED
+    assert world.states() == [RunState.SUCCEEDED]
+    assert world.refresher.withdraw("mine", RunState.CANCELLED, "X", "too late") is None
+
+
+def test_an_enqueued_refresh_can_be_withdrawn_once(world: World) -> None:
+    world.refresher.enqueue(request(refresh_id="mine"))
+    closed = world.refresher.withdraw("mine", RunState.UPSTREAM_FAILED, "UPSTREAM_FAILED", "why")
+    assert closed is not None
+    assert (closed.state, closed.reason_text) == (RunState.UPSTREAM_FAILED, "why")
+    assert world.ledger.find("mine") == closed
+    assert world.refresher.withdraw("mine", RunState.CANCELLED, "X", "again") is None
+
+
+def test_an_enqueued_refresh_that_was_canceled_never_begins(world: World) -> None:
+    world.refresher.enqueue(request(refresh_id="a"))
+    world.refresher.enqueue(request(refresh_id="b"))
+    assert set(world.refresher.cancel_table("t-1")) == {"a", "b"}
+    assert world.refresher.run(request(refresh_id="a")).state is RunState.CANCELLED
+    closed = world.refresher.withdraw("b", RunState.UPSTREAM_FAILED, "UPSTREAM_FAILED", "why")
+    assert closed is not None
+    assert closed.state is RunState.CANCELLED
+    assert world.engine.orders == []
+
+
+def test_canceling_a_table_leaves_the_other_tables_of_its_wave_alone(world: World) -> None:
+    world.catalog.create(table(id="t-2", name=name("Above")))
+    world.refresher.enqueue(request(refresh_id="op"))
+    world.refresher.enqueue(request(refresh_id="op.u1", table_id="t-2"))
+    assert world.refresher.cancel_table("t-1") == ("op",)
+    assert world.refresher.run(request(refresh_id="op.u1", table_id="t-2")).state is (
+        RunState.SUCCEEDED
+    )
+    assert world.refresher.run(request(refresh_id="op")).state is RunState.CANCELLED
+
+
 def test_every_refresh_has_a_higher_epoch_and_frees_its_lease(world: World) -> None:
     for _ in range(3):
         world.refresher.run(request())
@@ -445,6 +523,16 @@ def test_a_table_suspended_meanwhile_takes_no_scheduled_refresh(world: World) ->
     assert (skipped.state, skipped.reason_code) == (RunState.SKIPPED, "TABLE_SUSPENDED")
 
 
+def test_a_suspend_lets_the_run_that_is_under_way_end(world: World) -> None:
+    def work(order: RefreshOrder) -> RefreshOutcome:
+        world.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+        return OUTCOME
+
+    world.engine.work = work
+    assert world.refresher.run(request(Trigger.SCHEDULED)).state is RunState.SUCCEEDED
+    assert world.refresher.run(request(Trigger.SCHEDULED)).state is RunState.SKIPPED
+
+
 def test_a_suspended_table_can_be_refreshed_by_hand(world: World) -> None:
     world.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
     assert world.refresher.run(request()).state is RunState.SUCCEEDED
@@ -479,6 +567,27 @@ def test_a_refresh_can_be_canceled_while_it_waits(world: World, gate: Gate) -> N
     assert len(world.engine.orders) == 1
 
 
+def test_another_server_can_cancel_what_waits_and_what_runs(world: World) -> None:
+    entered = threading.Event()
+
+    def work(order: RefreshOrder) -> RefreshOutcome:
+        entered.set()
+        assert world.engine.cancel_seen.wait(PATIENT)
+        raise error(Code.OPERATION_CANCELED, by="")
+
+    world.engine.work = work
+    refresher = world.server("s", lease_seconds=0.03)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(refresher.run, request(refresh_id="runs"))
+        assert entered.wait(PATIENT)
+        second = pool.submit(refresher.run, request(refresh_id="waits"))
+        for refresh_id in ("waits", "runs"):
+            world.ledger.ask_cancel(refresh_id)
+        assert first.result(PATIENT).state is RunState.CANCELLED
+        assert second.result(PATIENT).state is RunState.CANCELLED
+    assert refresher.wait_ended(("runs", "waits"), PATIENT)
+
+
 def test_close_ends_what_runs_and_what_waits(world: World) -> None:
     entered = threading.Event()
 
@@ -497,6 +606,7 @@ def test_close_ends_what_runs_and_what_waits(world: World) -> None:
         world.refresher.close()
         assert first.result(PATIENT).state is RunState.CANCELLED
         assert second.result(PATIENT).state is RunState.CANCELLED
+    assert {run.reason_code for run in world.ledger.runs()} == {"SERVER_STOPPED"}
     assert len(world.engine.orders) == 1
 
 
@@ -596,6 +706,25 @@ def test_a_run_of_a_dropped_table_is_abandoned(world: World) -> None:
     world.catalog.drop("t-1")
     world.recovery().recover(NOON)
     assert world.states() == [RunState.ABANDONED]
+
+
+@pytest.mark.parametrize(
+    ("changes", "dead_after"),
+    [
+        ({"trigger": Trigger.SCHEDULED}, timedelta(minutes=5)),
+        ({"trigger": Trigger.SCHEDULED, "wave_id": "w"}, timedelta(hours=2)),
+        ({"trigger": Trigger.MANUAL}, timedelta(hours=2)),
+    ],
+)
+def test_a_queued_run_of_another_server_is_given_the_time_it_may_need(
+    world: World, changes: dict[str, Any], dead_after: timedelta
+) -> None:
+    world.ledger.record(run(**changes))
+    recovery = world.recovery(shared=True)
+    recovery.recover(NOON + dead_after)
+    assert world.states() == [RunState.QUEUED]
+    recovery.recover(NOON + dead_after + timedelta(seconds=1))
+    assert world.states() == [RunState.CANCELLED]
 
 
 def test_recovery_leaves_the_runs_of_this_process_alone(world: World, gate: Gate) -> None:

@@ -1,17 +1,14 @@
-"""SHOW, DESCRIBE, SET and what goes to Spark."""
+"""SHOW, SET and what goes to Spark."""
 
 from __future__ import annotations
-
-import json
-from dataclasses import replace
 
 import pytest
 
 from tests.server.command.fakes import World
 from tidegate_server.command.dispatch import returns_rows
 from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages import Execute, OpenSession
-from tidegate_server.model.table import LogicalRefreshMode
+from tidegate_server.link.messages import Execute, OpenSession, TableInfo
+from tidegate_server.model.names import TableName
 
 BASE = (
     "CREATE MATERIALIZED TABLE m (a BIGINT COMMENT 'id', CONSTRAINT ct1 PRIMARY KEY(a) NOT "
@@ -77,66 +74,6 @@ def test_show_create_or_alter_differs_in_its_first_words_alone(world: World) -> 
     assert str(alter) == str(plain).replace("CREATE MAT", "CREATE OR ALTER MAT", 1)
 
 
-def test_what_show_create_prints_makes_an_equal_table(world: World) -> None:
-    world.execute(BASE.replace("a BIGINT COMMENT", "a BIGINT NOT NULL COMMENT"))
-    first = world.table("m")
-    [(text,)] = world.rows("SHOW CREATE MATERIALIZED TABLE m")
-    world.execute("DROP MATERIALIZED TABLE m")
-    world.execute(str(text))
-    assert world.table("m") == replace(
-        first,
-        id=world.table("m").id,
-        logical_refresh_mode=LogicalRefreshMode.CONTINUOUS,
-        original_query=first.expanded_query,
-    )
-
-
-def test_describe_has_three_columns(world: World) -> None:
-    world.execute(BASE)
-    assert world.rows("DESCRIBE m")[:2] == [("a", "bigint", "id"), ("b", "string", None)]
-
-
-def test_describe_extended_adds_the_facts(world: World) -> None:
-    world.execute(BASE)
-    facts = {row[0]: row[1] for row in world.rows("DESC EXTENDED d.m")}
-    assert facts["logical_refresh_mode"] == "AUTOMATIC"
-    assert facts["refresh_mode"] == "CONTINUOUS"
-    assert facts["refresh_status"] == "ACTIVATED"
-    assert facts["original_query"] == "SELECT * FROM t1"
-    assert facts["freshness"] == "3 MINUTE"
-
-
-def test_describe_as_json_is_json_with_the_same_keys(world: World) -> None:
-    world.execute(BASE)
-    [(text,)] = world.rows("DESCRIBE m AS JSON")
-    assert json.loads(str(text))["refresh_mode"] == "CONTINUOUS"
-
-
-def test_describe_in_flinks_format(world: World) -> None:
-    world.execute("SET 'materialized-table.describe.format'='flink'")
-    world.execute("CREATE MATERIALIZED TABLE m (PRIMARY KEY(a) NOT ENFORCED) AS SELECT * FROM t1")
-    assert world.rows("DESCRIBE m")[0] == ("a", "BIGINT", "FALSE", "PRI(a)", None, None)
-
-
-def test_describe_of_anything_else_goes_to_spark_as_written(world: World) -> None:
-    world.execute("DESC  plain -- x")
-    assert [request.sql for request in world.engine.asked(Execute)] == ["DESC  plain -- x"]
-
-
-def test_history_is_listed_newest_first(world: World) -> None:
-    world.execute(BASE)
-    for _ in range(3):
-        world.execute("ALTER MATERIALIZED TABLE m REFRESH")
-    rows = world.rows("SHOW REFRESH HISTORY FOR m LIMIT 2")
-    assert [row[0] for row in rows] == ["op4", "op3"]
-    assert world.rows("SHOW REFRESH HISTORY ERRORS") == []
-
-
-def test_lineage_lists_both_directions(world: World) -> None:
-    world.execute(BASE)
-    assert world.rows("SHOW LINEAGE m") == [("c.d.m", "c.d.t1", "TABLE")]
-
-
 def test_tidegates_settings_stay_in_the_session(world: World) -> None:
     assert world.rows("SET 'execution.mode' = 'embedded'") == [("execution.mode", "embedded")]
     assert world.rows("SET execution.mode") == [("execution.mode", "embedded")]
@@ -190,13 +127,18 @@ def test_system_tables_are_published_before_they_are_read(world: World) -> None:
     world.execute("SELECT * FROM Information_Schema.materialized_tables")
     world.execute("SELECT 1")
     assert world.published == 1
+    world.session.schema = "information_schema"
+    world.execute("SELECT * FROM materialized_tables")
+    assert world.published == 2
 
 
-def test_a_refused_statement_names_the_one_to_use(world: World) -> None:
-    world.execute(BASE)
-    with pytest.raises(ServerError) as caught:
-        world.execute("DROP TABLE m")
-    assert caught.value.hint == "Use DROP MATERIALIZED TABLE c.d.m."
+def test_all_settings_are_tidegates_and_then_sparks(world: World) -> None:
+    world.execute("SET 'execution.mode' = 'embedded'")
+    world.execute("SET spark.x.y = 1")
+    world.engine.requests.clear()
+    assert world.rows("SET") == [("execution.mode", "embedded")]
+    assert world.rows("SET -v") == [("execution.mode", "embedded", None, None)]
+    assert [request.sql for request in world.engine.asked(Execute)] == ["SET", "SET -v"]
 
 
 @pytest.mark.parametrize(
@@ -219,3 +161,12 @@ def test_a_refused_statement_names_the_one_to_use(world: World) -> None:
 )
 def test_whether_rows_come_is_known_from_the_text(text: str, expected: bool) -> None:
     assert returns_rows(text) is expected
+
+
+@pytest.mark.parametrize("name", ["SHOW CREATE MATERIALIZED TABLE p", "SHOW VERSIONS p"])
+def test_a_plain_table_has_no_definition_to_show(world: World, name: str) -> None:
+    world.engine.plain = (TableInfo(name=TableName("c", "d", "p"), type="TABLE"),)
+    with pytest.raises(ServerError) as caught:
+        world.execute(name)
+    assert caught.value.code == Code.MT_WRONG_KIND.name
+    assert caught.value.hint == "Use the statements for TABLE."

@@ -11,10 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.contract.examples import NOON, name, run, source, table
+from tests.server.command.fakes import NOW, FixedClock
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.command.system_tables import SystemTables
-from tidegate_server.model.runs import Strategy
+from tidegate_server.model.clauses import Expectation
+from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.store.database import Database
 
@@ -30,7 +33,7 @@ class World:
         self.system = self.restarted(path)
 
     def restarted(self, path: Path) -> SystemTables:
-        return SystemTables(self.catalog, self.ledger, path / "system")
+        return SystemTables(self.catalog, self.ledger, FixedClock(), path / "system")
 
     def table(self, table: str) -> DeltaTable:
         return DeltaTable(self.system.locations()[table])
@@ -81,7 +84,7 @@ def test_definitions_are_published(world: World) -> None:
     assert row["created_at"] == NOON
 
 
-def test_runs_are_published_newest_first(world: World) -> None:
+def test_runs_are_published(world: World) -> None:
     world.ledger.record(run())
     world.ledger.record(
         run(
@@ -96,11 +99,12 @@ def test_runs_are_published_newest_first(world: World) -> None:
         )
     )
     world.system.publish()
-    newest, oldest = world.rows(HISTORY)
-    assert (newest["refresh_id"], oldest["refresh_id"]) == ("r-2", "r-1")
+    by_id = {row["refresh_id"]: row for row in world.rows(HISTORY)}
+    oldest, newest = by_id["r-1"], by_id["r-2"]
     assert (newest["action"], newest["to_version"]) == ("PARTITION", 2**40)
     assert json.loads(str(newest["partitions"])) == [{"ds": "2024-01-01"}]
-    assert json.loads(str(newest["sources"])) == {"delta-ev": 4}
+    assert json.loads(str(newest["sources"])) == [{"source": "delta-ev", "after": 4}]
+    assert (newest["table"], newest["table_name"], newest["table_id"]) == ("Daily", "Daily", "t-1")
     assert oldest["finished_at"] is None
 
 
@@ -110,6 +114,63 @@ def test_lineage_has_a_row_per_edge(world: World) -> None:
     world.system.publish()
     edges = [(r["table_name"], r["source_name"]) for r in world.rows("materialized_table_lineage")]
     assert edges == [("Daily", "ev"), ("Daily", "users"), ("two", "Daily")]
+
+
+def test_lineage_of_columns_has_a_row_per_origin(world: World) -> None:
+    origin = ColumnOrigin(column="total", source=name("ev"), source_column="amount", unchanged=True)
+    world.catalog.create(table(lineage=(origin,)))
+    world.system.publish()
+    [row] = world.rows("materialized_table_column_lineage")
+    assert (row["column_name"], row["source_name"], row["source_column"]) == (
+        "total",
+        "ev",
+        "amount",
+    )
+
+
+def test_lag_is_measured_when_it_is_published(world: World) -> None:
+    world.catalog.create(table())
+    read = NOW - timedelta(hours=2)
+    world.ledger.record(
+        run(
+            state=RunState.SUCCEEDED,
+            action=Strategy.FULL,
+            queued_at=read,
+            started_at=read,
+            finished_at=read,
+        )
+    )
+    world.system.publish()
+    [row] = world.rows("materialized_table_lag")
+    assert (row["table_id"], row["lag_seconds"], row["breached"]) == ("t-1", 7200.0, True)
+
+
+def test_lag_is_measured_for_statements_that_name_it_alone(world: World) -> None:
+    world.system.ensure()
+    world.system.publish("SELECT * FROM information_schema.materialized_tables")
+    assert world.table("materialized_table_lag").version() == 0
+    world.catalog.create(table())
+    world.system.publish("select * from information_schema.MATERIALIZED_TABLE_LAG")
+    assert len(world.rows("materialized_table_lag")) == 1
+
+
+def test_expectations_tell_how_the_last_refresh_met_them(world: World) -> None:
+    world.catalog.create(table(expectations=(Expectation(name="ok", condition="total > 0"),)))
+    world.system.publish()
+    [row] = world.rows("materialized_table_expectations")
+    assert (row["expectation"], row["on_violation"], row["broken_rows"]) == ("ok", "WARN", None)
+    metrics = RunMetrics(expectations={"ok": 3})
+    world.ledger.record(run(state=RunState.SUCCEEDED, action=Strategy.FULL, metrics=metrics))
+    world.system.publish()
+    [row] = world.rows("materialized_table_expectations")
+    assert (row["broken_rows"], row["refresh_id"]) == (3, "r-1")
+
+
+def test_every_table_has_the_column_by_which_rows_are_hidden(world: World) -> None:
+    world.system.ensure()
+    for system_table in world.system.locations():
+        fields = {field.name for field in world.table(system_table).to_pyarrow_table().schema}
+        assert {"table_id", "table_catalog", "table_schema", "table_name"} <= fields
 
 
 def test_only_changed_content_is_written(world: World) -> None:

@@ -24,13 +24,17 @@ from tidegate_server.link.messages import (
     Answer,
     ChunkTicket,
     CloseSession,
+    DropTable,
+    DropView,
     EngineOptions,
     Execute,
     Executed,
     Failure,
+    ListTables,
     OpenSession,
     Progress,
     Request,
+    TableList,
     decode_answer,
     encode_request,
     encode_ticket,
@@ -206,4 +210,17 @@ def schema(session: Session) -> Iterator[str]:
     session.execute(f"CREATE SCHEMA {name}")
     session.execute(f"USE {name}")
     yield name
+    _drop_materialized(session, name)
     session.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+def _drop_materialized(session: Session, schema: str) -> None:
+    """Drop what DROP SCHEMA leaves to DROP MATERIALIZED TABLE."""
+    listed = session.client.call(ListTables(schema=schema))
+    assert isinstance(listed, TableList)
+    for table in listed.tables:
+        shown = dict(session.rows(f"SHOW TBLPROPERTIES {table.name.quoted()}"))
+        if "tidegate.id" not in shown:
+            continue
+        drop = DropView if table.type == "VIEW" else DropTable
+        session.client.call(drop(name=table.name, table_id=str(shown["tidegate.id"])))

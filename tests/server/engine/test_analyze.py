@@ -1,50 +1,65 @@
-"""Analysis of definition queries: full names, fixed columns, sources, what is temporary."""
+"""Analysis of definition queries: full names, stars written out, sources, what is temporary."""
 
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
-from tests.server.engine.conftest import Session
+from tests.fix_spark import Lake
+from tidegate_server.engine.analyze import analyze as run_analyze
+from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.sessions import Child
+from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import Analysis, Analyze
+from tidegate_server.link.messages import Analysis
+from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.versions import SourceKind
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def tables(session: Session, schema: str) -> str:
-    session.execute("CREATE TABLE t (a INT COMMENT 'the a', b STRING) USING delta")
-    session.execute("CREATE TABLE p (a INT) USING parquet")
-    session.execute("CREATE VIEW v (x, y) AS SELECT * FROM t -- all")
-    session.execute("CREATE VIEW w AS SELECT x FROM v WHERE x IN (SELECT a FROM p)")
-    return schema
+def tables(lake: Lake) -> Lake:
+    lake.sql(
+        "CREATE TABLE t (a INT COMMENT 'the a', b STRING) USING delta",
+        "INSERT INTO t VALUES (1, 'x'), (2, 'y')",
+        "CREATE TABLE u (a INT, c INT) USING delta",
+        "CREATE TABLE p (a INT) USING parquet",
+        "CREATE VIEW v (x, y) AS SELECT * FROM t -- all",
+        "CREATE VIEW w AS SELECT x FROM v WHERE x IN (SELECT a FROM p)",
+        "CREATE FUNCTION plus_one(x INT) RETURNS INT RETURN x + 1",
+    )
+    return lake
 
 
-def analyze(session: Session, sql: str) -> Analysis:
-    answer = session.client.call(Analyze(session_id=session.id, sql=sql))
-    assert isinstance(answer, Analysis)
-    return answer
+def analyze(lake: Lake, sql: str) -> Analysis:
+    return run_analyze(Child(lake.session), sql, lake.format)
 
 
-def failure(session: Session, sql: str) -> ServerError:
-    with pytest.raises(ServerError) as caught:
-        analyze(session, sql)
-    return caught.value
+def failure(lake: Lake, sql: str) -> ServerError:
+    with pytest.raises((ServerError, PySparkException)) as caught:
+        analyze(lake, sql)
+    return to_server_error(caught.value)
 
 
 def sources(answer: Analysis) -> list[str]:
     return [source.name.table for source in answer.sources]
 
 
-def check_expansion(session: Session, schema: str, sql: str, expanded: str) -> Analysis:
-    answer = analyze(session, sql)
-    assert answer.expanded_query.replace(f"`spark_catalog`.`{schema}`.", "~") == expanded
-    return answer
+def expanded(lake: Lake, sql: str) -> str:
+    return analyze(lake, sql).expanded_query.replace(f"`spark_catalog`.`{lake.schema}`.", "~")
+
+
+def pinned(lake: Lake, sql: str) -> list[tuple[object, ...]]:
+    """Return the rows that a refresh of a query sees, in a session of its own."""
+    query = analyze(lake, sql).expanded_query
+    session = lake.root.newSession()
+    text = Tables(session, lake.format).pinned(query, "spark_catalog", "default")
+    return sorted((tuple(row) for row in session.sql(text).collect()), key=repr)
 
 
 @pytest.mark.parametrize(
-    ("sql", "expanded"),
+    ("sql", "text"),
     [
         ("select a  from t", "select a  from ~`t`"),
         ("SELECT t.a FROM `T`, p AS q", "SELECT t.a FROM ~`T`, ~`p` AS q"),
@@ -65,62 +80,189 @@ def check_expansion(session: Session, schema: str, sql: str, expanded: str) -> A
         ("select z.a from t z join lateral (select z.a c)", None),
         ("select a from t version as of 0;", "select a from ~`t` version as of 0"),
         ("from t |> where a > 1 |> select a", "from ~`t` |> where a > 1 |> select a"),
-        ("select * from t -- all", "SELECT `a`, `b` FROM (select * from ~`t` -- all\n)"),
-        ("table t", "SELECT `a`, `b` FROM (SELECT * FROM ~`t`\n)"),
+        ("select a from identifier('t')", "select a from ~`t`"),
         (
-            "select a, count(*) n from (select * from t) group by a having count(*) > 0",
-            "select a, count(*) n from (select * from ~`t`) group by a having count(*) > 0",
-        ),
-        (
-            "with c as (select 1 a) select c.* from c union select a from t",
-            "SELECT `a` FROM (with c as (select 1 a) select c.* from c union select a from ~`t`\n)",
+            "select plus_one(a) n, upper(b) u from t",
+            "select ~`plus_one`(a) n, upper(b) u from ~`t`",
         ),
         ("select count(*) n from t group by b", None),
     ],
 )
-def test_only_names_change_in_the_expanded_query(
-    session: Session, tables: str, sql: str, expanded: str | None
-) -> None:
-    if expanded is not None:
-        check_expansion(session, tables, sql, expanded)
-    again = analyze(session, analyze(session, sql).expanded_query)
-    assert again.schema == analyze(session, sql).schema
+def test_only_names_change_in_the_expanded_query(tables: Lake, sql: str, text: str | None) -> None:
+    if text is not None:
+        assert expanded(tables, sql) == text
+    again = analyze(tables, analyze(tables, sql).expanded_query)
+    assert again.schema == analyze(tables, sql).schema
 
 
-def test_names_of_other_schemas_are_kept(session: Session, tables: str) -> None:
-    session.execute("USE default")
-    check_expansion(session, tables, f"select a from {tables}.t", "select a from ~`t`")
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("select * from t -- all", "select `a`, `b` from ~`t` -- all"),
+        ("table t", "SELECT `a`, `b` FROM ~`t`"),
+        ("select t.* from t", "select `t`.`a`, `t`.`b` from ~`t`"),
+        ("select * except (b) from t", "select `a` from ~`t`"),
+        ("select *, a + 1 as n from t z", "select `a`, `b`, a + 1 as n from ~`t` z"),
+        (
+            "select * from t join u using (a)",
+            "select `t`.`a`, `t`.`b`, `u`.`c` from ~`t` join ~`u` using (a)",
+        ),
+        (
+            "select x.*, y.c from t x left join u y on x.a = y.a",
+            "select `x`.`a`, `x`.`b`, y.c from ~`t` x left join ~`u` y on x.a = y.a",
+        ),
+        (
+            "with c as (select * from t) select n.* from (select * from c) n",
+            (
+                "with c as (select `a`, `b` from ~`t`) "
+                "select `n`.`a`, `n`.`b` from (select `a`, `b` from c) n"
+            ),
+        ),
+        (
+            "with c as (select 1 a) select c.* from c union select a from t",
+            "with c as (select 1 a) select `c`.`a` from c union select a from ~`t`",
+        ),
+        (
+            "select a from t where exists (select * from u where u.a = t.a)",
+            "select a from ~`t` where exists (select `a`, `c` from ~`u` where u.a = t.a)",
+        ),
+        ("select struct(*) as s from t", "select struct(`a`, `b`) as s from ~`t`"),
+        ("select * from v", "select `x`, `y` from ~`v`"),
+        (
+            "select * from t natural join u",
+            (
+                "select * from (SELECT `a`, `b` FROM ~`t`) AS `t` "
+                "natural join (SELECT `a`, `c` FROM ~`u`) AS `u`"
+            ),
+        ),
+        (
+            "from t |> extend a + 1 as n",
+            "from (SELECT `a`, `b` FROM ~`t`) AS `t` |> extend a + 1 as n",
+        ),
+    ],
+)
+def test_stars_are_written_out(tables: Lake, sql: str, text: str) -> None:
+    assert expanded(tables, sql) == text
 
 
-def test_the_schema_has_types_and_comments(session: Session, tables: str) -> None:
-    columns = analyze(session, "select a, array(b) as bs from t").schema.columns
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from t",
+        "select * from t natural join u",
+        "select * from (select a.*, b.* from t a, t b) where 1 = 0",
+        "select * from t pivot (count(*) for b in ('x', 'y'))",
+        "select a, b from t where exists (select 1 from u where c = 1)",
+        "select b, c from t, u where t.a = u.a",
+    ],
+)
+def test_columns_that_sources_get_later_change_nothing(tables: Lake, sql: str) -> None:
+    answer = analyze(tables, sql)
+    tables.sql("ALTER TABLE u ADD COLUMN b STRING", "ALTER TABLE t ADD COLUMN c INT")
+    recorded = {source.name: source.columns for source in answer.sources}
+    later = Tables(tables.root.newSession(), tables.format, recorded=recorded)
+    text = later.pinned(answer.expanded_query, "spark_catalog", "default")
+    assert tuple(later.spark.sql(text).columns) == answer.schema.names()
+
+
+def test_names_of_other_schemas_are_kept(tables: Lake) -> None:
+    tables.sql("USE default")
+    assert expanded(tables, f"select a from {tables.schema}.t") == "select a from ~`t`"
+
+
+def test_columns_written_with_their_schema_are_found_again(tables: Lake) -> None:
+    s = tables.schema
+    sql = f"select {s}.v.x, spark_catalog.{s}.t.a from {s}.v join t on {s}.v.x = {s}.t.a"
+    assert pinned(tables, sql) == [(1, 1), (2, 2)]
+    assert pinned(tables, f"select {s}.v.* from {s}.v where {s}.v.x > 1") == [(2, "y")]
+
+
+def test_two_views_of_one_name_need_an_alias(tables: Lake) -> None:
+    other = Lake(tables.root)
+    try:
+        other.sql("CREATE VIEW v AS SELECT 1 AS x")
+        sql = f"select {tables.schema}.v.x from {tables.schema}.v, {other.schema}.v"
+        refused = failure(tables, sql)
+        assert refused.code == "MT_QUERY_UNSUPPORTED"
+        assert "give the tables aliases" in refused.message
+    finally:
+        other.close()
+
+
+def test_functions_in_views_are_those_of_the_view(tables: Lake) -> None:
+    tables.sql("CREATE VIEW f AS SELECT plus_one(a) AS n FROM t")
+    assert pinned(tables, "select n from f") == [(2,), (3,)]
+
+
+def test_a_view_keeps_the_settings_it_was_created_under(tables: Lake) -> None:
+    tables.sql(
+        "SET spark.sql.session.timeZone = Asia/Tokyo",
+        "CREATE VIEW z AS SELECT date_format(timestamp_seconds(0), 'HH') AS h, a FROM t",
+        "SET spark.sql.session.timeZone = UTC",
+    )
+    assert pinned(tables, "select h, a from z where a = 1") == [("09", 1)]
+    assert tables.rows("SHOW VIEWS LIKE '__tidegate*'") == []
+
+
+def test_a_view_with_columns_of_one_name_is_read_by_position(tables: Lake) -> None:
+    tables.sql("CREATE VIEW d (l, r) AS SELECT one.a, two.a FROM t one JOIN t two USING (b)")
+    assert pinned(tables, "select * from d") == [(1, 1), (2, 2)]
+
+
+def test_the_schema_has_types_and_comments(tables: Lake) -> None:
+    columns = analyze(tables, "select a, array(b) as bs from t").schema.columns
     assert [(c.name, c.type, c.comment) for c in columns] == [
         ("a", "int", "the a"),
         ("bs", "array<string>", None),
     ]
 
 
-def test_views_are_looked_through_to_their_tables(session: Session, tables: str) -> None:
-    answer = analyze(session, "select x from w")
+def test_views_are_looked_through_to_their_tables(tables: Lake) -> None:
+    answer = analyze(tables, "select x from w")
     assert sources(answer) == ["p", "t"]
     kinds = {source.name.table: source.kind for source in answer.sources}
     assert kinds == {"p": SourceKind.PLAIN, "t": SourceKind.VERSIONED}
+    via = {source.name.table: [view.table for view in source.via] for source in answer.sources}
+    assert via == {"p": ["w"], "t": ["w", "v"]}
 
 
-def test_a_source_has_the_identity_of_its_table(session: Session, tables: str) -> None:
-    (before,) = analyze(session, "select a from t").sources
-    session.execute("DROP TABLE t")
-    session.execute("CREATE TABLE t (a INT) USING delta")
-    (after,) = analyze(session, "select a from t").sources
+def test_a_source_has_its_columns(tables: Lake) -> None:
+    t, p = sorted(analyze(tables, "select x from w").sources, key=lambda s: s.kind.value)[::-1]
+    assert [(c.name, c.type) for c in t.columns] == [("a", "int"), ("b", "string")]
+    assert [(c.name, c.type) for c in p.columns] == [("a", "int")]
+
+
+def test_the_lineage_is_told(tables: Lake) -> None:
+    answer = analyze(tables, "select y as name, count(*) as n, sum(x) as total from v group by y")
+    t = tables.name("t")
+    assert answer.lineage == (
+        ColumnOrigin(column="name", source=t, source_column="b", unchanged=True),
+        ColumnOrigin(column="total", source=t, source_column="a", unchanged=False),
+    )
+
+
+def test_what_is_unstable_is_told(tables: Lake) -> None:
+    answer = analyze(tables, "select a, current_date as d, rand() as r from t")
+    assert answer.unstable == ("D1 current_date", "D3 rand")
+
+
+def test_a_source_has_the_identity_of_its_table(tables: Lake) -> None:
+    (before,) = analyze(tables, "select a from t").sources
+    tables.sql("DROP TABLE t", "CREATE TABLE t (a INT) USING delta")
+    (after,) = analyze(tables, "select a from t").sources
     assert before.name == after.name
     assert before.table_id != after.table_id
 
 
-def test_temporary_views_and_functions_are_reported(session: Session, tables: str) -> None:
-    session.execute("CREATE TEMPORARY VIEW mine AS SELECT 1 a")
-    session.execute("CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2")
-    answer = analyze(session, "select twice(mine.a) from mine, t")
-    assert answer.temporary_objects == ("view mine", "function twice")
+def test_temporary_things_are_reported(tables: Lake) -> None:
+    tables.sql(
+        "CREATE TEMPORARY VIEW mine AS SELECT 1 a",
+        "CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2",
+        "DECLARE OR REPLACE VARIABLE threshold INT DEFAULT 1",
+    )
+    answer = analyze(tables, "select twice(mine.a) from mine, t where t.a > threshold")
+    assert answer.temporary_objects == ("view mine", "function twice", "variable threshold")
+    tables.sql("DROP TEMPORARY FUNCTION twice", "DROP TEMPORARY VARIABLE threshold")
 
 
 @pytest.mark.parametrize(
@@ -130,13 +272,13 @@ def test_temporary_views_and_functions_are_reported(session: Session, tables: st
         ("insert into t values (1, 'x')", "PARSE_SYNTAX_ERROR"),
         ("select nope from t", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         ("select 1 from nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
-        ("select a from identifier('t')", "MT_QUERY_UNSUPPORTED"),
+        ("select a from identifier(b)", "MT_QUERY_UNSUPPORTED"),
     ],
 )
-def test_an_unusable_query_is_refused(session: Session, tables: str, sql: str, code: str) -> None:
-    assert failure(session, sql).code == code
+def test_an_unusable_query_is_refused(tables: Lake, sql: str, code: str) -> None:
+    assert failure(tables, sql).code == code
 
 
-def test_nothing_is_run(session: Session, tables: str) -> None:
-    failure(session, "drop table t")
-    assert session.rows("select count(*) from t") == [(0,)]
+def test_nothing_is_run(tables: Lake) -> None:
+    failure(tables, "drop table t")
+    assert tables.rows("select count(*) from t") == [(2,)]

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.server.engine.conftest import Session
 from tidegate_server.errors import ServerError
@@ -122,7 +124,9 @@ def test_the_first_refresh_fills_the_table_in_one_commit(make: Make, session: Se
         "sources": {mt.analysis.sources[0].table_id: 1},
         "trigger": "MANUAL",
         "logical_time": "2026-01-01T00:00:00+00:00",
+        "strategy": "FULL",
         "partial": False,
+        "fingerprint": metadata["fingerprint"],
     }
     commit = mt.last().commit
     assert commit is not None
@@ -163,7 +167,7 @@ def test_a_changed_source_is_read_anew(make: Make, session: Session) -> None:
     mt.refresh()
     session.execute("DELETE FROM t WHERE n < 3")
     outcome = mt.refresh()
-    assert (outcome.plan.reason_code, outcome.from_version) == ("SOURCES_CHANGED", 1)
+    assert (outcome.plan.strategy, outcome.from_version) == (Strategy.FULL, 1)
     assert mt.rows() == [("b", 3)]
 
 
@@ -183,6 +187,18 @@ def test_only_requested_partitions_are_replaced(make: Make, session: Session) ->
     assert mt.last().commit.partial  # type: ignore[union-attr]
     assert mt.refresh().plan.reason_code == "PARTIAL_BEFORE"
     assert set(mt.rows()) == {("a", 13), ("b", 13), ("c'\\", 10)}
+
+
+def test_a_partial_specification_replaces_all_partitions_under_it(
+    make: Make, session: Session
+) -> None:
+    mt = make("SELECT k, CAST(n AS STRING) AS hh, n FROM t", "k", "hh")
+    mt.refresh()
+    before = set(mt.rows())
+    session.execute("INSERT INTO t VALUES ('a', 10), ('a', 11), ('b', 10)")
+    outcome = mt.refresh(partitions=({"k": "a"},))
+    assert outcome.plan.strategy is Strategy.PARTITION
+    assert set(mt.rows()) == before | {("a", "10", 10), ("a", "11", 11)}
 
 
 def test_a_partition_value_is_data(make: Make) -> None:
@@ -224,7 +240,7 @@ def test_the_same_refresh_again_finds_its_own_commit(make: Make) -> None:
 def test_a_foreign_commit_makes_the_next_refresh_full(make: Make, session: Session) -> None:
     mt = make("SELECT k FROM t")
     mt.refresh()
-    session.execute("INSERT INTO mt VALUES ('foreign')")
+    write_deltalake(mt.created.location, pa.table({"k": ["foreign"]}), mode="append")
     assert mt.last().commit.foreign_version == 2  # type: ignore[union-attr]
     assert mt.refresh().plan.reason_code == "FOREIGN_COMMIT"
     assert len(mt.rows()) == 3
@@ -235,7 +251,7 @@ def test_tables_behind_views_are_pinned_and_recorded(make: Make, session: Sessio
     mt = make("SELECT v.key, t.n FROM v JOIN t ON v.number = t.n")
     mt.refresh()
     session.execute("INSERT INTO t VALUES ('d', 9)")
-    assert mt.refresh().plan.reason_code == "SOURCES_CHANGED"
+    assert mt.refresh().plan.reason_code == "ROWS_APPENDED"
     assert mt.rows() == [("a", 1), ("a", 2), ("b", 3), ("d", 9)]
 
 
@@ -254,8 +270,8 @@ def test_a_source_that_is_gone_is_named(make: Make, session: Session) -> None:
     session.execute("DROP TABLE t")
     with pytest.raises(ServerError) as caught:
         mt.refresh()
-    assert caught.value.code == "TABLE_OR_VIEW_NOT_FOUND"
-    assert ".t does not exist" in caught.value.message
+    assert caught.value.code == "MT_SOURCE_NOT_FOUND"
+    assert ".t of " in caught.value.message
 
 
 def test_versions_of_sources_are_told_by_their_current_id(make: Make, session: Session) -> None:

@@ -8,12 +8,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
+from tidegate_server.auth.access import build_access
+from tidegate_server.auth.tokens import DelegationTokens, TokenRecord
 from tidegate_server.command.context import Context, Services
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
@@ -119,8 +121,9 @@ def services(
         scheduler=unused,
         engine=engine or FakeEngine(),
         run_refresh=unused,
+        waves=unused,
         cancel_refresh=lambda operation_id: False,
-        publish_system_tables=lambda: None,
+        publish_system_tables=lambda text: None,
         clock=clock or SystemClock(),
         new_id=lambda: str(uuid.uuid4()),
         server_id="test",
@@ -203,7 +206,7 @@ def running_gateway(config: Config | None = None, catalog: Any = None) -> Iterat
         services(config, engine=engine, catalog=catalog), execute, returns_rows
     )
     loop = asyncio.new_event_loop()
-    server = ThriftServer(config, sessions)
+    server = ThriftServer(config, sessions, build_access(config, SystemClock(), tokens(config)))
     host, port = loop.run_until_complete(server.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -229,6 +232,33 @@ def talk(context: Context) -> Result:
         Progress(stages_done=0, stages_total=1, tasks_done=1, tasks_running=1, tasks_total=4)
     )
     return nothing()
+
+
+class MemoryTokens:
+    """Delegation tokens that end with the process."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, TokenRecord] = {}
+
+    def key(self) -> bytes:
+        return b"a key"
+
+    def add(self, record: TokenRecord) -> None:
+        self.records[record.id] = record
+
+    def find(self, token_id: str) -> TokenRecord | None:
+        return self.records.get(token_id)
+
+    def renew(self, token_id: str, expires_at: datetime) -> None:
+        self.records[token_id] = replace(self.records[token_id], expires_at=expires_at)
+
+    def remove(self, token_id: str) -> None:
+        del self.records[token_id]
+
+
+def tokens(config: Config) -> DelegationTokens:
+    """Return delegation tokens that are kept in memory."""
+    return DelegationTokens(MemoryTokens(), SystemClock(), lambda: str(uuid.uuid4()), config.login)
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:

@@ -29,11 +29,9 @@ from tidegate.wire.service import (
     ttypes,
 )
 from tidegate_server.config import Config, ServerSection
-from tidegate_server.errors import ServerError
 from tidegate_server.model.result import RowsResult, nothing
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.protocol.handler import Handler
-from tidegate_server.protocol.server import check_bind
 
 V = ttypes.TProtocolVersion
 CODES = ttypes.TStatusCode
@@ -573,13 +571,11 @@ def test_a_request_without_its_handle_is_answered(peer: Peer) -> None:
     assert response.status.statusCode == CODES.INVALID_HANDLE_STATUS
 
 
-def test_http_is_answered_with_a_plain_sentence(gateway: Gateway) -> None:
-    answer = exchange(gateway, b"POST /cliservice HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"binary" in answer
+def test_tls_is_refused_by_an_alert_where_there_is_none(gateway: Gateway) -> None:
+    assert exchange(gateway, b"\x16\x03\x01\x02\x00", 7).startswith(b"\x15\x03")
 
 
-@pytest.mark.parametrize("first", [b"\x16\x03\x01\x02\x00", b"hello", b"\x00\x00\x00\x05hello"])
+@pytest.mark.parametrize("first", [b"hello", b"\x00\x00\x00\x05hello"])
 def test_other_protocols_are_closed(gateway: Gateway, first: bytes) -> None:
     assert exchange(gateway, first) == b""
 
@@ -618,21 +614,3 @@ def test_a_silent_connection_is_closed() -> None:
 
 def test_arguments_are_read_by_the_bindings_own_names() -> None:
     assert args_class("OpenSession").__name__ == "OpenSession_args"
-
-
-# ---- the address ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
-def test_a_loopback_address_needs_no_authentication(host: str) -> None:
-    check_bind(Config(server=ServerSection(host=host)))
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.168.1.5", "gateway.example"])
-def test_another_address_without_authentication_is_refused(host: str) -> None:
-    with pytest.raises(ServerError, match="INSECURE_ADDRESS"):
-        check_bind(Config(server=ServerSection(host=host)))
-
-
-def test_another_address_can_be_allowed() -> None:
-    check_bind(Config(server=ServerSection(host="0.0.0.0", insecure=True)))

@@ -8,10 +8,16 @@ from datetime import UTC, datetime
 import pytest
 
 from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import Strategy, Trigger
+from tidegate_server.model.runs import RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.refresh.planner import plan_refresh
-from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.refresh.eligibility import Obstacle
+from tidegate_server.refresh.planner import Evidence, plan_incremental, plan_refresh
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    PastRun,
+    RefreshOrder,
+    RefreshPolicy,
+)
 
 NAME = TableName("spark_catalog", "s", "mt")
 ORDER = RefreshOrder(
@@ -52,6 +58,14 @@ def test_nothing_is_done_when_no_source_changed() -> None:
         (ORDER, {"t": 4}, replace(LAST, partial=True), "PARTIAL_BEFORE"),
         (ORDER, {"t": 4}, replace(LAST, foreign_version=7), "FOREIGN_COMMIT"),
         (replace(ORDER, sources=(PLAIN,)), {"t": 4}, LAST, "SOURCE_WITHOUT_VERSIONS"),
+        (replace(ORDER, checkpoint_floor=1), {"t": 4}, LAST, "FROM_BEGINNING"),
+        (replace(ORDER, fingerprint="f"), {"t": 4}, LAST, "DEFINITION_CHANGED"),
+        (
+            replace(ORDER, fingerprint="f"),
+            {"t": 4},
+            replace(LAST, fingerprint="e"),
+            "DEFINITION_CHANGED",
+        ),
     ],
 )
 def test_the_whole_table_is_computed_for_a_reason(
@@ -75,8 +89,105 @@ def test_requested_partitions_are_replaced_whatever_changed() -> None:
     assert "2 requested" in plan.reason_text
 
 
+def test_requested_rows_are_replaced_whatever_changed() -> None:
+    plan = plan_refresh(replace(ORDER, predicate="a > 1"), {"t": 4}, LAST)
+    assert (plan.strategy, plan.reason_code) == (Strategy.PARTITION, "ROWS_REQUESTED")
+
+
 def test_the_vector_of_a_plan_is_a_copy() -> None:
     current = {"t": 5}
     plan = plan_refresh(ORDER, current, LAST)
     current["t"] = 6
     assert plan.vector == {"t": 5}
+
+
+# ---- incremental -------------------------------------------------------------------------------
+
+FULL = plan_refresh(ORDER, {"t": 5}, LAST)
+LARGE = Evidence(
+    changes=(SourceChange(source="t", before=4, after=5, method="CHANGE_FEED", rows=100),),
+    keyed=True,
+    rows_in_sources=50_000_000,
+    rows_in_changed=50_000_000,
+    rows_in_table=1_000_000,
+    affected_keys=90,
+)
+TIES = Obstacle(code="ORDER_NOT_UNIQUE", text="row_number depends on how ties are ordered")
+
+
+def test_few_changes_of_much_are_applied() -> None:
+    plan = plan_incremental(ORDER, FULL, LARGE)
+    assert (plan.strategy, plan.reason_code) == (Strategy.INCREMENTAL, "KEYS_AFFECTED")
+    assert "t: 100 rows (CHANGE_FEED)" in plan.reason_text
+    assert (plan.changes, plan.affected_keys) == (LARGE.changes, 90)
+    assert plan.predicted_seconds is not None
+    assert plan.full_seconds is not None
+    assert plan.predicted_seconds < plan.full_seconds
+    assert [(r.strategy, r.cost) for r in plan.rejected] == [("FULL", plan.full_seconds)]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "code"),
+    [
+        (replace(LARGE, keyed=False, affected_keys=None), "ROWS_CHANGED"),
+        (replace(LARGE, keyed=False, appends=True, affected_keys=None), "ROWS_APPENDED"),
+    ],
+)
+def test_the_reason_tells_the_way(evidence: Evidence, code: str) -> None:
+    assert plan_incremental(ORDER, FULL, evidence).reason_code == code
+
+
+@pytest.mark.parametrize(
+    ("evidence", "code"),
+    [
+        (replace(LARGE, obstacles=(TIES,)), "ORDER_NOT_UNIQUE"),
+        (replace(LARGE, rows_in_changed=200), "CHANGE_TOO_LARGE"),
+        (replace(LARGE, affected_keys=200_000), "TOO_MANY_KEYS"),
+        (
+            replace(LARGE, rows_in_sources=5_000, rows_in_changed=5_000, rows_in_table=1_000),
+            "FULL_IS_CHEAPER",
+        ),
+    ],
+)
+def test_a_full_refresh_says_why_it_is_not_incremental(evidence: Evidence, code: str) -> None:
+    plan = plan_incremental(ORDER, FULL, evidence)
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, code)
+    assert [(r.strategy, r.reason_code) for r in plan.rejected] == [("INCREMENTAL", code)]
+    assert plan.vector == FULL.vector
+
+
+def test_all_obstacles_are_named() -> None:
+    other = Obstacle(code="TIME_TRAVEL", text="t is read at a version of its own")
+    plan = plan_incremental(ORDER, FULL, replace(LARGE, obstacles=(TIES, other)))
+    assert [r.reason_code for r in plan.rejected] == ["ORDER_NOT_UNIQUE", "TIME_TRAVEL"]
+
+
+@pytest.mark.parametrize("policy", [RefreshPolicy.INCREMENTAL, RefreshPolicy.INCREMENTAL_STRICT])
+def test_a_policy_may_ignore_the_cost(policy: RefreshPolicy) -> None:
+    dear = replace(LARGE, rows_in_sources=10, rows_in_changed=10, rows_in_table=10)
+    plan = plan_incremental(replace(ORDER, policy=policy), FULL, dear)
+    assert plan.strategy is Strategy.INCREMENTAL
+
+
+def test_the_policy_full_needs_no_other_reason() -> None:
+    plan = plan_incremental(replace(ORDER, policy=RefreshPolicy.FULL), FULL, LARGE)
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "POLICY_FULL")
+
+
+def test_rows_are_appended_to_small_tables_too() -> None:
+    small = replace(
+        LARGE, keyed=False, appends=True, affected_keys=None, rows_in_sources=5, rows_in_changed=5
+    )
+    assert plan_incremental(ORDER, FULL, small).strategy is Strategy.INCREMENTAL
+
+
+def test_a_table_changes_over_only_when_it_pays() -> None:
+    even = replace(LARGE, rows_in_sources=1_900_000, rows_in_changed=1_900_000, rows_in_table=1_000)
+    first = plan_incremental(ORDER, FULL, even)
+    assert first.predicted_seconds is not None
+    assert first.full_seconds is not None
+    assert 1 / 1.2 < first.predicted_seconds / first.full_seconds < 1.2
+    assert first.strategy is Strategy.INCREMENTAL
+    past = PastRun(strategy=Strategy.FULL, seconds=1.0, metrics=RunMetrics())
+    then = plan_incremental(replace(ORDER, history=(past,)), FULL, even)
+    assert then.reason_code == "FULL_IS_CHEAPER"

@@ -70,20 +70,23 @@ class FakeRunner:
         self.sources = sources
         self.requests: list[RefreshRequest] = []
         self.skipped: list[RefreshRequest] = []
+        self.changes: dict[str, Any] = {}
+        self.reads: dict[str, set[str]] = {}
         self.end = RunState.SUCCEEDED
+        self.failure = {"error_class": "DIVIDE_BY_ZERO", "sqlstate": "22012"}
         self.broken: ServerError | None = None
 
     def run(self, request: RefreshRequest) -> RefreshRun:
         self.requests.append(request)
         if self.broken is not None:
             raise self.broken
-        return self._record(request, self.end)
+        return self._record(request, self.end, **self.changes)
 
-    def skip(self, request: RefreshRequest) -> RefreshRun:
+    def skip(self, request: RefreshRequest, code: str, text: str) -> RefreshRun:
         self.skipped.append(request)
-        return self._record(request, RunState.SKIPPED)
+        return self._record(request, RunState.SKIPPED, reason_code=code, reason_text=text)
 
-    def _record(self, request: RefreshRequest, end: RunState) -> RefreshRun:
+    def _record(self, request: RefreshRequest, end: RunState, **changes: Any) -> RefreshRun:
         number = len(self.requests) + len(self.skipped)
         ended = run(
             refresh_id=f"{request.table_id}-{number}",
@@ -93,11 +96,18 @@ class FakeRunner:
             action=Strategy.FULL,
             schedule_time=request.schedule_time,
             partitions=request.partitions,
-            sources=dict(self.sources.versions),
+            sources={
+                source: version
+                for source, version in self.sources.versions.items()
+                if source in self.reads.get(request.table_id, self.sources.versions)
+            },
             epoch=number,
             queued_at=self.clock.now(),
             started_at=self.clock.now(),
             finished_at=self.clock.now(),
+            attempt=request.attempt,
+            **(self.failure if end is RunState.FAILED else {}),
+            **changes,
         )
         self.ledger.record(ended)
         return ended

@@ -241,3 +241,71 @@ def test_an_absent_engine_is_mentioned_once_and_waited_for(
     assert settled.poll(1) == [Trigger.UPSTREAM_CHANGE]
     messages = [r.getMessage() for r in caplog.records if "watched" in r.getMessage()]
     assert len(messages) == 2
+
+
+# ---- checkpoints, excluded sources, tables without their own pace ------------------------------
+
+
+def test_a_commit_before_the_floor_is_no_checkpoint(settled: World) -> None:
+    settled.catalog.replace(continuous(checkpoint_floor=1))
+    assert settled.poll(60) == [Trigger.EVOLUTION]
+    assert settled.poll(60) == []
+
+
+def test_excluded_sources_start_nothing(world: World) -> None:
+    sources = (source("ev", "delta-ev"), source("dim", "delta-dim"))
+    options = {"materialized-table.trigger.exclude": "d.dim, other"}
+    world.catalog.create(continuous(sources=sources, options=options))
+    world.sources.versions = {"delta-ev": 1, "delta-dim": 1}
+    assert world.poll() == [Trigger.INITIAL]
+    world.sources.versions["delta-dim"] = 2
+    assert world.poll(60) == []
+    world.watcher = world.fresh_watcher()
+    assert world.poll(60) == []
+    world.sources.versions["delta-ev"] = 2
+    assert world.poll(60) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_an_excluded_source_without_versions_starts_nothing(world: World) -> None:
+    options = {"materialized-table.trigger.exclude": "csv"}
+    sources = (source("ev", "delta-ev"), source("csv", "p", SourceKind.PLAIN))
+    world.catalog.create(continuous(sources=sources, options=options))
+    assert world.poll() == [Trigger.INITIAL]
+    assert world.poll(3600) == []
+
+
+@pytest.fixture
+def chain(world: World) -> World:
+    """A watched table over one that is as fresh as its consumers need."""
+    base = table(id="base", name=name("base"), downstream=True, sources=(source("ev", "delta-ev"),))
+    world.catalog.create(base)
+    world.catalog.create(continuous(sources=(source("base", "delta-base"),)))
+    world.sources.versions = {"delta-ev": 1, "delta-base": 1}
+    world.runner.reads = {"t-1": {"delta-base"}}
+    assert world.poll() == [Trigger.INITIAL]
+    _base_was_refreshed(world, version=1)
+    assert world.poll(60) == []
+    return world
+
+
+def _base_was_refreshed(world: World, version: int) -> None:
+    world.ledger.record(
+        _ended(
+            world, refresh_id=f"b{version}", table_id="base", sources={"delta-ev": version}, epoch=9
+        )
+    )
+
+
+def test_what_a_table_without_its_own_pace_reads_is_watched(chain: World) -> None:
+    chain.sources.versions["delta-ev"] = 2
+    assert chain.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert chain.poll(60) == []
+    _base_was_refreshed(chain, version=2)
+    chain.watcher = chain.fresh_watcher()
+    assert chain.poll(60) == []
+
+
+def test_a_suspended_one_is_not(chain: World) -> None:
+    chain.catalog.move("base", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+    chain.sources.versions["delta-ev"] = 2
+    assert chain.poll(60) == []

@@ -9,8 +9,10 @@ import pytest
 from tidegate_server.errors import ServerError
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.scheduler.cron import (
+    check_cron,
     fires_between,
     freshness_to_cron,
+    interval_schedule,
     last_fire,
     next_fire,
     read_timezone,
@@ -120,6 +122,82 @@ def test_hourly_fires_do_not_notice_the_change_of_clocks() -> None:
     for start in (utc(2024, 3, 30, 22), utc(2024, 10, 26, 22)):
         fires = fires_between("0 0 0/1 * * ? *", BERLIN, start, start + timedelta(hours=5))
         assert list(fires) == [start + timedelta(hours=n) for n in range(1, 6)]
+
+
+def test_a_time_that_comes_twice_fires_once() -> None:
+    fires = list(fires_between("0 30 2 * * ? *", BERLIN, utc(2024, 10, 26), utc(2024, 10, 29)))
+    assert fires == [utc(2024, 10, 26, 0, 30), utc(2024, 10, 27, 0, 30), utc(2024, 10, 28, 1, 30)]
+
+
+def test_a_time_that_is_left_out_fires_after_the_gap() -> None:
+    fires = list(fires_between("0 30 2 * * ? *", BERLIN, utc(2024, 3, 30), utc(2024, 4, 2)))
+    assert fires == [utc(2024, 3, 30, 1, 30), utc(2024, 3, 31, 1, 30), utc(2024, 4, 1, 0, 30)]
+
+
+def test_two_times_that_fall_together_are_one_fire() -> None:
+    cron = "0 0 2,3 * * ? *"
+    fires = list(fires_between(cron, BERLIN, utc(2024, 3, 31), utc(2024, 3, 31, 12)))
+    assert fires == [utc(2024, 3, 31, 1)]
+
+
+def test_a_change_of_half_an_hour_moves_hourly_fires_with_the_clock() -> None:
+    start = utc(2024, 4, 6, 13)
+    fires = fires_between("0 0 0/1 * * ? *", "Australia/Lord_Howe", start, utc(2024, 4, 6, 17))
+    assert list(fires) == [
+        utc(2024, 4, 6, 14),
+        utc(2024, 4, 6, 15, 30),
+        utc(2024, 4, 6, 16, 30),
+    ]
+
+
+@pytest.mark.parametrize(
+    "schedule", [DAILY, "0 30 2 * * ? *", "0 0 0/4 * * ? *", "0 0/20 * * * ? *", "@every 40 MINUTE"]
+)
+@pytest.mark.parametrize("day", [utc(2024, 3, 30, 12), utc(2024, 10, 26, 12)])
+def test_the_last_fire_is_the_one_before_the_next(schedule: str, day: datetime) -> None:
+    fires = list(fires_between(schedule, BERLIN, day, day + timedelta(days=1)))
+    for fire, following in zip(fires, fires[1:], strict=False):
+        assert last_fire(schedule, BERLIN, fire) == fire
+        assert last_fire(schedule, BERLIN, following - timedelta(microseconds=1)) == fire
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "schedule"),
+    [
+        (40, TimeUnit.MINUTE, "@every 40 MINUTE"),
+        (90, TimeUnit.SECOND, "@every 90 SECOND"),
+        (2, TimeUnit.DAY, "@every 2 DAY"),
+        (1, TimeUnit.WEEK, "@every 1 WEEK"),
+        (30, TimeUnit.MINUTE, "0 0/30 * * * ? *"),
+    ],
+)
+def test_an_interval_that_cron_cannot_express_is_counted(
+    value: int, unit: TimeUnit, schedule: str
+) -> None:
+    assert interval_schedule(Freshness(value, unit)) == schedule
+
+
+def test_intervals_have_one_length_however_the_hours_are_cut() -> None:
+    fires = list(fires_between("@every 40 MINUTE", BERLIN, utc(2024, 3, 30), utc(2024, 4, 1)))
+    gaps = {b - a for a, b in zip(fires, fires[1:], strict=False)}
+    assert gaps == {timedelta(minutes=40)}
+
+
+def test_weeks_begin_on_monday_at_local_midnight() -> None:
+    fires = list(fires_between("@every 1 WEEK", BERLIN, utc(2024, 3, 20), utc(2024, 4, 10)))
+    assert fires == [utc(2024, 3, 24, 23), utc(2024, 3, 31, 22), utc(2024, 4, 7, 22)]
+
+
+def test_a_schedule_that_never_fired_has_no_last_fire() -> None:
+    with pytest.raises(ServerError) as caught:
+        last_fire("0 0 0 1 1 ? 2030", "UTC", utc(2024, 1, 1))
+    assert caught.value.code == "MT_OPTION_VALUE"
+
+
+@pytest.mark.parametrize("cron", ["@every 5 MINUTE", "@daily", "", "0 61 * * * ? *"])
+def test_an_option_holds_a_cron_expression_of_fields(cron: str) -> None:
+    with pytest.raises(ServerError):
+        check_cron(cron)
 
 
 def test_no_fire_lies_in_an_empty_stretch() -> None:

@@ -19,6 +19,7 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import RefreshMode
+from tidegate_server.scheduler.backlog import Backlog
 from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow, Workflow
 from tidegate_server.scheduler.continuous import ContinuousWatcher
 from tidegate_server.scheduler.embedded import EmbeddedScheduler
@@ -43,9 +44,11 @@ class World:
         self.runner = FakeRunner(self.ledger, self.clock, self.sources)
         self.executor = HeldExecutor()
         self.config = SchedulerSection(max_concurrent=max_concurrent, poll_interval=0.01)
+        self.servers = 0
         self.scheduler = self.another(self.database)
 
-    def another(self, database: Database) -> EmbeddedScheduler:
+    def another(self, database: Database, server_id: str | None = None) -> EmbeddedScheduler:
+        self.servers += 1
         return EmbeddedScheduler(
             database=database,
             ledger=self.ledger,
@@ -57,6 +60,7 @@ class World:
             ),
             config=self.config,
             clock=self.clock,
+            server_id=server_id or f"server-{self.servers}",
             executor=self.executor,
         )
 
@@ -277,13 +281,13 @@ def test_schedules_survive_a_restart(world: World) -> None:
 def test_a_fire_is_claimed_by_one_of_two_servers(world: World) -> None:
     world.add()
     other_database = Database(str(world.database.url))
-    stores = [WorkflowStore(world.database), WorkflowStore(other_database)]
-    due = stores[0].due(NEXT)[0]
+    stores = [Backlog(world.database), Backlog(other_database)]
+    due = WorkflowStore(world.database).due(NEXT)[0]
     barrier = threading.Barrier(2)
 
-    def claim(store: WorkflowStore) -> bool:
+    def claim(store: Backlog) -> bool:
         barrier.wait()
-        return store.claim(due, NEXT + timedelta(minutes=1))
+        return store.take(due, NEXT + timedelta(minutes=1), (), supersede=True)
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(claim, stores)) == [False, True]
@@ -299,6 +303,18 @@ def test_a_changed_source_starts_a_refresh(world: World) -> None:
     world.executor.run_all()
     [request] = world.runner.requests
     assert request.trigger is Trigger.INITIAL
+
+
+def test_a_change_waits_silently_for_a_refresh_elsewhere(world: World) -> None:
+    mt = table(id="c", name=name("c"), refresh_mode=RefreshMode.CONTINUOUS, options={})
+    world.catalog.create(mt)
+    world.sources.versions = {"delta-ev": 1}
+    world.ledger.claim("c", "another server", world.clock.now(), 30)
+    world.tick(1)
+    assert world.executor.held == []
+    world.tick(30)
+    world.executor.run_all()
+    assert len(world.runner.requests) == 1
 
 
 def test_an_open_scheduler_fires_by_itself_and_waits_at_its_close(world: World) -> None:

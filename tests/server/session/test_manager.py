@@ -108,8 +108,10 @@ def test_an_empty_user_is_anonymous(world: World) -> None:
     assert world.manager.open("", None, world.manager.connect()).user == "anonymous"
 
 
-def test_the_proxy_user_is_whom_the_session_acts_for(world: World) -> None:
-    assert world.open(**{"hive.server2.proxy.user": "max"}).user == "max"
+def test_a_session_knows_who_opened_it_for_whom(world: World) -> None:
+    session = world.manager.open("max", None, world.manager.connect(), real_user="eva")
+    assert (session.user, session.real_user) == ("max", "eva")
+    assert world.open().real_user == "eva"
 
 
 def test_more_sessions_than_allowed_are_refused(world: World) -> None:

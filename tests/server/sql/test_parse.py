@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate_server.errors import Code, ServerError
+from tidegate_server.model.clauses import Expectation, Violation
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.render import render
@@ -26,6 +27,7 @@ from tidegate_server.sql.statements import (
     ResetOption,
     SetOption,
     ShowOption,
+    ShowOptions,
     SparkStatement,
 )
 
@@ -161,8 +163,6 @@ def test_partition_literals_become_strings() -> None:
         "DESCRIBE t PARTITION (ds='1')",
         "DESCRIBE HISTORY t",
         "EXPLAIN SELECT 1",
-        "SET",
-        "SET -v",
         "SET TIME ZONE 'Europe/Berlin'",
         "SET CATALOG spark_catalog",
         "SET VARIABLE x = 1",
@@ -182,6 +182,102 @@ def test_settings_in_both_spellings() -> None:
     assert parse("SET a.b") == ShowOption(key="a.b")
     assert parse("RESET a.b") == ResetOption(key="a.b")
     assert parse("RESET") == ResetOption()
+    assert parse("SET") == ShowOptions()
+    assert parse("set -V ;") == ShowOptions(verbose=True)
+
+
+def test_comments_behind_a_setting_are_no_part_of_it() -> None:
+    assert parse("SET a.b = c; -- why") == SetOption(key="a.b", value="c")
+    assert parse("SET a.b // why") == ShowOption(key="a.b")
+    assert parse("RESET a.b /* why */;") == ResetOption(key="a.b")
+    assert parse("-- all\nRESET; -- of them") == ResetOption()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("// one\nSELECT '\n// no', 1 // 2\nFROM t", "-- one\nSELECT '\n// no', 1 -- 2\nFROM t"),
+        ("CREATE TABLE t (a INT, // key\n b INT)", "CREATE TABLE t (a INT, -- key\n b INT)"),
+        ("ADD JAR\thdfs://host/a.jar", "ADD JAR\thdfs://host/a.jar"),
+        ("// mine\nadd jar //host/a.jar", "-- mine\nadd jar //host/a.jar"),
+        ("REFRESH hdfs://host/t", "REFRESH hdfs://host/t"),
+        ("SELECT 'open // x", "SELECT 'open // x"),
+        ("// nothing", "-- nothing"),
+    ],
+)
+def test_slash_comments_reach_spark_as_its_own(text: str, expected: str) -> None:
+    assert parse(text) == SparkStatement(text=expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("SELECT 1; SELECT 2", "1:11"),
+        ("-- a;\nSELECT ';' /* ; */;\n\n -- b\n DROP TABLE t;", "5:2"),
+        ("DROP MATERIALIZED TABLE m; DROP MATERIALIZED TABLE n", "1:28"),
+        ("CREATE MATERIALIZED TABLE m AS SELECT 1;\nSELECT 2;", "2:1"),
+        ("DESC t; SELECT 1", "1:9"),
+        ("USE a; SET 'k'='v'", "1:8"),
+    ],
+)
+def test_a_second_statement_is_refused_where_it_begins(text: str, place: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        parse(text)
+    assert caught.value.code == "PARSE_SYNTAX"
+    assert f"{caught.value.line}:{caught.value.column}" == place
+    assert "one statement at a time" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 ;; -- end",
+        "BEGIN SELECT 1; SELECT 2; END",
+        "label: BEGIN DECLARE x INT; SET x = 1; END;",
+        "SELECT r'\\', ';'",
+        "SELECT `;`, \";\", 'it''s;' -- ;",
+        "SELECT 1 /* ; */",
+    ],
+)
+def test_semicolons_that_separate_nothing_are_left_to_spark(text: str) -> None:
+    assert parse(text) == SparkStatement(text=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("CREATE MATERIALIZED TABLE m FRESHNES = INTERVAL '1' DAY AS SELECT 1", "FRESHNESS"),
+        ("CREATE MATERIALIZED TABLE m PARTITION BY (a) AS SELECT 1", "PARTITIONED"),
+        ("ALTER MATERIALIZED TABLE m SUPEND", "SUSPEND"),
+        ("ALTER MATERIALIZED TABLE m SET REFRESHMODE = FULL", "REFRESH_MODE"),
+        ("SHOW MATERIALIZED TABLE", "TABLES"),
+        ("SHOW LINEAGE m COLUMN", "COLUMNS"),
+        ("CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' MINUTTE AS SELECT 1", "MINUTE"),
+    ],
+)
+def test_a_slip_of_the_pen_is_recognised(text: str, hint: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        parse(text)
+    assert caught.value.hint == f"Did you mean {hint}?"
+
+
+def test_clauses_out_of_order_are_told_their_order() -> None:
+    with pytest.raises(ServerError) as caught:
+        parse("CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL COMMENT 'x' AS SELECT 1")
+    assert caught.value.hint.startswith("The clauses stand in this order: COMMENT")
+
+
+def test_expectations_are_read_with_their_consequence() -> None:
+    statement = create(
+        "CREATE MATERIALIZED TABLE m (a INT, CONSTRAINT c1 EXPECT (a > 0 AND f(a, ')')), "
+        "CONSTRAINT `c 2` EXPECT (a IS NOT NULL) ON VIOLATION DROP ROW, PRIMARY KEY (a) NOT "
+        "ENFORCED, CONSTRAINT c3 EXPECT (a < 9) ON VIOLATION FAIL UPDATE) AS SELECT 1 AS a"
+    )
+    assert statement.expectations == (
+        Expectation(name="c1", condition="a > 0 AND f(a, ')')"),
+        Expectation(name="c 2", condition="a IS NOT NULL", violation=Violation.DROP_ROW),
+        Expectation(name="c3", condition="a < 9", violation=Violation.FAIL),
+    )
 
 
 def test_describe_of_a_table_in_its_forms() -> None:

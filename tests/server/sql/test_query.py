@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate_server.sql.query import (
-    Target,
     begins_like_rows,
-    dropped_schema,
     spark_text,
-    targets,
 )
 
 
@@ -56,54 +53,6 @@ def test_these_answer_none(text: str) -> None:
     assert not begins_like_rows(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "action", "names"),
-    [
-        ("INSERT INTO t VALUES (1)", "INSERT", ["t"]),
-        ("insert overwrite table `a b`.t select 1", "INSERT", ["a b.t"]),
-        ("UPDATE c.d.t SET a = 1", "UPDATE", ["c.d.t"]),
-        ("DELETE FROM t WHERE a", "DELETE", ["t"]),
-        ("MERGE INTO t USING s ON x", "MERGE", ["t"]),
-        ("MERGE WITH SCHEMA EVOLUTION INTO t USING s ON x", "MERGE", ["t"]),
-        ("TRUNCATE TABLE t", "TRUNCATE TABLE", ["t"]),
-        ("DROP TABLE IF EXISTS d.t", "DROP TABLE", ["d.t"]),
-        ("ALTER TABLE t RENAME TO x", "ALTER TABLE", ["t"]),
-        ("SHOW CREATE TABLE t", "SHOW CREATE TABLE", ["t"]),
-        ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE", ["t"]),
-        ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE OR REPLACE TABLE", ["t"]),
-        ("LOAD DATA LOCAL INPATH 'x' OVERWRITE INTO TABLE t", "LOAD DATA", ["t"]),
-        ("WITH q AS (SELECT 1) INSERT INTO t SELECT * FROM q", "INSERT", ["t"]),
-        ("FROM s INSERT INTO a SELECT x INSERT INTO b SELECT y", "INSERT", ["a", "b"]),
-    ],
-)
-def test_the_changed_table_is_found(text: str, action: str, names: list[str]) -> None:
-    assert targets(text) == tuple(
-        Target(action=action, name=tuple(name.split("."))) for name in names
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM t",
-        "INSERT OVERWRITE DIRECTORY '/x' SELECT 1",
-        "CREATE TABLE t (a INT)",
-        "DROP VIEW t",
-        "SHOW TABLES",
-        "WITH q AS (SELECT 'insert into t') SELECT * FROM q",
-        "",
-    ],
-)
-def test_other_statements_change_no_table(text: str) -> None:
-    assert targets(text) == ()
-
-
-def test_a_dropped_schema_is_found() -> None:
-    assert dropped_schema("DROP SCHEMA IF EXISTS c.d CASCADE") == ("c", "d")
-    assert dropped_schema("DROP DATABASE d") == ("d",)
-    assert dropped_schema("DROP TABLE d") is None
-
-
 def test_slash_comments_become_dash_comments_in_place() -> None:
     query = "SELECT 1 // one\n, '//not', 4 -- // kept\n/* // */ // last"
     assert spark_text(query) == "SELECT 1 -- one\n, '//not', 4 -- // kept\n/* // */ -- last"
@@ -112,6 +61,4 @@ def test_slash_comments_become_dash_comments_in_place() -> None:
 @given(st.text(max_size=80))
 def test_questions_about_any_text_have_an_answer(text: str) -> None:
     begins_like_rows(text)
-    targets(text)
-    dropped_schema(text)
     assert len(spark_text(text)) == len(text)

@@ -1,0 +1,1 @@
+"""Who a client is, and as whom it may act."""

@@ -1,0 +1,252 @@
+"""Puts a definition in place: workflow, storage and entry as one step, each with its way back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from tidegate_server.command.context import Context
+from tidegate_server.command.define import definition_properties
+from tidegate_server.command.derived import view_columns
+from tidegate_server.command.spark import unexpected
+from tidegate_server.errors import Code, error
+from tidegate_server.link.messages import (
+    DropView,
+    EvolveTable,
+    Inspected,
+    InspectTable,
+    PutView,
+    RenameTable,
+    Request,
+    SetTableProperties,
+)
+from tidegate_server.model.states import RunState
+from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.scheduler.base import (
+    CreateWorkflow,
+    DeleteWorkflow,
+    ModifyWorkflow,
+    Workflow,
+)
+from tidegate_server.scheduler.workflows import workflow_for
+
+log = logging.getLogger(__name__)
+
+_LEASE_SECONDS = 300.0
+
+
+def put_in_place(before: MaterializedTable, after: MaterializedTable, context: Context) -> None:
+    """Replace a definition by another; a failure restores the one before and is raised.
+
+    The entry in the catalog comes last: until it is written the old definition holds, and the
+    storage then has at most columns that are NULL.
+    """
+    with changing(before, context), ExitStack() as undo, held(before, after, context):
+        change_workflow(before, after, context, undo)
+        stored = change_storage(before, after, context, undo)
+        _check_unchanged(before, context)
+        compensate(undo, lambda: context.services.catalog.replace(before))
+        context.services.catalog.replace(stored)
+        undo.pop_all()
+    log.info("Altered materialized table %s", after.name)
+
+
+@contextmanager
+def changing(table: MaterializedTable, context: Context) -> Iterator[None]:
+    """Let no other statement change a definition, which is still the one that was looked at.
+
+    :raises ServerError: MT_STATE if another statement was quicker.
+    """
+    with context.services.changing.hold(table.id):
+        _check_unchanged(table, context)
+        yield
+
+
+def _check_unchanged(before: MaterializedTable, context: Context) -> None:
+    """Refuse to write over what another statement changed meanwhile; raises MT_STATE."""
+    now = context.services.catalog.by_id(before.id)
+    if now is None:
+        raise error(Code.MT_NOT_FOUND, table=before.name)
+    then = replace(now, refresh_status=before.refresh_status, status_reason=before.status_reason)
+    if then != before:
+        raise error(
+            Code.MT_STATE,
+            table=before.name,
+            found="changed by another statement",
+            action="this one",
+            expected="as it was",
+        )
+
+
+def last_epoch(table: MaterializedTable, context: Context) -> int:
+    """Return the epoch up to which no commit counts as a checkpoint for a fresh start."""
+    runs = context.services.ledger.runs(table.id, limit=100)
+    return max([table.checkpoint_floor, *(run.epoch or 0 for run in runs)])
+
+
+def stop_running(table: MaterializedTable, context: Context) -> None:
+    """Ask the refreshes of a CONTINUOUS table that run here to stop: its pipeline starts anew."""
+    if table.refresh_mode is not RefreshMode.CONTINUOUS:
+        return
+    for run in context.services.ledger.runs(table.id, limit=100):
+        if run.state in (RunState.QUEUED, RunState.RUNNING):
+            context.services.cancel_refresh(run.refresh_id)
+
+
+def register(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
+    """Give a new table its workflow."""
+    scheduler = context.services.scheduler
+    compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=table.id)))
+    scheduler.create(CreateWorkflow(workflow=_workflow(table, context)))
+
+
+def change_workflow(
+    before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
+) -> None:
+    """Make the workflow what a definition asks for."""
+    scheduler = context.services.scheduler
+    found, wanted = scheduler.workflow(before.id), _workflow(after, context)
+    if found is None:
+        compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=before.id)))
+        scheduler.create(CreateWorkflow(workflow=wanted))
+    else:
+        compensate(undo, lambda: scheduler.modify(ModifyWorkflow(workflow=found)))
+        scheduler.modify(ModifyWorkflow(workflow=wanted))
+
+
+def change_storage(
+    before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
+) -> MaterializedTable:
+    """Bring storage and view from one definition to another; return it with its new place.
+
+    Every way back is noted before its step is taken: an engine may die after it did the work.
+    """
+
+    def call(step: Request, back: Request) -> None:
+        compensate(undo, lambda: context.services.engine.call(back))
+        context.services.engine.call(step)
+
+    had, has = before.storage_table is not None, after.storage_table is not None
+    moved = before.name != after.name
+    if had and (moved or not has):
+        call(drop_view(before), put_view(before))
+    if before.storage != after.storage:
+        call(rename_storage(before, after), rename_storage(after, before))
+        after = replace(after, location=_location(after, context))
+    if before.schema == after.schema and before.comment == after.comment:
+        properties = definition_properties(after)
+        call(SetTableProperties(name=after.storage, properties=properties), restored(before, after))
+    else:
+        call(evolved(before, after), restored(before, after))
+    if has and had and not moved:
+        if not _same_view(before, after):
+            call(put_view(after), put_view(before))
+    elif has:
+        call(put_view(after), drop_view(after))
+    return after
+
+
+def evolved(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
+    """Return the request that brings the storage to a definition."""
+    types = {column.name.lower(): column.type for column in before.schema}
+    widened = tuple(
+        column.name
+        for column in after.schema
+        if types.get(column.name.lower(), column.type) != column.type
+    )
+    return EvolveTable(
+        name=after.storage,
+        table_id=after.id,
+        schema=after.schema,
+        comment=after.comment,
+        properties=definition_properties(after),
+        widened=widened,
+    )
+
+
+def restored(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
+    """Return the request that takes an evolution back; a type that was widened stays wide."""
+    return EvolveTable(
+        name=after.storage,
+        table_id=before.id,
+        schema=before.schema,
+        comment=before.comment,
+        properties=definition_properties(before),
+    )
+
+
+def put_view(table: MaterializedTable) -> PutView:
+    """Return the request that makes the view over a storage."""
+    return PutView(
+        name=table.name,
+        table_id=table.id,
+        storage=table.storage,
+        columns=view_columns(table),
+        comment=table.comment,
+        settings=table.settings,
+    )
+
+
+def drop_view(table: MaterializedTable) -> DropView:
+    """Return the request that drops the view over a storage."""
+    return DropView(name=table.name, table_id=table.id)
+
+
+def rename_storage(before: MaterializedTable, after: MaterializedTable) -> RenameTable:
+    """Return the request that gives the storage its other name."""
+    return RenameTable(name=before.storage, new_name=after.storage, table_id=before.id)
+
+
+def compensate(undo: ExitStack, action: Callable[[], object]) -> None:
+    """Note how to take a step back; the error that made it necessary is the one that is told."""
+
+    def back() -> None:
+        try:
+            action()
+        except Exception:
+            log.warning("a step could not be taken back", exc_info=True)
+
+    undo.callback(back)
+
+
+def _workflow(table: MaterializedTable, context: Context) -> Workflow:
+    config = context.services.config
+    return workflow_for(table, config.scheduler.timezone, config.options)
+
+
+def _location(table: MaterializedTable, context: Context) -> str:
+    answer = context.services.engine.call(InspectTable(name=table.storage))
+    if not isinstance(answer, Inspected):
+        raise unexpected(answer)
+    return answer.location
+
+
+def _same_view(before: MaterializedTable, after: MaterializedTable) -> bool:
+    return view_columns(before) == view_columns(after) and before.comment == after.comment
+
+
+@contextmanager
+def held(before: MaterializedTable, after: MaterializedTable, context: Context) -> Iterator[None]:
+    """Keep refreshes away while the storage changes its name, and with it its place.
+
+    :raises ServerError: MT_STATE while one runs.
+    """
+    if before.storage == after.storage:
+        yield
+        return
+    ledger, now = context.services.ledger, context.services.clock.now()
+    owner = f"{context.services.server_id}/{context.operation_id}"
+    if ledger.claim(before.id, owner, now, _LEASE_SECONDS) is None:
+        raise error(
+            Code.MT_STATE,
+            table=before.name,
+            found="being refreshed",
+            action="a change of its place",
+            expected="at rest",
+        )
+    try:
+        yield
+    finally:
+        ledger.release(before.id, owner)

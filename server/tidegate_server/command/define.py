@@ -1,0 +1,286 @@
+"""From a statement to the definition it asks for: analyzed and checked, nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from tidegate_server.command import resolve
+from tidegate_server.command.context import Context
+from tidegate_server.command.derived import (
+    check_distribution,
+    check_expectations,
+    check_watermark,
+    derived_columns,
+    typed,
+)
+from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
+from tidegate_server.command.shape import Shape, shape
+from tidegate_server.command.spark import ensure_session, unexpected
+from tidegate_server.command.start import start_mode
+from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import Analysis, Analyze, Inspected, InspectTable
+from tidegate_server.model.names import STORAGE_PREFIX, TableName, storage_name
+from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.model.versions import Source
+from tidegate_server.sql.cursor import position
+from tidegate_server.sql.query import spark_text
+from tidegate_server.sql.statements import (
+    CreateMaterializedTable,
+    MetadataColumn,
+    RequestedMode,
+)
+
+_NOT_STORED = "workflow-scheduler."
+_UNSTABLE = ("D1", "D3")
+"""Classes of functions of the time, of the session and of chance; D2, the order of equal rows, is
+for the refresh to judge."""
+
+
+def define(
+    statement: CreateMaterializedTable,
+    text: str,
+    context: Context,
+    *,
+    existing: MaterializedTable | None = None,
+) -> MaterializedTable:
+    """Check a statement against Spark's analysis and return the definition it asks for.
+
+    ``text`` is the whole statement, in which errors of the query are placed. ``existing`` is the
+    table that CREATE OR ALTER finds: without REFRESH_MODE its explicit mode stays.
+    """
+    name = resolve.table_name(statement.name, context)
+    refuse_storage_name(name)
+    check_options(statement.options)
+    requested = statement.refresh_mode
+    if requested is None and existing is not None:
+        requested = asked_mode(existing.logical_refresh_mode)
+    setting = layered(statement.options, context.setting)
+    chosen = pace(statement.freshness, requested, setting)
+    need_scheduler("CREATE", chosen.mode, context)
+    target = context.setting(EXECUTION_MODE_KEY) or "embedded"
+    check_option(EXECUTION_MODE_KEY, target)
+    analysis = analyze(statement.query, text, name, context)
+    check_versions(analysis.sources, chosen.mode, setting)
+    refuse_unstable(name, chosen.logical_mode, analysis)
+    fitted = shape(
+        statement, analysis.schema, analysis.expanded_query, strict=strict_names(context)
+    )
+    table = _definition(statement, name, chosen, fitted, analysis, target, context)
+    table = replace(
+        table,
+        start_mode=start_mode(
+            statement.start_mode,
+            chosen.mode,
+            table.date_formatters(),
+            context.setting,
+            or_alter=statement.or_alter,
+        ),
+    )
+    return _with_derived(statement, table, context)
+
+
+def analyze(query: str, text: str, name: TableName, context: Context) -> Analysis:
+    """Ask the engine what a definition query means in the current session.
+
+    ``text`` is the statement that holds the query; errors are placed there.
+
+    :raises ServerError: Spark's analysis error, MT_TEMPORARY_DEPENDENCY, or MT_CYCLE.
+    """
+    session_id = ensure_session(context)
+    request = Analyze(session_id=session_id, sql=spark_text(query))
+    try:
+        answer = context.services.engine.call(request)
+    except ServerError as problem:
+        raise _placed(problem, query, text) from problem.__cause__
+    if not isinstance(answer, Analysis):
+        raise unexpected(answer)
+    for temporary in answer.temporary_objects:
+        kind, _, found = temporary.partition(" ")
+        raise error(Code.MT_TEMPORARY_DEPENDENCY, kind=kind, name=found)
+    refuse_cycle(name, answer.sources, context)
+    return replace(answer, sources=tuple(_marked(source, context) for source in answer.sources))
+
+
+def refuse_cycle(name: TableName, sources: Sequence[Source], context: Context) -> None:
+    """Refuse a query that reads its own table, at once or through materialized tables.
+
+    :raises ServerError: MT_CYCLE naming the way.
+    """
+    wanted = name.folded()
+    waiting: list[tuple[TableName, tuple[TableName, ...]]]
+    waiting = [(source.name.folded(), ()) for source in sources]
+    seen: set[TableName] = set()
+    while waiting:
+        found, way = waiting.pop()
+        if found == wanted:
+            via = f" through {', '.join(str(step) for step in way)}" if way else ""
+            raise error(Code.MT_CYCLE, table=name, via=via)
+        table = context.services.catalog.find(found) if found not in seen else None
+        seen.add(found)
+        for source in table.sources if table is not None else ():
+            waiting.append((source.name.folded(), (*way, found)))
+
+
+def refuse_unstable(name: TableName, logical: LogicalRefreshMode, analysis: Analysis) -> None:
+    """Refuse INCREMENTAL STRICT over functions whose value changes without a source.
+
+    :raises ServerError: MT_NOT_INCREMENTAL listing them.
+    """
+    if logical is not LogicalRefreshMode.INCREMENTAL_STRICT:
+        return
+    named = (entry.split(" ", 1) for entry in analysis.unstable)
+    functions = sorted({entry[-1] for entry in named if entry[0] in _UNSTABLE})
+    if functions:
+        raise error(Code.MT_NOT_INCREMENTAL, table=name, reasons=f"it uses {', '.join(functions)}")
+
+
+def refuse_storage_name(name: TableName) -> None:
+    """Refuse names that are for the storage of tables with derived columns."""
+    if name.table.lower().startswith(STORAGE_PREFIX):
+        hint = f"Choose a name that does not begin with {STORAGE_PREFIX}."
+        raise error(Code.NOT_SUPPORTED, what=f"A materialized table named {name.table}", hint=hint)
+
+
+def refuse_taken(name: TableName, context: Context) -> None:
+    """Refuse a name that a materialized table, a table or a view has.
+
+    :raises ServerError: MT_ALREADY_EXISTS.
+    """
+    if context.services.catalog.find(name) is not None:
+        raise error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)
+    answer = context.services.engine.call(InspectTable(name=name))
+    if not isinstance(answer, Inspected):
+        raise unexpected(answer)
+    if answer.format is not None:
+        kind = "View" if answer.format == "view" else "Table"
+        raise error(Code.MT_ALREADY_EXISTS, kind=kind, table=name)
+
+
+def definition_properties(table: MaterializedTable) -> dict[str, str]:
+    """Return the table properties from which a lost store can be rebuilt."""
+    return {
+        "tidegate.id": table.id,
+        "tidegate.definition": msgspec.json.encode(table).decode(),
+    }
+
+
+def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
+    """Refuse what cannot work without a workflow scheduler; raises MT_NO_SCHEDULER."""
+    none = context.services.config.scheduler.type == "none"
+    if none and mode.scheduled:
+        raise error(Code.MT_NO_SCHEDULER, action=action)
+
+
+def strict_names(context: Context) -> bool:
+    """Say whether repeated output names are an error."""
+    return (context.setting(DUPLICATES_KEY) or "").strip().upper() == "TRUE"
+
+
+def asked_mode(logical: LogicalRefreshMode) -> RequestedMode | None:
+    """Return what REFRESH_MODE said in a definition; None for nothing."""
+    if logical is LogicalRefreshMode.AUTOMATIC:
+        return None
+    return RequestedMode(logical.value)
+
+
+def stored_settings(context: Context) -> dict[str, str]:
+    """Return the session's settings that differ from the server's, for refreshes to run under."""
+    server = context.services.config.options
+    chosen = {**context.session.settings, **context.overlay}
+    return {
+        key: value
+        for key, value in chosen.items()
+        if server.get(key) != value
+        and not key.startswith(_NOT_STORED)
+        and key != EXECUTION_MODE_KEY
+    }
+
+
+def _placed(problem: ServerError, query: str, text: str) -> ServerError:
+    """Move an error's position from the query into the statement that holds it."""
+    if problem.line is None or problem.column is None or query not in text:
+        return problem
+    line, column = position(text, text.rindex(query))
+    return ServerError(
+        code=problem.code,
+        sqlstate=problem.sqlstate,
+        message=problem.message,
+        hint=problem.hint,
+        line=line + problem.line - 1,
+        column=problem.column + column - 1 if problem.line == 1 else problem.column,
+        detail=problem.detail,
+    )
+
+
+def _marked(source: Source, context: Context) -> Source:
+    known = context.services.catalog.find(source.name)
+    return replace(source, materialized_table=known is not None)
+
+
+def _definition(
+    statement: CreateMaterializedTable,
+    name: TableName,
+    chosen: Pace,
+    fitted: Shape,
+    analysis: Analysis,
+    target: str,
+    context: Context,
+) -> MaterializedTable:
+    return MaterializedTable(
+        id=context.services.new_id(),
+        name=name,
+        schema=fitted.schema,
+        original_query=statement.query,
+        expanded_query=fitted.expanded_query,
+        freshness=chosen.freshness,
+        logical_refresh_mode=chosen.logical_mode,
+        refresh_mode=chosen.mode,
+        downstream=chosen.downstream,
+        refresh_status=RefreshStatus.INITIALIZING,
+        owner=context.session.user,
+        created_at=context.services.clock.now(),
+        comment=statement.comment,
+        options=dict(statement.options),
+        partition_keys=fitted.partition_keys,
+        primary_key=fitted.primary_key,
+        sources=analysis.sources,
+        lineage=analysis.lineage,
+        settings=stored_settings(context),
+        execution_target=target,
+        declared=_is_declared(statement),
+        distribution=statement.distribution,
+        expectations=statement.expectations,
+    )
+
+
+def _is_declared(statement: CreateMaterializedTable) -> bool:
+    parts = (statement.columns, statement.primary_key, statement.watermark)
+    return any(parts) or bool(statement.expectations)
+
+
+def _with_derived(
+    statement: CreateMaterializedTable, table: MaterializedTable, context: Context
+) -> MaterializedTable:
+    """Add what a column list has besides the query's columns."""
+    check_distribution(table.distribution, table.schema)
+    check_expectations(table.expectations, table.schema, context)
+    placed = derived_columns(statement.columns, table.schema)
+    derived = typed(table.schema, placed, context)
+    table = replace(
+        table,
+        derived=derived,
+        storage_table=storage_name(table.name) if derived else None,
+        persisted_metadata={
+            column.name: column.key or column.name
+            for column in statement.columns
+            if isinstance(column, MetadataColumn) and not column.virtual
+        },
+        watermark=statement.watermark,
+    )
+    check_watermark(table.watermark, table.visible, context)
+    return table

@@ -1,0 +1,221 @@
+"""Columns evaluated on read, the watermark and the distribution: placed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tidegate_server.command.context import Context
+from tidegate_server.command.shape import available, castable, is_stored, shown_type
+from tidegate_server.command.spark import ensure_session, unexpected
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import CheckExpressions, ExpressionsChecked, ViewColumn
+from tidegate_server.model.clauses import Distribution, Expectation, Watermark
+from tidegate_server.model.names import quote_identifier
+from tidegate_server.model.table import DerivedColumn, MaterializedTable
+from tidegate_server.model.types import Column, Schema
+from tidegate_server.sql.statements import ColumnItem, ComputedColumn, MetadataColumn
+
+Visible = Column | DerivedColumn
+
+METADATA_KEYS: Mapping[str, str] = {
+    "file_path": "string",
+    "file_name": "string",
+    "file_size": "bigint",
+    "file_block_start": "bigint",
+    "file_block_length": "bigint",
+    "file_modification_time": "timestamp",
+}
+"""What Spark's ``_metadata`` tells of the file a row is stored in, with its type."""
+
+_PREFIX = "_metadata."
+_NOT_ABOUT_THE_TEXT = ("ENGINE_", "OPERATION_", "INTERNAL", "INVALID_")
+
+
+def derived_columns(items: Sequence[ColumnItem], schema: Schema) -> tuple[DerivedColumn, ...]:
+    """Return the derived columns of a list, each behind the column that is declared before it.
+
+    The type of a computed column is still open.
+
+    :raises ServerError: MT_DUPLICATE_COLUMN, MT_METADATA_KEY, MT_INCOMPATIBLE_TYPE.
+    """
+    visible: list[Visible] = list(schema)
+    previous: str | None = None
+    for item in items:
+        if not is_stored(item):
+            if find(visible, item.name) is not None:
+                raise error(Code.MT_DUPLICATE_COLUMN, name=item.name)
+            visible = put(visible, derive(item), first=previous is None, after=previous)
+        previous = item.name
+    return split(visible)[1]
+
+
+def derive(item: ColumnItem) -> DerivedColumn:
+    """Return the column that a computed or METADATA VIRTUAL item declares."""
+    if isinstance(item, ComputedColumn):
+        return DerivedColumn(
+            name=item.name, type="", position=0, expression=item.expression, comment=item.comment
+        )
+    if not isinstance(item, MetadataColumn):
+        raise error(Code.INTERNAL, reason=f"{item.name} is not evaluated on read")
+    key = (item.key or item.name).lower().removeprefix(_PREFIX)
+    known = METADATA_KEYS.get(key)
+    if known is None:
+        raise error(
+            Code.MT_METADATA_KEY, name=item.name, key=key, available=", ".join(METADATA_KEYS)
+        )
+    if not castable(known, item.type):
+        raise error(
+            Code.MT_INCOMPATIBLE_TYPE,
+            name=item.name,
+            position=1,
+            declared=shown_type(item.type, item.nullable),
+            produced=shown_type(known, True),
+        )
+    return DerivedColumn(
+        name=item.name,
+        type=item.type.lower(),
+        position=0,
+        metadata_key=key,
+        nullable=item.nullable,
+        comment=item.comment,
+    )
+
+
+# ---- places ----------------------------------------------------------------------------------
+
+
+def find(visible: Iterable[Visible], name: str) -> Visible | None:
+    """Return the visible column of that name."""
+    return next((c for c in visible if c.name.lower() == name.lower()), None)
+
+
+def put(
+    visible: Sequence[Visible], column: Visible, *, first: bool = False, after: str | None = None
+) -> list[Visible]:
+    """Return the columns with one more: first, behind another, or last."""
+    if first:
+        return [column, *visible]
+    names = [c.name.lower() for c in visible]
+    index = names.index(after.lower()) + 1 if after is not None else len(names)
+    return [*visible[:index], column, *visible[index:]]
+
+
+def split(visible: Sequence[Visible]) -> tuple[Schema, tuple[DerivedColumn, ...]]:
+    """Take visible columns apart; the derived ones note their places."""
+    stored = tuple(c for c in visible if isinstance(c, Column))
+    derived = tuple(
+        replace(c, position=position)
+        for position, c in enumerate(visible)
+        if isinstance(c, DerivedColumn)
+    )
+    return Schema(stored), derived
+
+
+def visible_schema(visible: Sequence[Visible]) -> Schema:
+    """Return visible columns as a schema."""
+    return Schema(
+        tuple(
+            Column(name=c.name, type=c.type, nullable=c.nullable, comment=c.comment)
+            for c in visible
+        )
+    )
+
+
+def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
+    """Return what the view over a table's storage shows."""
+    return tuple(
+        ViewColumn(
+            name=column.name,
+            expression=_expression(column) if isinstance(column, DerivedColumn) else None,
+            metadata=isinstance(column, DerivedColumn) and column.metadata_key is not None,
+            comment=column.comment,
+        )
+        for column in table.visible
+    )
+
+
+def _expression(column: DerivedColumn) -> str | None:
+    if column.metadata_key is None:
+        return column.expression
+    return f"CAST(_metadata.{quote_identifier(column.metadata_key)} AS {column.type})"
+
+
+# ---- checks with Spark -----------------------------------------------------------------------
+
+
+def typed(
+    schema: Schema,
+    derived: tuple[DerivedColumn, ...],
+    context: Context,
+    *,
+    code: Code = Code.MT_COLUMN_EXPRESSION,
+) -> tuple[DerivedColumn, ...]:
+    """Return the derived columns with the types of those computed ones that have none yet.
+
+    :raises ServerError: ``code`` for an expression that is not usable.
+    """
+    below = Schema((*schema, *visible_schema([c for c in derived if c.expression is None])))
+    found = []
+    for column in derived:
+        if column.expression is not None and not column.type:
+            request = CheckExpressions(
+                session_id="", columns=below, computed=((column.name, column.expression),)
+            )
+            [made] = _checked(request, column.name, code, context)
+            column = replace(column, type=made.type, nullable=made.nullable)
+        found.append(column)
+    return tuple(found)
+
+
+def check_watermark(
+    watermark: Watermark | None,
+    visible: Sequence[Visible],
+    context: Context,
+    *,
+    code: Code = Code.MT_COLUMN_EXPRESSION,
+) -> None:
+    """Check the column and the expression of a watermark.
+
+    :raises ServerError: MT_WATERMARK_COLUMN, or ``code``.
+    """
+    if watermark is None:
+        return
+    columns = visible_schema(visible)
+    if columns.find(watermark.column) is None:
+        raise error(Code.MT_WATERMARK_COLUMN, name=watermark.column, available=available(columns))
+    request = CheckExpressions(session_id="", columns=columns, watermark=watermark.expression)
+    _checked(request, f"the watermark for {watermark.column}", code, context)
+
+
+def check_distribution(distribution: Distribution | None, schema: Schema) -> None:
+    """Check that the columns of a distribution exist; raises MT_COLUMN_NOT_FOUND."""
+    for name in distribution.columns if distribution is not None else ():
+        if schema.find(name) is None:
+            raise error(Code.MT_COLUMN_NOT_FOUND, name=name, available=available(schema))
+
+
+def check_expectations(
+    expectations: tuple[Expectation, ...], schema: Schema, context: Context
+) -> None:
+    """Check that every expectation is a condition over the stored columns."""
+    for expectation in expectations:
+        request = CheckExpressions(
+            session_id="", columns=schema, conditions=(expectation.condition,)
+        )
+        name = f"the expectation {expectation.name}"
+        _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
+
+
+def _checked(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
+    session_id = ensure_session(context)
+    try:
+        answer = context.services.engine.call(replace(request, session_id=session_id))
+    except ServerError as problem:
+        if problem.code.startswith(_NOT_ABOUT_THE_TEXT) or problem.code == code.name:
+            raise
+        reason = problem.message.rstrip(".")
+        raise error(code, name=name, reason=reason, hint=problem.hint) from problem
+    if not isinstance(answer, ExpressionsChecked):
+        raise unexpected(answer)
+    return answer.computed

@@ -1,0 +1,183 @@
+"""From a request to the engine's order, and from there to the record of a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.runs import RefreshRun, Strategy
+from tidegate_server.model.states import RUN_MOVES, RunState, allowed
+from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    PastRun,
+    RefreshOrder,
+    RefreshPolicy,
+    RefreshRequest,
+)
+from tidegate_server.scheduler.base import Ledger
+
+log = logging.getLogger(__name__)
+
+RECOVERED = "RECOVERED"
+
+_POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
+    LogicalRefreshMode.AUTOMATIC: RefreshPolicy.AUTO,
+    LogicalRefreshMode.CONTINUOUS: RefreshPolicy.AUTO,
+    LogicalRefreshMode.FULL: RefreshPolicy.FULL,
+    LogicalRefreshMode.INCREMENTAL: RefreshPolicy.INCREMENTAL,
+    LogicalRefreshMode.INCREMENTAL_STRICT: RefreshPolicy.INCREMENTAL_STRICT,
+}
+
+
+def queued_run(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    refresh_id: str,
+    now: datetime,
+    server_id: str,
+) -> RefreshRun:
+    """Return the record with which a request begins."""
+    return RefreshRun(
+        refresh_id=refresh_id,
+        table_id=table.id,
+        table=table.name,
+        definition_version=table.definition_version,
+        trigger=request.trigger,
+        state=RunState.QUEUED,
+        queued_at=now,
+        requested_by=request.requested_by,
+        server_id=server_id,
+        schedule_time=request.schedule_time,
+        partitions=request.partitions,
+        wave_id=request.wave_id,
+        requested_action=requested_action(request),
+        attempt=request.attempt,
+    )
+
+
+def requested_action(request: RefreshRequest) -> str | None:
+    """Return what the asker insisted on, in the words of the statement."""
+    if request.partitions:
+        return Strategy.PARTITION.value
+    if request.predicate is not None:
+        return "WHERE"
+    return request.policy.value if request.policy is not None else None
+
+
+def step_id(operation_id: str, step: str) -> str:
+    """Return the id of a further run that the same operation asks for."""
+    return f"{operation_id}.{step}"
+
+
+def close_run(
+    ledger: Ledger,
+    run: RefreshRun,
+    end: RunState,
+    now: datetime,
+    code: str | None = None,
+    text: str | None = None,
+) -> RefreshRun:
+    """Record the end of a run and return it.
+
+    :raises ServerError: INTERNAL if the life cycle has no such move.
+    """
+    if not allowed(RUN_MOVES, run.state, end):
+        reason = f"a run cannot move from {run.state.value} to {end.value}"
+        raise error(Code.INTERNAL, reason=reason)
+    ended = replace(
+        run,
+        state=end,
+        finished_at=now,
+        reason_code=code or run.reason_code,
+        reason_text=text or run.reason_text,
+    )
+    ledger.record(ended)
+    log.info("refresh %s of %s: %s %s", run.refresh_id, run.table, end.value, code or "")
+    return ended
+
+
+def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
+    """Return a run filled in from the commit it made but could not report."""
+    return replace(
+        run,
+        action=Strategy.PARTITION if commit.partial else Strategy(commit.strategy),
+        to_version=commit.version,
+        sources=dict(commit.vector),
+        reason_code=RECOVERED,
+        reason_text="read from the table's own last commit",
+    )
+
+
+def refresh_order(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    *,
+    refresh_id: str,
+    epoch: int,
+    asked_at: datetime,
+    history: Iterable[RefreshRun] = (),
+    has_consumers: bool = False,
+) -> RefreshOrder:
+    """Return what the engine is told to carry out, or with EXPLAIN to plan only."""
+    return RefreshOrder(
+        refresh_id=refresh_id,
+        table_id=table.id,
+        name=table.storage,
+        definition_version=table.definition_version,
+        expanded_query=table.expanded_query,
+        columns=table.schema.names(),
+        partition_keys=table.partition_keys,
+        sources=table.sources,
+        epoch=epoch,
+        trigger=request.trigger,
+        logical_time=request.schedule_time or asked_at,
+        partitions=request.partitions,
+        predicate=request.predicate,
+        force=request.force,
+        settings={**table.settings, **table.resume_options, **request.settings},
+        policy=request.policy or _POLICIES[table.logical_refresh_mode],
+        vector=request.vector,
+        wave_id=request.wave_id,
+        rollback_to=request.rollback_to,
+        primary_key=table.primary_key.columns if table.primary_key else (),
+        expectations=table.expectations,
+        options={**table.options, **table.resume_options},
+        checkpoint_floor=table.checkpoint_floor,
+        history=past_runs(history),
+        has_consumers=has_consumers,
+    )
+
+
+def past_runs(runs: Iterable[RefreshRun]) -> tuple[PastRun, ...]:
+    """Return what costs are learned from: the runs that did something and succeeded."""
+    return tuple(
+        PastRun(
+            strategy=run.action,
+            seconds=(run.finished_at - run.started_at).total_seconds(),
+            metrics=run.metrics,
+        )
+        for run in runs
+        if run.state is RunState.SUCCEEDED
+        and run.action not in (None, Strategy.NO_DATA)
+        and run.started_at is not None
+        and run.finished_at is not None
+    )
+
+
+def with_error(run: RefreshRun, failure: ServerError) -> RefreshRun:
+    """Return a run with the error that ended it."""
+    return replace(
+        run,
+        error_class=failure.code,
+        sqlstate=failure.sqlstate,
+        error_message=failure.message,
+    )
+
+
+def undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
+    """Return a failed run for the asker; the store keeps it RUNNING until recovery can tell."""
+    return replace(with_error(run, failure), state=RunState.FAILED)

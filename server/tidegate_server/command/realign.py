@@ -1,0 +1,132 @@
+"""Brings storage and schedules back in line with the catalog after a server died in between.
+
+Every change of a definition writes the catalog last: what differs from it was never told done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.command.apply import put_view
+from tidegate_server.errors import Code, error
+from tidegate_server.link.client import Engine
+from tidegate_server.link.messages import (
+    DefinitionsFound,
+    DropView,
+    ListDefinitions,
+    ListTables,
+    RenameTable,
+    TableList,
+)
+from tidegate_server.model.names import TableName, visible_name
+from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.scheduler.base import (
+    CreateWorkflow,
+    Ledger,
+    ModifyWorkflow,
+    WorkflowScheduler,
+)
+from tidegate_server.scheduler.workflows import workflow_for
+
+log = logging.getLogger(__name__)
+
+_LEASE_SECONDS = 60.0
+
+
+def realign_workflows(
+    catalog: CatalogReader, scheduler: WorkflowScheduler, timezone: str
+) -> tuple[TableName, ...]:
+    """Give every table the workflow its definition asks for; return those that had another."""
+    changed = []
+    for table in _complete(catalog):
+        wanted, found = workflow_for(table, timezone), scheduler.workflow(table.id)
+        if found is None and wanted.active:
+            scheduler.create(CreateWorkflow(workflow=wanted))
+        elif found is not None and replace(found, next_fire=wanted.next_fire) != wanted:
+            scheduler.modify(ModifyWorkflow(workflow=wanted))
+        else:
+            continue
+        log.warning("the workflow of %s is again as defined", table.name)
+        changed.append(table.name)
+    return tuple(changed)
+
+
+def realign_storage(
+    catalog: CatalogReader, ledger: Ledger, engine: Engine, now: datetime, server_id: str
+) -> tuple[TableName, ...]:
+    """Put storage and views where the catalog says; return the tables that were elsewhere.
+
+    One look at the metastore tells whether there is anything to do. What is gone stays gone, and
+    what a statement of this very server is moving is left to it. For a store of one server.
+    """
+    suspects = _misplaced(catalog, engine)
+    owner = f"{server_id}/realign"
+    claimed = {t.id for t in suspects if _claim(t, ledger, owner, now, server_id)}
+    try:
+        if not claimed:
+            return ()
+        # Looked at again: a statement may have come to its end meanwhile.
+        places = _places(engine)
+        found = [
+            table
+            for table in _misplaced(catalog, engine)
+            if table.id in claimed and table.id in places
+        ]
+        for table in found:
+            _place(table, places[table.id], engine)
+            log.warning("the storage of %s is again where it belongs", table.name)
+        return tuple(table.name for table in found)
+    finally:
+        for table_id in claimed:
+            ledger.release(table_id, owner)
+
+
+def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
+    answer = engine.call(ListTables(), wait=0)
+    if not isinstance(answer, TableList):
+        raise error(Code.INTERNAL, reason=f"tables were asked, {answer!r} came")
+    kinds = {info.name.folded(): info.type for info in answer.tables}
+    return [table for table in _complete(catalog) if not _is_placed(table, kinds)]
+
+
+def _claim(
+    table: MaterializedTable, ledger: Ledger, owner: str, now: datetime, server_id: str
+) -> bool:
+    """Take a table's lease, also from a server that died with it."""
+    holder = ledger.holder(table.id, now)
+    if holder is not None and not holder.startswith(f"{server_id}/"):
+        ledger.release(table.id, holder)
+    return ledger.claim(table.id, owner, now, _LEASE_SECONDS) is not None
+
+
+def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
+    return [t for t in catalog.tables() if t.refresh_status is not RefreshStatus.INITIALIZING]
+
+
+def _is_placed(table: MaterializedTable, kinds: Mapping[TableName, str]) -> bool:
+    view = table.storage_table is None or kinds.get(table.name.folded()) == "VIEW"
+    return view and kinds.get(table.storage.folded()) == "TABLE"
+
+
+def _places(engine: Engine) -> Mapping[str, TableName]:
+    """Return where every materialized table's rows are, by its id."""
+    answer = engine.call(ListDefinitions(), wait=0)
+    if not isinstance(answer, DefinitionsFound):
+        raise error(Code.INTERNAL, reason=f"definitions were asked, {answer!r} came")
+    return {found.table_id: found.storage for found in answer.found}
+
+
+def _place(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
+    # A view may stand where the storage was to go, or where it has to come back.
+    for name in {visible_name(storage), table.name}:
+        engine.call(DropView(name=name, table_id=table.id), wait=0)
+    if storage.folded() != table.storage.folded():
+        rename = RenameTable(name=storage, new_name=table.storage, table_id=table.id)
+        engine.call(rename, wait=0)
+    if table.storage_table is not None:
+        engine.call(put_view(table), wait=0)

@@ -1,0 +1,277 @@
+"""ALTER MATERIALIZED TABLE ... ADD, MODIFY and DROP of columns, key, watermark, distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from tidegate_server.command.alter import restart_with
+from tidegate_server.command.alter_query import alterable
+from tidegate_server.command.apply import put_in_place
+from tidegate_server.command.context import Context
+from tidegate_server.command.derived import (
+    Visible,
+    check_distribution,
+    check_watermark,
+    derive,
+    find,
+    put,
+    split,
+    typed,
+)
+from tidegate_server.command.dropped import drop_columns, drop_part
+from tidegate_server.command.shape import (
+    castable,
+    casting,
+    is_stored,
+    keyed,
+    plain_type,
+    selecting,
+    shown_type,
+)
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.clauses import Distribution, Watermark
+from tidegate_server.model.names import storage_name
+from tidegate_server.model.result import Result, nothing
+from tidegate_server.model.table import DerivedColumn, MaterializedTable
+from tidegate_server.model.types import Column
+from tidegate_server.sql.statements import (
+    AlterAdd,
+    AlterDrop,
+    AlterModify,
+    ColumnChange,
+    ColumnItem,
+    ColumnName,
+    ComputedColumn,
+    MetadataColumn,
+    PhysicalColumn,
+    PrimaryKeyClause,
+    SchemaChange,
+)
+
+
+def add(statement: AlterAdd, context: Context) -> Result:
+    """Add columns that are evaluated on read, a key, a watermark or a distribution.
+
+    :raises ServerError: MT_ALTER_SCHEMA_*, MT_PERSISTED_COLUMN_NOT_IN_QUERY for a stored column.
+    """
+    table = alterable(statement.name, context)
+    changed = table
+    for change in statement.changes:
+        changed = _added(changed, change)
+    return _put(table, changed, context)
+
+
+def modify(statement: AlterModify, context: Context) -> Result:
+    """Change what is there: comments, places, wider types, expressions, key, watermark.
+
+    :raises ServerError: MT_ALTER_SCHEMA_*.
+    """
+    table = alterable(statement.name, context)
+    changed = table
+    for change in statement.changes:
+        changed = _modified(changed, change)
+    return _put(table, changed, context)
+
+
+def drop(statement: AlterDrop, context: Context) -> Result:
+    """Drop columns that are evaluated on read, the key, the watermark or the distribution.
+
+    :raises ServerError: MT_DROP_COLUMN_*, MT_ALTER_SCHEMA_NOT_FOUND.
+    """
+    table = alterable(statement.name, context)
+    if statement.columns:
+        return _put(table, drop_columns(table, statement.columns), context)
+    return _put(table, drop_part(table, statement), context)
+
+
+def _put(before: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
+    """Check the whole with Spark and put it in place."""
+    if changed == before:
+        return nothing()
+    code = Code.MT_ALTER_SCHEMA_EXPRESSION
+    derived = typed(changed.schema, changed.derived, context, code=code)
+    after = replace(
+        changed,
+        declared=True,
+        derived=derived,
+        storage_table=storage_name(changed.name) if derived else None,
+        expanded_query=_query(before, changed),
+    )
+    if after.watermark != before.watermark:
+        check_watermark(after.watermark, after.visible, context, code=code)
+    if _content(before) != _content(after):
+        return restart_with(before, after, context)
+    put_in_place(before, after, context)
+    return nothing()
+
+
+def _content(table: MaterializedTable) -> tuple[object, ...]:
+    """Return what a CONTINUOUS pipeline has to start afresh for."""
+    types = {column.name: column.type for column in table.schema}
+    return types, table.primary_key, table.watermark, table.distribution, table.expectations
+
+
+def _query(before: MaterializedTable, changed: MaterializedTable) -> str:
+    """Return the query that gives the stored columns in their order and types."""
+    query = before.expanded_query
+    if before.schema.names() == changed.schema.names():
+        return casting(before.schema, changed.schema, query)
+    return selecting(before.schema, changed.schema, query)
+
+
+# ---- ADD -------------------------------------------------------------------------------------
+
+
+def _added(table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
+    match change:
+        case ColumnChange():
+            return _column_added(table, change)
+        case PrimaryKeyClause():
+            _refuse_second(table, "a primary key", table.primary_key)
+            schema, key = keyed(change, table.schema, table.schema)
+            return replace(table, schema=schema, primary_key=key)
+        case Watermark():
+            _refuse_second(table, "a watermark", table.watermark)
+            return replace(table, watermark=change)
+        case Distribution():
+            _refuse_second(table, "a distribution", table.distribution)
+            check_distribution(change, table.schema)
+            return replace(table, distribution=change)
+        case _:
+            assert_never(change)
+
+
+def _column_added(table: MaterializedTable, change: ColumnChange) -> MaterializedTable:
+    item = change.column
+    if find(table.visible, item.name) is not None:
+        raise _exists(table, f"a column {item.name}", "Use MODIFY to change it.")
+    if is_stored(item):
+        raise error(
+            Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY,
+            statement="ALTER MATERIALIZED TABLE ... ADD",
+            kind="metadata persisted" if isinstance(item, MetadataColumn) else "physical",
+            name=item.name,
+            available=", ".join(table.schema.names()),
+        )
+    return _with_visible(table, _placed(table, table.visible, derive(item), change))
+
+
+def _placed(
+    table: MaterializedTable, visible: Sequence[Visible], column: Visible, change: ColumnChange
+) -> list[Visible]:
+    if change.after is not None and find(visible, change.after) is None:
+        available = ", ".join(c.name for c in table.visible)
+        raise error(
+            Code.MT_ALTER_SCHEMA_POSITION,
+            table=table.name,
+            name=change.after,
+            available=available,
+        )
+    return put(visible, column, first=change.first, after=change.after)
+
+
+def _with_visible(table: MaterializedTable, visible: Sequence[Visible]) -> MaterializedTable:
+    schema, derived = split(visible)
+    return replace(table, schema=schema, derived=derived)
+
+
+def _refuse_second(table: MaterializedTable, what: str, found: object) -> None:
+    if found is not None:
+        raise _exists(table, what, "Use MODIFY to change it.")
+
+
+def _exists(table: MaterializedTable, what: str, hint: str) -> ServerError:
+    return error(Code.MT_ALTER_SCHEMA_EXISTS, table=table.name, what=what, hint=hint)
+
+
+# ---- MODIFY ----------------------------------------------------------------------------------
+
+
+def _modified(table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
+    match change:
+        case ColumnChange():
+            return _column_modified(table, change)
+        case PrimaryKeyClause():
+            _need(table, "primary key", table.primary_key)
+            schema, key = keyed(change, table.schema, table.schema)
+            return replace(table, schema=schema, primary_key=key)
+        case Watermark():
+            _need(table, "watermark", table.watermark)
+            return replace(table, watermark=change)
+        case Distribution():
+            _need(table, "distribution", table.distribution)
+            check_distribution(change, table.schema)
+            return replace(table, distribution=change)
+        case _:
+            assert_never(change)
+
+
+def _column_modified(table: MaterializedTable, change: ColumnChange) -> MaterializedTable:
+    item = change.column
+    found = find(table.visible, item.name)
+    _need(table, f"column {item.name}", found)
+    if found is None or _kind(found) != _kind_of(item):
+        shown = _kind(found) if found is not None else "missing"
+        raise error(
+            Code.MT_ALTER_SCHEMA_KIND,
+            table=table.name,
+            name=item.name,
+            found=shown,
+            wanted=_kind_of(item),
+        )
+    if isinstance(found, Column):
+        changed: Visible = _stored(table, found, item)
+    else:
+        changed = replace(derive(item), name=found.name, position=found.position)
+    if change.first or change.after is not None:
+        others = [c for c in table.visible if c.name != found.name]
+        return _with_visible(table, _placed(table, others, changed, change))
+    return _with_visible(table, [changed if c.name == found.name else c for c in table.visible])
+
+
+def _stored(table: MaterializedTable, found: Column, item: ColumnItem) -> Column:
+    """Return a stored column with the type, if that is wider, and the comment of a MODIFY."""
+    if not isinstance(item, (PhysicalColumn, MetadataColumn)):
+        return found
+    same = plain_type(found.type) == plain_type(item.type)
+    tightened = found.nullable and not item.nullable
+    if tightened or not (same or castable(found.type, item.type)):
+        raise error(
+            Code.MT_ALTER_SCHEMA_CAST,
+            table=table.name,
+            name=found.name,
+            found=shown_type(found.type, found.nullable),
+            wanted=shown_type(item.type, item.nullable),
+        )
+    comment = item.comment if item.comment is not None else found.comment
+    return replace(found, type=found.type if same else item.type.lower(), comment=comment)
+
+
+def _kind(column: Visible) -> str:
+    if isinstance(column, DerivedColumn):
+        return "computed" if column.metadata_key is None else "METADATA VIRTUAL"
+    return "physical"
+
+
+def _kind_of(item: ColumnItem) -> str:
+    match item:
+        case ComputedColumn():
+            return "computed"
+        case MetadataColumn(virtual=True):
+            return "METADATA VIRTUAL"
+        case MetadataColumn() | PhysicalColumn() | ColumnName():
+            return "physical"
+        case _:
+            assert_never(item)
+
+
+def _need(table: MaterializedTable, what: str, found: object) -> None:
+    if found is None:
+        raise error(
+            Code.MT_ALTER_SCHEMA_NOT_FOUND,
+            table=table.name,
+            what=what,
+            hint="Use ADD for a new one.",
+        )

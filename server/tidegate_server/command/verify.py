@@ -1,0 +1,72 @@
+"""VERIFY MATERIALIZED TABLE: its content against its definition query."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+
+from tidegate_server.command import resolve
+from tidegate_server.command.context import Context
+from tidegate_server.command.lifecycle import wrong_state
+from tidegate_server.command.orders import refresh_order
+from tidegate_server.command.spark import unexpected
+from tidegate_server.link.messages import Verified, VerifyTable
+from tidegate_server.model.result import Result, RowsResult
+from tidegate_server.model.runs import Trigger
+from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.types import Column, Schema
+from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.sql.statements import VerifyMaterializedTable
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = (
+    ("table", "string", pa.string()),
+    ("version", "bigint", pa.int64()),
+    ("epoch", "bigint", pa.int64()),
+    ("equal", "boolean", pa.bool_()),
+    ("missing_rows", "bigint", pa.int64()),
+    ("extra_rows", "bigint", pa.int64()),
+    ("sample", "string", pa.string()),
+)
+_SCHEMA = Schema(tuple(Column(name=name, type=type) for name, type, _ in _COLUMNS))
+
+
+def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
+    """Compute the query anew on the vector that a version recorded, and compare.
+
+    Answers one row. Changes nothing and takes no lease.
+
+    :raises ServerError: MT_STATE while the table is INITIALIZING, MT_VERIFY_IMPOSSIBLE if the
+        definition or a source is not any more what the version was computed from.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise wrong_state(table, "VERIFY", "ACTIVATED or SUSPENDED")
+    request = RefreshRequest(
+        table_id=table.id, trigger=Trigger.MANUAL, requested_by=context.session.user
+    )
+    order = refresh_order(
+        table,
+        request,
+        refresh_id=context.operation_id,
+        epoch=0,
+        asked_at=context.services.clock.now(),
+    )
+    context.log(f"Verifying {table.name}")
+    answer = context.services.engine.call(VerifyTable(order=order, version=statement.version))
+    if not isinstance(answer, Verified):
+        raise unexpected(answer)
+    if not answer.equal:
+        log.warning("%s differs from its query: %s", table.name, answer)
+    row = (
+        str(table.name),
+        answer.version,
+        answer.epoch,
+        answer.equal,
+        answer.missing_rows,
+        answer.extra_rows,
+        answer.sample or None,
+    )
+    return RowsResult(_SCHEMA, [row], types=tuple(arrow for _, _, arrow in _COLUMNS))

@@ -1,0 +1,241 @@
+"""What changes of a definition need from Spark: expressions checked, names replaced, views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.engine.projection import result_schema
+from tidegate_server.engine.references import Edit, edited, parse_query
+from tidegate_server.engine.sessions import Child, apply_settings
+from tidegate_server.engine.sources import catalog_entry
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import (
+    CheckExpressions,
+    DefinitionsFound,
+    DropView,
+    ExpressionsChecked,
+    FoundDefinition,
+    Inspected,
+    InspectTable,
+    PutView,
+    RewriteNames,
+    Rewritten,
+    ViewColumn,
+)
+from tidegate_server.model.names import (
+    DEFAULT_CATALOG,
+    DEFAULT_SCHEMA,
+    TableName,
+    qualify,
+    quote_identifier,
+    quote_literal,
+)
+from tidegate_server.model.types import Schema
+from tidegate_server.storage.base import TableFormat
+
+_PROPERTY_ID = "tidegate.id"
+_PROPERTY_DEFINITION = "tidegate.definition"
+
+
+def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChecked:
+    """Analyze computed columns, a watermark and conditions over columns that need not exist.
+
+    The computed ones also stand in a WHERE, where Spark allows nothing that looks at more rows
+    than one.
+
+    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function, or what
+        Spark says of it.
+    """
+    spark = child.spark
+    nulls = ", ".join(
+        f"CAST(NULL AS {column.type}) AS {quote_identifier(column.name)}"
+        for column in request.columns
+    )
+    stored = f"(SELECT {nulls or '1'})"
+    _refuse_reading(spark, request)
+    made = ", ".join(f"({text}\n) AS {quote_identifier(name)}" for name, text in request.computed)
+    tests = " AND ".join(f"({text}\n) IS NOT NULL" for _, text in request.computed)
+    below = f"SELECT *, {made} FROM {stored} WHERE {tests}" if made else f"SELECT * FROM {stored}"
+    schema = result_schema(spark.sql(below))
+    for text in filter(None, (request.watermark,)):
+        spark.sql(f"SELECT ({text}\n) FROM ({below})")
+    for text in request.conditions:
+        spark.sql(f"SELECT 1 FROM ({below}) WHERE ({text}\n)")
+    return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
+
+
+def rewrite_names(spark: SparkSession, request: RewriteNames) -> Rewritten:
+    """Replace a table's full name in queries whose names are all full."""
+    return Rewritten(queries=tuple(_renamed(spark, text, request) for text in request.queries))
+
+
+def _renamed(spark: SparkSession, text: str, request: RewriteNames) -> str | None:
+    """Return the text over the new name, or None if it does not mention the old one.
+
+    The old name stays as the alias, since the query's columns may be written with it.
+    """
+    query = parse_query(spark, text)
+    old = request.name
+    mentions = [r for r in query.references if _is(r.parts, old)]
+    if not mentions or any(r.time_travel and not r.aliased for r in mentions):
+        return None
+    alias = f" AS {quote_identifier(old.table)}"
+    edits = [
+        Edit(
+            r.start,
+            r.end,
+            ("SELECT * FROM " if r.statement else "")
+            + request.new_name.quoted()
+            + ("" if r.aliased or r.statement else alias),
+        )
+        for r in mentions
+    ]
+    edits += [
+        Edit(c.start, c.end, f"{quote_identifier(old.table)}.{quote_identifier(c.parts[-1])}")
+        for c in query.columns
+        if _is(c.parts[:-1], old)
+    ]
+    return edited(text, edits)
+
+
+def _is(parts: Sequence[str], name: TableName) -> bool:
+    if not 1 <= len(parts) <= 3:
+        return False
+    found = qualify(tuple(parts), DEFAULT_CATALOG, DEFAULT_SCHEMA)
+    return found.folded() == name.folded()
+
+
+def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> Inspected:
+    """Return what a plain table is made of."""
+    entry = catalog_entry(spark, request.name)
+    if entry is None:
+        return Inspected(format=None)
+    if entry.tableType().name() == "VIEW":
+        return Inspected(format="view")
+    state = format.find(request.name)
+    if state is None:
+        provider = entry.provider()
+        return Inspected(format=str(provider.get()) if provider.isDefined() else "unknown")
+    described = format.describe(request.name)
+    return Inspected(
+        format=format.name,
+        schema=described.schema,
+        partition_keys=described.partition_keys,
+        comment=described.comment,
+        location=described.location,
+        properties=described.properties,
+        materialized_id=state.materialized_id,
+    )
+
+
+def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
+    """Read the definition of every storage that the metastore knows."""
+    session: Any = spark._jsparkSession
+    jvm: Any = spark._jvm
+    catalog = session.sharedState().externalCatalog()
+    strings = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+    found = []
+    for schema in sorted(strings(catalog.listDatabases())):
+        for table in sorted(strings(catalog.listTables(schema))):
+            name = TableName(DEFAULT_CATALOG, str(schema), str(table))
+            entry = catalog_entry(spark, name)
+            if entry is None or entry.tableType().name() == "VIEW" or format.find(name) is None:
+                continue
+            described = format.describe(name)
+            definition = described.properties.get(_PROPERTY_DEFINITION)
+            if definition is not None:
+                found.append(
+                    FoundDefinition(
+                        storage=name,
+                        table_id=described.properties.get(_PROPERTY_ID, ""),
+                        location=described.location,
+                        definition=definition,
+                    )
+                )
+    return DefinitionsFound(found=tuple(found))
+
+
+def put_view(spark: SparkSession, request: PutView) -> None:
+    """Create or replace the view over a storage table.
+
+    :raises ServerError: Spark's TABLE_OR_VIEW_ALREADY_EXISTS if something else has the name.
+    """
+    session = spark.newSession()
+    apply_settings(session, request.settings)
+    session.sql(f"USE {quote_identifier(request.name.schema)}")
+    owned = _owner(catalog_entry(session, request.name)) == request.table_id
+    session.sql(view_sql(request, replacing=owned))
+
+
+def drop_view(spark: SparkSession, request: DropView) -> None:
+    """Drop the view if it is ours."""
+    if _owner(catalog_entry(spark, request.name)) == request.table_id:
+        spark.sql(f"DROP VIEW {request.name.quoted()}")
+
+
+def view_sql(request: PutView, *, replacing: bool) -> str:
+    """Return the statement that makes a view; stored columns it adds later stay out of it."""
+    listed = ", ".join(_view_column(column) for column in request.columns)
+    shown = ", ".join(
+        quote_identifier(column.name)
+        if column.expression is None or column.metadata
+        else f"({column.expression}\n) AS {quote_identifier(column.name)}"
+        for column in request.columns
+    )
+    comment = f" COMMENT {quote_literal(request.comment)}" if request.comment is not None else ""
+    words = "CREATE OR REPLACE VIEW" if replacing else "CREATE VIEW"
+    return (
+        f"{words} {request.name.quoted()} ({listed}){comment} "
+        f"TBLPROPERTIES ({quote_literal(_PROPERTY_ID)} = {quote_literal(request.table_id)}) "
+        f"AS SELECT {shown} FROM (SELECT {_below(request.columns)} FROM {request.storage.quoted()})"
+    )
+
+
+def _below(columns: Sequence[ViewColumn]) -> str:
+    """Select what the expressions are over: stored columns and facts of the stored files."""
+    stored = [quote_identifier(column.name) for column in columns if column.expression is None]
+    facts = [
+        f"{column.expression} AS {quote_identifier(column.name)}"
+        for column in columns
+        if column.metadata
+    ]
+    return ", ".join([*stored, *facts])
+
+
+def _view_column(column: ViewColumn) -> str:
+    comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
+    return f"{quote_identifier(column.name)}{comment}"
+
+
+def _owner(entry: Any) -> str | None:
+    if entry is None or entry.tableType().name() != "VIEW":
+        return None
+    found = entry.properties().get(_PROPERTY_ID)
+    return str(found.get()) if found.isDefined() else None
+
+
+def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
+    """Refuse expressions over anything but the row itself and permanent functions."""
+    session: Any = spark._jsparkSession
+    listed = session.sessionState().catalog().listTemporaryFunctions()
+    temporary = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
+    texts = [*request.computed, *(("the watermark", text) for text in (request.watermark,) if text)]
+    texts += [("the expectation", text) for text in request.conditions]
+    for name, text in texts:
+        query = parse_query(spark, f"SELECT ({text}\n) AS x")
+        if query.references:
+            raise _unusable(name, "it reads a table")
+        if used := sorted(temporary & query.functions):
+            raise _unusable(name, f"{used[0]} is a temporary function")
+
+
+def _unusable(name: str, reason: str) -> ServerError:
+    return error(
+        Code.MT_COLUMN_EXPRESSION,
+        name=name,
+        reason=reason,
+        hint="It may use the columns of its own row and permanent functions.",
+    )

@@ -1,0 +1,240 @@
+"""Refuses statements that would change a materialized table behind its definition's back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate_server.engine.references import items, kind
+from tidegate_server.engine.sources import (
+    catalog_entry,
+    current_place,
+    is_temporary_view,
+)
+from tidegate_server.engine.targets import PathTarget, SchemaTarget, TableTarget, is_path, targets
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.names import (
+    DEFAULT_CATALOG,
+    TableName,
+    qualify,
+    quote_identifier,
+    visible_name,
+)
+from tidegate_server.storage.commits import newest_snapshot
+from tidegate_server.storage.delta import PROPERTY_ID
+
+PROPERTY_DEFINITION = "tidegate.definition"
+_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+
+_BY_REFRESH = (
+    "Its content follows from its query: ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
+)
+_BY_REFRESHES = "The files of a materialized table are looked after by its refreshes."
+_ELSEWHERE = "Choose a name and a place of its own; DROP MATERIALIZED TABLE {table} frees this one."
+_HINTS: Mapping[str, str] = {
+    "DROP TABLE": "Use DROP MATERIALIZED TABLE {table}.",
+    "DROP VIEW": "Use DROP MATERIALIZED TABLE {table}.",
+    "ALTER TABLE": "Use ALTER MATERIALIZED TABLE {table}.",
+    "ALTER VIEW": "Use ALTER MATERIALIZED TABLE {table}.",
+    "COMMENT ON TABLE": "Use ALTER MATERIALIZED TABLE {table}.",
+    "SHOW CREATE TABLE": "Use SHOW CREATE MATERIALIZED TABLE {table}.",
+    "ANALYZE TABLE": "Statistics of a materialized table are kept by its refreshes.",
+    "CREATE TABLE": _ELSEWHERE,
+    "CREATE OR REPLACE TABLE": _ELSEWHERE,
+    "CREATE OR REPLACE VIEW": _ELSEWHERE,
+    "CONVERT TO DELTA": _ELSEWHERE,
+    "OPTIMIZE": _BY_REFRESHES,
+    "VACUUM": _BY_REFRESHES,
+    "REORG": _BY_REFRESHES,
+    "GENERATE": _BY_REFRESHES,
+}
+
+
+def guard(spark: SparkSession, text: str) -> None:
+    """Refuse a statement that changes the storage of a materialized table.
+
+    :raises ServerError: MT_WRONG_KIND naming the statement to use; NOT_SUPPORTED for an EXECUTE
+        IMMEDIATE that cannot be read beforehand.
+    :raises pyspark.errors.ParseException: if Spark cannot parse the statement.
+    """
+    owners = _Owners(spark)
+    for target in targets(spark, text):
+        if isinstance(target, SchemaTarget):
+            owners.check_schema(target.name)
+            continue
+        owner = owners.of(target)
+        if owner is not None:
+            raise _wrong_kind(owner, target.action)
+
+
+# ---- whose storage that is ---------------------------------------------------------------------
+
+
+class _Owners:
+    """Finds the materialized table to which a table, view, or place belongs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._session: Any = spark._jsparkSession
+        self._jvm: Any = spark._jvm
+
+    def of(self, target: TableTarget | PathTarget) -> str | None:
+        """Return the name of the materialized table a target belongs to, or None."""
+        if isinstance(target, TableTarget):
+            return self.of_table(target.name, through_views=target.rows)
+        return self.of_path(target.path, below=target.below)
+
+    def of_table(self, parts: tuple[str, ...], *, through_views: bool) -> str | None:
+        """Return the materialized table's name, or None."""
+        if is_path(parts):
+            return self.of_path(parts[-1], below=False)
+        if is_temporary_view(self._spark, parts):
+            return self._behind(parts) if through_views else None
+        if len(parts) > 3:
+            return None
+        place = current_place(self._spark)
+        name = qualify(parts, place.catalog, place.schema)
+        entry = catalog_entry(self._spark, name)
+        if entry is None:
+            return None
+        if entry.tableType().name() == "VIEW":
+            owned = _owner(entry.properties(), name)
+            return owned or (self._behind(parts) if through_views else None)
+        if not _is_delta(entry):
+            return None
+        return self._at(self._path(str(entry.location().toString())), name)
+
+    def of_path(self, path: str, *, below: bool) -> str | None:
+        """Return the materialized table in whose directory ``path`` lies, or None.
+
+        :param below: whether also one whose directory lies below ``path``.
+        """
+        place = self._path(path)
+        utilities = self._jvm.org.apache.spark.sql.delta.DeltaTableUtils
+        found = utilities.findDeltaTableRoot(self._session, place, _no_options(self._jvm))
+        if found.isDefined():
+            return self._at(found.get(), None)
+        return self._below(place) if below else None
+
+    def check_schema(self, parts: tuple[str, ...]) -> None:
+        """Refuse to drop a schema with materialized tables; raises MT_WRONG_KIND."""
+        catalog = parts[0] if len(parts) == 2 else current_place(self._spark).catalog
+        if len(parts) > 2 or catalog.lower() != DEFAULT_CATALOG:
+            return
+        schema = parts[-1].lower()
+        inside = sorted(
+            {
+                owner
+                for entry in self._entries(schema)
+                if (owner := self._of_entry(entry)) is not None
+            }
+        )
+        if inside:
+            raise error(
+                Code.MT_WRONG_KIND,
+                table=f"{catalog}.{schema}",
+                found="a schema with materialized tables",
+                expected="one without for DROP SCHEMA",
+                hint=f"Drop them first: {', '.join(inside)}.",
+            )
+
+    def _below(self, place: Any) -> str | None:
+        files = place.getFileSystem(self._session.sessionState().newHadoopConf())
+        prefix = str(files.makeQualified(place).toString()).rstrip("/") + "/"
+        external = self._session.sharedState().externalCatalog()
+        for schema in items(external.listDatabases()):
+            for entry in self._entries(str(schema)):
+                if entry.tableType().name() == "VIEW" or not _is_delta(entry):
+                    continue
+                location = self._path(str(entry.location().toString()))
+                if str(files.makeQualified(location).toString()).startswith(prefix):
+                    owner = self._of_entry(entry)
+                    if owner is not None:
+                        return owner
+        return None
+
+    def _entries(self, schema: str) -> list[Any]:
+        external = self._session.sharedState().externalCatalog()
+        if not external.databaseExists(schema):
+            return []
+        return list(items(external.getTablesByName(schema, external.listTables(schema))))
+
+    def _of_entry(self, entry: Any) -> str | None:
+        identifier = entry.identifier()
+        name = TableName(DEFAULT_CATALOG, str(identifier.database().get()), str(identifier.table()))
+        if entry.tableType().name() == "VIEW":
+            return _owner(entry.properties(), name)
+        if not _is_delta(entry):
+            return None
+        return self._at(self._path(str(entry.location().toString())), name)
+
+    def _behind(self, parts: tuple[str, ...]) -> str | None:
+        """Look at what a view reads; a broken one is left to Spark's own error."""
+        try:
+            frame: Any = self._spark.table(".".join(quote_identifier(part) for part in parts))
+        except PySparkException:
+            return None
+        for leaf in items(frame._jdf.queryExecution().analyzed().collectLeaves()):
+            for path in self._places(leaf):
+                owner = self.of_path(path, below=False)
+                if owner is not None:
+                    return owner
+        return None
+
+    def _places(self, leaf: Any) -> Iterator[str]:
+        """Yield where the files of a relation in an analyzed plan are."""
+        match kind(leaf):
+            case "LogicalRelation" if self._is_files(leaf.relation()):
+                for path in items(leaf.relation().location().rootPaths()):
+                    yield str(path.toString())
+            case "DataSourceV2Relation" if kind(leaf.table()) == "DeltaTableV2":
+                yield str(leaf.table().path().toString())
+
+    def _is_files(self, relation: Any) -> bool:
+        return bool(self._jvm.java.lang.Class.forName(_FILES).isInstance(relation))
+
+    def _at(self, path: Any, name: TableName | None) -> str | None:
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
+        snapshot = newest_snapshot(self._jvm, log)
+        if int(snapshot.version()) < 0:
+            return None
+        place = TableName(DEFAULT_CATALOG, "delta", str(path.toString()))
+        return _owner(snapshot.metadata().configuration(), name or place)
+
+    def _path(self, text: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(text)
+
+
+def _owner(properties: Any, name: TableName) -> str | None:
+    """Read the materialized table's name from table properties; None for a plain table."""
+    if not properties.contains(PROPERTY_ID):
+        return None
+    definition = properties.get(PROPERTY_DEFINITION)
+    if definition.isDefined():
+        told = json.loads(str(definition.get()))["name"]
+        return str(TableName(told["catalog"], told["schema"], told["table"]))
+    return str(visible_name(name))
+
+
+def _is_delta(entry: Any) -> bool:
+    provider = entry.provider()
+    return bool(provider.isDefined()) and str(provider.get()).lower() == "delta"
+
+
+def _no_options(jvm: Any) -> Any:
+    return jvm.PythonUtils.toScalaMap({})
+
+
+def _wrong_kind(owner: str, action: str) -> ServerError:
+    hint = _HINTS.get(action, _BY_REFRESH).format(table=owner)
+    return error(
+        Code.MT_WRONG_KIND,
+        table=owner,
+        found="a materialized table",
+        expected=f"a table for {action}",
+        hint=hint,
+    )

@@ -1,0 +1,1 @@
+"""Incremental refresh: what changed, which rows of the table that changes, one commit."""

@@ -1,0 +1,241 @@
+"""Lands a signed diff of a materialized table in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812
+
+from tidegate_server.model.clauses import Violation
+from tidegate_server.refresh.request import RefreshOrder
+from tidegate_server.storage.base import TableFormat, Written
+from tidegate_server.storage.exact import WEIGHT, comparable, named, same, summed
+from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
+
+_ID = "__id"
+_COPIES = "__copies"
+_LEFT = "__left"
+_OWN = frozenset({WEIGHT, _ID, _COPIES, _LEFT})
+_BROADCAST = 10_000
+# Delta keeps the range of values of a file's first columns.
+_RANGED = 32
+_ORDERED = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.DecimalType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.StringType,
+)
+
+
+class DiffMismatchError(Exception):
+    """The table does not hold what the diff takes away: refresh fully instead.
+
+    Raised before anything is written, so that the order's epoch is still unused.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What one look at the diff told; ``row`` has the ranges and the broken expectations."""
+
+    removed: int
+    """Different rows that go."""
+    added: int
+    row: Row
+
+
+def apply(
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    diff: DataFrame,
+    vector: Mapping[str, int],
+    *,
+    base: int,
+) -> Written:
+    """Add and take away rows in one commit; a diff that sums to nothing makes one without data.
+
+    ``diff`` has the query's columns by position and, last, ``__weight BIGINT``. A row may come
+    several times; the sum of its weights is what counts.
+
+    :param session: the refresh's own session, whose settings are changed meanwhile.
+    :param base: the version of the last refresh, whose content the diff was computed for.
+    :raises DiffMismatchError: if the table does not hold what is to be taken away.
+    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
+        MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh.
+    """
+    if not format.untouched_since(order, base):
+        raise DiffMismatchError(f"{order.name} was changed by somebody else")
+    if _OWN & {name.lower() for name in order.columns}:
+        raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
+    settled = _settled(format, order, diff)
+    facts = _look(settled, order)
+    counts = _expected(settled, facts, order)
+    changed = kept(settled, order)
+    done = _commit(session, format, order, changed, facts, vector, base)
+    return replace(done, expectations=counts)
+
+
+def _settled(format: TableFormat, order: RefreshOrder, diff: DataFrame) -> DataFrame:
+    """Return each changed row once, under a number of its own.
+
+    The first job that reads it computes it once and for all: a second computation might give
+    other digits of a sum of doubles.
+    """
+    fitted = format.fitted(order, diff, WEIGHT)
+    numbered = summed(fitted).withColumn(_ID, F.monotonically_increasing_id())
+    return numbered.localCheckpoint(eager=False)
+
+
+def _look(settled: DataFrame, order: RefreshOrder) -> _Facts:
+    """Count the rows, those that break expectations, and find the range of what is removed."""
+    stays = reduce(and_, (~violated(e) for e in order.expectations if drops(e)), F.lit(True))
+    removed = (F.col(WEIGHT) < 0) & stays
+    added = F.when(F.col(WEIGHT) > 0, F.col(WEIGHT)).otherwise(0)
+    counts = [
+        F.count_if(removed).alias("removed"),
+        _total(F.when(stays, added)).alias("added"),
+    ]
+    for number, each in enumerate(order.expectations):
+        counts.append(_total(F.when(violated(each), added)).alias(f"e{number}"))
+    for number, field in _ranged(settled):
+        value = F.when(removed, named(field.name))
+        counts += [
+            _bound(F.min(value), field).alias(f"low{number}"),
+            _bound(F.max(value), field).alias(f"high{number}"),
+            F.count_if(removed & named(field.name).isNull()).alias(f"null{number}"),
+        ]
+    row = settled.agg(*counts).first()
+    if row is None:
+        raise AssertionError("an aggregate without groups has one row")
+    return _Facts(row["removed"], row["added"], row)
+
+
+def _total(weight: Column) -> Column:
+    return F.coalesce(F.sum(weight), F.lit(0))
+
+
+def _expected(settled: DataFrame, facts: _Facts, order: RefreshOrder) -> Mapping[str, int]:
+    """Return how many added rows break each expectation.
+
+    :raises ServerError: MT_EXPECTATION_FAILED for the first one that is to stop the refresh.
+    """
+    for number, each in enumerate(order.expectations):
+        if each.violation is Violation.FAIL and facts.row[f"e{number}"]:
+            plain = settled.where((F.col(WEIGHT) > 0) & violated(each)).drop(WEIGHT, _ID)
+            first = plain.select(shown(plain).alias("row")).first()
+            raise broken(order, each, first["row"] if first is not None else "")
+    return {e.name: int(facts.row[f"e{n}"]) for n, e in enumerate(order.expectations)}
+
+
+def _commit(
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    changed: DataFrame,
+    facts: _Facts,
+    vector: Mapping[str, int],
+    base: int,
+) -> Written:
+    if not facts.removed and not facts.added:
+        return format.advance(session, order, vector, base=base)
+    if not facts.removed:
+        return format.append(_copied(changed, F.col(WEIGHT)), order, vector, base=base)
+    gone = changed.where(F.col(WEIGHT) < 0)
+    if not all(comparable(field.dataType) for field in _stored(changed)):
+        raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
+    within = _within(changed, facts)
+    new = _copied(changed.where(F.col(WEIGHT) > 0), F.col(WEIGHT))
+    left = _left(session, format, order, gone, within, facts.removed)
+    if left is not None:
+        new = new.unionAll(_copied(left, F.col(_LEFT)))
+    removed = gone.drop(WEIGHT, _ID)
+    return format.replace_rows(session, removed, new, within, order, vector, base=base)
+
+
+def _left(
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    gone: DataFrame,
+    within: Column,
+    rows: int,
+) -> DataFrame | None:
+    """Return the rows of which copies stay, with their number; None if there are none.
+
+    A row can only be taken away with all its copies, of which some are then added again.
+
+    :raises DiffMismatchError: if there are fewer copies than are to go.
+    """
+    state = format.find(order.name)
+    if state is None:
+        raise DiffMismatchError(f"{order.name} is gone")
+    table = session.sql(f"SELECT * FROM {format.pinned(order.name, state.newest)}").alias("t")
+    wanted = F.broadcast(gone) if rows <= _BROADCAST else gone
+    copies = (
+        table.where(within)
+        .join(wanted.alias("s"), same("t", "s", _stored(gone)))
+        .groupBy(F.col(f"s.{_ID}").alias(_ID), F.col(f"s.{WEIGHT}").alias(WEIGHT))
+        .agg(F.count("*").alias(_COPIES))
+        .select(_ID, (F.col(_COPIES) + F.col(WEIGHT)).alias(_LEFT))
+        .localCheckpoint(eager=False)
+    )
+    left = F.col(_LEFT)
+    seen = copies.agg(F.count("*"), F.count_if(left < 0), F.count_if(left > 0)).first()
+    if seen is None or seen[0] < rows or seen[1]:
+        raise DiffMismatchError(f"{order.name} lacks rows that are to be removed")
+    return gone.join(copies.where(left > 0), _ID) if seen[2] else None
+
+
+def _copied(rows: DataFrame, times: Column) -> DataFrame:
+    """Return each row so many times, without the columns that are not the table's."""
+    columns = [named(field.name) for field in _stored(rows)]
+    return rows.withColumn(_COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)
+
+
+def _within(changed: DataFrame, facts: _Facts) -> Column:
+    """Return the ranges of what is removed, by which files of the table can be skipped."""
+    bounds = (_bounds(number, field, facts.row) for number, field in _ranged(changed))
+    return reduce(and_, bounds, F.lit(True))
+
+
+def _bounds(number: int, field: T.StructField, row: Row) -> Column:
+    low, high, nulls = (row[f"{part}{number}"] for part in ("low", "high", "null"))
+    column = named(field.name, "t")
+    if low is None:
+        return column.isNull()
+    inside = column.between(_literal(low, field), _literal(high, field))
+    return inside | column.isNull() if nulls else inside
+
+
+def _bound(value: Column, field: T.StructField) -> Column:
+    """Return a value as text; a moment not in any zone, where some hours come twice."""
+    instant = isinstance(field.dataType, T.TimestampType)
+    return (F.unix_micros(value) if instant else value).cast("string")
+
+
+def _literal(text: str, field: T.StructField) -> Column:
+    if isinstance(field.dataType, T.TimestampType):
+        return F.timestamp_micros(F.lit(int(text)))
+    return F.lit(text).cast(field.dataType)
+
+
+def _ranged(rows: DataFrame) -> Iterator[tuple[int, T.StructField]]:
+    """Yield the columns whose range skips files."""
+    for number, field in enumerate(_stored(rows)[:_RANGED]):
+        if isinstance(field.dataType, _ORDERED):
+            yield number, field
+
+
+def _stored(rows: DataFrame) -> list[T.StructField]:
+    return [field for field in rows.schema.fields if field.name not in _OWN]

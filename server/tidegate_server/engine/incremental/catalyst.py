@@ -1,0 +1,196 @@
+"""Catalyst's trees read and built through py4j."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+# Far beyond the columns a table has, so that no text is cut off.
+_FIELDS = 1 << 20
+
+
+def kind(node: Any) -> str:
+    """Return the simple class name of a plan or an expression."""
+    return str(node.getClass().getSimpleName()).rstrip("$")
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """Iterate a Scala Seq."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def descend(tree: Any) -> Iterator[Any]:
+    """Yield a tree's nodes, the root first; subqueries inside expressions are not entered."""
+    yield tree
+    for child in items(tree.children()):
+        yield from descend(child)
+
+
+def expression_id(named: Any) -> int:
+    """Return the id by which attributes are told apart within one plan."""
+    return int(named.exprId().id())
+
+
+class Catalyst:
+    """Makes plans and expressions; every attribute keeps its id unless said otherwise."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        base = jvm.org.apache.spark.sql.catalyst
+        self._plans = base.plans
+        self._logical = base.plans.logical
+        self._expressions = base.expressions
+        self._analysis = base.analysis
+        self._optimizer = base.optimizer
+
+    # ---- plans and frames ------------------------------------------------------------------
+
+    def analyzed(self, frame: DataFrame) -> Any:
+        """Return the analyzed plan of a frame."""
+        jdf: Any = frame._jdf
+        return jdf.queryExecution().analyzed()
+
+    def frame(self, plan: Any) -> DataFrame:
+        """Return the frame of a plan, which Spark analyzes once more.
+
+        :raises pyspark.errors.AnalysisException: if the plan is not sound.
+        """
+        session: Any = self.spark._jsparkSession
+        return DataFrame(
+            self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), self.spark
+        )
+
+    def simplified(self, plan: Any) -> Any:
+        """Return an analyzed plan without names and views, its correlated subqueries as joins.
+
+        These are the first steps of Spark's own optimizer, none of which looks at data.
+        """
+        steps = (
+            self._analysis.EliminateSubqueryAliases,
+            self._analysis.EliminateView,
+            self._optimizer.InlineCTE(True, False),
+            self._optimizer.PullupCorrelatedPredicates,
+            self._optimizer.RewriteCorrelatedScalarSubquery,
+            self._optimizer.RewritePredicateSubquery,
+            self._analysis.EliminateSubqueryAliases,
+            self._analysis.EliminateView,
+        )
+        return reduce(lambda tree, step: step.apply(tree), steps, plan)
+
+    def text(self, plan: Any) -> str:
+        """Return a plan as text that is the same whenever the plan is, ids left out."""
+        return str(plan.canonicalized().treeString(False, False, _FIELDS, False, False))
+
+    # ---- plans -----------------------------------------------------------------------------
+
+    def seq(self, values: Iterable[Any]) -> Any:
+        """Return a Scala Seq."""
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(values))
+
+    def with_children(self, node: Any, children: Sequence[Any]) -> Any:
+        """Return the operator over other inputs of the same attributes."""
+        return node.withNewChildren(self.seq(children))
+
+    def project(self, expressions: Iterable[Any], child: Any) -> Any:
+        """Return a projection."""
+        return self._logical.Project(self.seq(expressions), child)
+
+    def filter(self, condition: Any, child: Any) -> Any:
+        """Return a filter."""
+        return self._logical.Filter(condition, child)
+
+    def distinct(self, child: Any) -> Any:
+        """Return a duplicate elimination."""
+        return self._logical.Distinct(child)
+
+    def union(self, plans: Sequence[Any]) -> Any:
+        """Return the bag union by position; the first plan's attributes are the result's."""
+        if len(plans) == 1:
+            return plans[0]
+        return self._logical.Union(self.seq(plans), False, False)
+
+    def expand(self, node: Any, carried: Any, child: Any) -> Any:
+        """Return an Expand that hands one more attribute through."""
+        rows = [self.seq([*items(row), carried]) for row in items(node.projections())]
+        return self._logical.Expand(
+            self.seq(rows), self.seq([*items(node.output()), carried]), child
+        )
+
+    def semi_join(self, left: Any, right: Any, condition: Any) -> Any:
+        """Return the rows of ``left`` that have a partner."""
+        hint = self._logical.JoinHint.NONE()
+        option = self._jvm.scala.Option
+        return self._logical.Join(
+            left, right, self._join_type("LeftSemi"), option.apply(condition), hint
+        )
+
+    def rows(self, attributes: Sequence[Any], rows: Any) -> Any:
+        """Return a relation of Catalyst rows held in memory."""
+        sequence = self._jvm.scala.Predef.genericWrapArray(rows).toSeq()
+        return self._logical.LocalRelation(
+            self.seq(attributes), sequence, False, self._jvm.scala.Option.empty()
+        )
+
+    def _join_type(self, name: str) -> Any:
+        return self._plans.JoinType.apply(name)
+
+    # ---- expressions -----------------------------------------------------------------------
+
+    def attribute(self, name: str, data_type: Any) -> Any:
+        """Return a new attribute."""
+        metadata = self._jvm.org.apache.spark.sql.types.Metadata.empty()
+        return self._expressions.AttributeReference(
+            name, data_type, True, metadata, self._new_id(), self.seq([])
+        )
+
+    def alias(self, expression: Any, name: str, like: Any | None = None) -> Any:
+        """Return a named expression; with ``like`` under the id of that attribute."""
+        return self._expressions.Alias(
+            expression,
+            name,
+            self._new_id() if like is None else like.exprId(),
+            self.seq([]),
+            self._jvm.scala.Option.empty(),
+            self.seq([]),
+        )
+
+    def relabel(self, attribute: Any, like: Any) -> Any:
+        """Return ``attribute`` under the id of ``like``."""
+        if expression_id(attribute) == expression_id(like):
+            return attribute
+        return self.alias(attribute, str(like.name()), like)
+
+    def long(self, value: int) -> Any:
+        """Return a BIGINT literal."""
+        session: Any = self.spark._jsparkSession
+        return session.sessionState().sqlParser().parseExpression(f"{value}L")
+
+    def contained(self, expression: Any, values: Any) -> Any:
+        """Return ``expression IN (values)`` for an array of Catalyst values."""
+        found = self._jvm.scala.Predef.genericWrapArray(values).toSet()
+        return self._expressions.InSet(expression, found)
+
+    def is_null(self, expression: Any) -> Any:
+        """Return ``expression IS NULL``."""
+        return self._expressions.IsNull(expression)
+
+    def same(self, left: Any, right: Any) -> Any:
+        """Return ``left <=> right``."""
+        return self._expressions.EqualNullSafe(left, right)
+
+    def all(self, conditions: Sequence[Any]) -> Any:
+        """Return the conjunction."""
+        return reduce(self._expressions.And, conditions)
+
+    def any(self, conditions: Sequence[Any]) -> Any:
+        """Return the disjunction."""
+        return reduce(self._expressions.Or, conditions)
+
+    def _new_id(self) -> Any:
+        return self._expressions.NamedExpression.newExprId()

@@ -1,0 +1,74 @@
+"""What changed in one source between two of its versions, as rows with a weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.storage.base import FoundChange, Method, TableFormat
+from tidegate_server.storage.exact import WEIGHT, summed
+
+__all__ = ["WEIGHT", "Change", "Method", "source_change"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The change of a source after version ``before`` up to ``after``."""
+
+    source: Source
+    before: int
+    after: int
+    method: Method
+    reason: str
+    """Why the change is not known; empty unless the method is WHOLE."""
+    rows: int | None
+    """Rows added and removed, when the commits tell; an upper bound."""
+    frame: DataFrame | None
+    """The source's columns and ``__weight BIGINT``, never 0; None when the method is WHOLE.
+
+    Each row comes once, unless the rows were appended or a column cannot be compared.
+    """
+
+
+def source_change(
+    session: SparkSession, format: TableFormat, source: Source, before: int, after: int
+) -> Change:
+    """Read what changed in ``source``; starts no Spark job itself.
+
+    Rows are told apart exactly: NULL equals NULL and NaN equals NaN, but 0.0 and -0.0 are
+    different, as they are for a query that prints them.
+    """
+    found = _found(session, format, source, before, after)
+    return Change(
+        source=source,
+        before=before,
+        after=after,
+        method=found.method,
+        reason=found.reason,
+        rows=found.rows,
+        frame=_frame(session, format, source, after, found),
+    )
+
+
+def _found(
+    session: SparkSession, format: TableFormat, source: Source, before: int, after: int
+) -> FoundChange:
+    if source.kind is not SourceKind.VERSIONED:
+        return FoundChange(method=Method.WHOLE, reason="SOURCE_WITHOUT_VERSIONS")
+    return format.change(session, source.name, source.table_id, before, after)
+
+
+def _frame(
+    session: SparkSession, format: TableFormat, source: Source, after: int, found: FoundChange
+) -> DataFrame | None:
+    match found.method:
+        case Method.UNCHANGED:
+            nothing = session.sql(f"SELECT * FROM {format.pinned(source.name, after)} LIMIT 0")
+            return nothing.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        case Method.CHANGE_FEED | Method.DIFFERENCE if found.frame is not None:
+            return summed(found.frame)
+        case _:
+            return found.frame

@@ -1,0 +1,222 @@
+"""Which expressions give the same value again, and which may tell keys apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidegate_server.engine.incremental.catalyst import descend, expression_id, items, kind
+from tidegate_server.refresh.eligibility import Obstacle
+
+# The order in which rows come makes no difference to these.
+_ANY_ORDER = frozenset(
+    {
+        *("Count", "CountIf", "Min", "Max", "Sum", "TrySum", "Average", "TryAverage"),
+        *("BoolAnd", "BoolOr", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus"),
+    }
+)
+# The order makes a difference in the last digits only.
+_ROUNDED = frozenset(
+    {
+        *("StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness", "Kurtosis"),
+        *("Corr", "CovPopulation", "CovSample", "Percentile", "Median", "PercentileCont"),
+        *("PercentileDisc", "RegrAvgX", "RegrAvgY", "RegrCount", "RegrIntercept", "RegrR2"),
+        *("RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrReplacement"),
+    }
+)
+_COLLECTIONS = frozenset({"CollectList", "CollectSet"})
+_ORDERING = frozenset({"SortArray"})
+_PEERS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
+_POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
+_KEY_TYPES = frozenset(
+    {
+        *("boolean", "byte", "short", "integer", "long", "string", "date"),
+        *("timestamp", "timestamp_ntz"),
+    }
+)
+_SESSION_VALUES = frozenset({"Now", "LocalTimestamp"})
+_COUNTS = frozenset({"Count", "CountIf"})
+
+
+def is_key(expression: Any) -> bool:
+    """Say whether equality of the type is equality of its values' bytes, NULL aside."""
+    name = str(expression.dataType().typeName())
+    return name in _KEY_TYPES or name.startswith("decimal")
+
+
+def is_rounded(data_type: Any) -> bool:
+    """Say whether a type holds floating point numbers, be it inside."""
+    text = str(data_type.catalogString())
+    return "double" in text or "float" in text
+
+
+def refusals(expression: Any) -> Iterator[Obstacle]:
+    """Yield what makes an expression unfit wherever it stands."""
+    name = kind(expression)
+    if name in _ORDERING and _collects(expression.children().apply(0)):
+        collection = expression.children().apply(0)
+        yield from _children_refusals(collection.aggregateFunction())
+        yield from _option_refusals(collection.filter())
+        return
+    if "UDF" in name or "UDAF" in name or "UDTF" in name:
+        yield Obstacle(
+            code="UDF_NOT_DETERMINISTIC",
+            text=f"the user-defined function {_pretty(expression)} may give other values next time",
+        )
+    elif name == "AggregateExpression":
+        yield from _aggregate_refusals(expression.aggregateFunction())
+    elif name == "WindowExpression":
+        yield from _children_refusals(expression.windowFunction())
+        yield from _children_refusals(expression.windowSpec())
+        return
+    elif "SessionWindow" in name:
+        yield _not_supported("session_window")
+    elif _is_volatile(expression):
+        yield _volatile(expression)
+    yield from _children_refusals(expression)
+
+
+def aggregates(expressions: Iterable[Any]) -> Iterator[Any]:
+    """Yield the aggregate functions called, windows not looked into."""
+    for expression in expressions:
+        for part in descend(expression):
+            if kind(part) == "AggregateExpression":
+                yield part.aggregateFunction()
+
+
+def rounding(functions: Iterable[Any]) -> Obstacle | None:
+    """Return why sums may differ in the last digits; they are replaced but never taken away."""
+    for function in functions:
+        name = kind(function)
+        if name in _COUNTS:
+            continue
+        inputs = [child.dataType() for child in items(function.children())]
+        integral_average = "Average" in name and not any(
+            str(t.typeName()).startswith("decimal") for t in inputs
+        )
+        if name in _ROUNDED or integral_average or any(is_rounded(t) for t in inputs):
+            return Obstacle(
+                code="AGGREGATE_NOT_TOP_NODE",
+                text=f"{_pretty(function)} of floating point numbers depends on the rows' order "
+                "in its last digits, and its keys are not columns of the table",
+            )
+    return None
+
+
+def window_refusals(window: Any) -> Iterator[Obstacle]:
+    """Yield which functions of a Window operator depend on how ties are ordered."""
+    unique = _orders_uniquely(window)
+    for named in items(window.windowExpressions()):
+        for call in (part for part in descend(named) if kind(part) == "WindowExpression"):
+            function = call.windowFunction()
+            if kind(function) == "AggregateExpression":
+                function = function.aggregateFunction()
+            frame = call.windowSpec().frameSpecification()
+            yield from _window_refusals(function, frame, unique=unique)
+
+
+def window_functions(window: Any) -> Iterator[Any]:
+    """Yield the aggregate functions that a Window operator calls."""
+    return aggregates(items(window.windowExpressions()))
+
+
+def _window_refusals(function: Any, frame: Any, *, unique: bool) -> Iterator[Obstacle]:
+    name = kind(function)
+    if name in _PEERS or unique and name in _POSITIONS:
+        return
+    if name in _POSITIONS:
+        yield _ties(function)
+    elif name in _ANY_ORDER or name in _ROUNDED:
+        if not unique and not _covers_peers(frame):
+            yield _ties(function)
+    else:
+        yield _not_supported(_pretty(function))
+
+
+def _covers_peers(frame: Any) -> bool:
+    """Say whether the frame holds all or none of the rows that tie."""
+    if kind(frame) != "SpecifiedWindowFrame":
+        return False
+    if kind(frame.frameType()) == "RangeFrame":
+        return True
+    bounds = (kind(frame.lower()), kind(frame.upper()))
+    return bounds == ("UnboundedPreceding", "UnboundedFollowing")
+
+
+def _orders_uniquely(window: Any) -> bool:
+    """Say whether rows that tie are equal in every column, so that their order is no matter."""
+    child = window.children().apply(0)
+    if any(not is_key(attribute) for attribute in items(child.output())):
+        return False
+    keys = [*items(window.partitionSpec()), *(o.child() for o in items(window.orderSpec()))]
+    known = {expression_id(key) for key in keys if kind(key) == "AttributeReference"}
+    return {expression_id(a) for a in items(child.output())} <= known
+
+
+def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
+    name = kind(function)
+    if "UDF" in name or "UDAF" in name or name in _ANY_ORDER or name in _ROUNDED:
+        return
+    if name in _COLLECTIONS or not function.deterministic():
+        yield Obstacle(
+            code="ORDER_NOT_UNIQUE",
+            text=f"{_pretty(function)} depends on the order in which rows come",
+        )
+    else:
+        yield _not_supported(_pretty(function))
+
+
+def _option_refusals(expression: Any) -> Iterator[Obstacle]:
+    if expression.isDefined():
+        yield from refusals(expression.get())
+
+
+def _children_refusals(expression: Any) -> Iterator[Obstacle]:
+    for child in items(expression.children()):
+        yield from refusals(child)
+
+
+def _collects(expression: Any) -> bool:
+    """Say whether it collects values whose order sorting makes certain."""
+    if kind(expression) != "AggregateExpression":
+        return False
+    function = expression.aggregateFunction()
+    return kind(function) in _COLLECTIONS and is_key(function.children().apply(0))
+
+
+def _is_volatile(expression: Any) -> bool:
+    """Say whether this very expression, not one inside it, varies between two refreshes."""
+    if kind(expression) in _COLLECTIONS or kind(expression) in _POSITIONS:
+        return False  # judged where they are called
+    children = list(items(expression.children()))
+    varies = not expression.deterministic() and all(child.deterministic() for child in children)
+    return bool(varies or _names_the_session(expression))
+
+
+def _names_the_session(expression: Any) -> bool:
+    name = kind(expression)
+    return name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow")
+
+
+def _volatile(expression: Any) -> Obstacle:
+    return Obstacle(
+        code="EXPRESSION_NOT_DETERMINISTIC",
+        text=f"{_pretty(expression)} gives another value at each refresh",
+    )
+
+
+def _ties(function: Any) -> Obstacle:
+    return Obstacle(
+        code="ORDER_NOT_UNIQUE",
+        text=f"{_pretty(function)} depends on how rows that tie are ordered",
+    )
+
+
+def _not_supported(what: str) -> Obstacle:
+    return Obstacle(
+        code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {what}"
+    )
+
+
+def _pretty(expression: Any) -> str:
+    return str(expression.prettyName())

@@ -1,0 +1,243 @@
+"""The change of a query's rows, from the changes of its sources.
+
+Every operator gives the exact signed change of its rows. Linear ones are applied to the change of
+their inputs. For the others the rows that hang together by some key are computed anew wherever a
+key occurs among the changed input rows: rows with other keys have the same input before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidegate_server.engine.incremental.catalyst import Catalyst, items
+from tidegate_server.engine.incremental.changes import WEIGHT
+from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
+from tidegate_server.engine.incremental.shape import Node
+from tidegate_server.refresh.eligibility import Rule
+
+_ROWS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSource:
+    """One source whose rows changed: its weighted change and its rows before."""
+
+    change: DataFrame
+    before: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A plan whose output is an operator's attributes and then the weight."""
+
+    plan: Any
+    weight: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """Rows of the table with these keys are taken away, since all of them are computed anew."""
+
+    keys: Keys
+    columns: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Difference:
+    """Builds the signed change of a query.
+
+    :param check: called between steps; raises when the work is not wanted any more.
+    :param accept: called with each number of affected keys; raises when they are too many.
+    """
+
+    catalyst: Catalyst
+    changed: Mapping[str, ChangedSource]
+    key_limit: int
+    check: Callable[[], None]
+    accept: Callable[[int], None]
+    replaced: Replaced | None = None
+    affected: int = 0
+    """The largest number of affected keys of one operator."""
+    _before: dict[int, Any] = field(default_factory=dict)
+
+    def of(self, node: Node) -> Weighted | None:
+        """Return the change of a node's rows; None if there is none."""
+        if not node.operator.changes(frozenset(self.changed)):
+            return None
+        if node.operator.source is not None:
+            return self._leaf(node, self.changed[node.operator.source])
+        match node.operator.rule:
+            case Rule.LINEAR | Rule.GROUPING_SETS:
+                return self._linear(node)
+            case Rule.JOIN:
+                return self._sum(node, [*self._products(node)])
+            case Rule.OUTER_JOIN | Rule.SEMI_JOIN if node.operator.keyed_by != (0, 1):
+                return self._one_sided(node)
+            case _:
+                return self._keyed(node)
+
+    # ---- linear ----------------------------------------------------------------------------
+
+    def _leaf(self, node: Node, source: ChangedSource) -> Weighted:
+        plan = self.catalyst.analyzed(source.change)
+        columns = {str(a.name()): a for a in items(plan.output())}
+        weight = self.catalyst.alias(columns[WEIGHT], WEIGHT)
+        like = list(items(node.plan.output()))
+        named = [self.catalyst.alias(columns[str(a.name())], str(a.name()), a) for a in like]
+        return self._weighted(self.catalyst.project([*named, weight], plan))
+
+    def _linear(self, node: Node) -> Weighted | None:
+        if node.kind == "Union":
+            return self._union(node)
+        (child,) = node.children
+        change = self.of(child)
+        if change is None or node.kind in _ROWS:
+            return change
+        catalyst = self.catalyst
+        match node.kind:
+            case "Project":
+                named = [*items(node.plan.projectList()), change.weight]
+                return self._weighted(catalyst.project(named, change.plan))
+            case "Expand":
+                return self._weighted(catalyst.expand(node.plan, change.weight, change.plan))
+            case _:  # Filter, Generate: what they do not use is handed through
+                plan = catalyst.with_children(node.plan, [change.plan])
+                return self._ordered(node, Weighted(plan, change.weight))
+
+    def _union(self, node: Node) -> Weighted | None:
+        like = list(items(node.plan.output()))
+        parts = []
+        for child in node.children:
+            change = self.of(child)
+            if change is None:
+                continue
+            own = list(items(child.plan.output()))
+            named = [self.catalyst.relabel(a, b) for a, b in zip(own, like, strict=True)]
+            plan = self.catalyst.project([*named, change.weight], change.plan)
+            parts.append(Weighted(plan, change.weight))
+        return self._sum(node, parts)
+
+    def _products(self, node: Node) -> Sequence[Weighted]:
+        """d(L x R) = dL x R after + L before x dR."""
+        left, right = node.children
+        parts = []
+        if (change := self.of(left)) is not None:
+            parts.append(self._joined(node, change, change.plan, right.plan))
+        if (change := self.of(right)) is not None:
+            parts.append(self._joined(node, change, self.before(left), change.plan))
+        return parts
+
+    def _one_sided(self, node: Node) -> Weighted | None:
+        """A join that is linear in the rows it keeps, and keyed by those it looks up."""
+        (looked_up,) = node.operator.keyed_by
+        kept = 1 - looked_up
+        parts = []
+        if (change := self.of(node.children[kept])) is not None:
+            sides = [child.plan for child in node.children]
+            sides[kept] = change.plan
+            parts.append(self._joined(node, change, *sides))
+        if (change := self.of(node.children[looked_up])) is not None:
+            keys = self._keys([(node.keys[looked_up], change)])
+            same = self._restricted(node, kept, keys, before=True)
+            after = self._restricted(node, looked_up, keys, before=False)
+            before = self._restricted(node, looked_up, keys, before=True)
+            for other, sign in ((after, 1), (before, -1)):
+                sides = [same, other] if kept == 0 else [other, same]
+                parts.append(
+                    self._signed(node, self.catalyst.with_children(node.plan, sides), sign)
+                )
+        return self._sum(node, parts)
+
+    # ---- keyed -----------------------------------------------------------------------------
+
+    def _keyed(self, node: Node) -> Weighted | None:
+        changes = [self.of(child) for child in node.children]
+        sides = [
+            (exprs, change)
+            for exprs, change in zip(node.keys, changes, strict=True)
+            if change is not None
+        ]
+        if not sides:
+            return None
+        keys = self._keys(sides)
+        after = self._recomputed(node, keys, before=False)
+        if node.operator.replaced:
+            self.replaced = Replaced(keys=keys, columns=node.columns)
+            return self._signed(node, after, 1)
+        before = self._recomputed(node, keys, before=True)
+        return self._sum(node, [self._signed(node, after, 1), self._signed(node, before, -1)])
+
+    def _keys(self, sides: Sequence[tuple[Sequence[Any], Weighted]]) -> Keys:
+        """Return the keys of changed rows, whatever their weight."""
+        plans = []
+        for expressions, change in sides:
+            named = [self.catalyst.alias(e, f"k{i}") for i, e in enumerate(expressions)]
+            plans.append(self.catalyst.project(named, change.plan))
+        self.check()
+        keys = collect_keys(self.catalyst, self.catalyst.union(plans), self.key_limit)
+        self.affected = max(self.affected, keys.count)
+        self.accept(keys.count)
+        return keys
+
+    def _recomputed(self, node: Node, keys: Keys, *, before: bool) -> Any:
+        sides = [
+            self._restricted(node, index, keys, before=before)
+            for index in range(len(node.children))
+        ]
+        return self.catalyst.with_children(node.plan, sides)
+
+    def _restricted(self, node: Node, index: int, keys: Keys, *, before: bool) -> Any:
+        child = node.children[index]
+        plan = self.before(child) if before else child.plan
+        return restrict(self.catalyst, plan, node.keys[index], keys)
+
+    # ---- the sources before ----------------------------------------------------------------
+
+    def before(self, node: Node) -> Any:
+        """Return a node's plan over the rows its sources had before."""
+        if not node.operator.changes(frozenset(self.changed)):
+            return node.plan
+        if id(node) not in self._before:
+            self._before[id(node)] = self._rebuilt(node)
+        return self._before[id(node)]
+
+    def _rebuilt(self, node: Node) -> Any:
+        source = node.operator.source
+        if source is None:
+            children = [self.before(child) for child in node.children]
+            return self.catalyst.with_children(node.plan, children)
+        plan = self.catalyst.analyzed(self.changed[source].before)
+        columns = {str(a.name()): a for a in items(plan.output())}
+        named = [
+            self.catalyst.alias(columns[str(a.name())], str(a.name()), a)
+            for a in items(node.plan.output())
+        ]
+        return self.catalyst.project(named, plan)
+
+    # ---- weights ---------------------------------------------------------------------------
+
+    def _joined(self, node: Node, change: Weighted, left: Any, right: Any) -> Weighted:
+        plan = self.catalyst.with_children(node.plan, [left, right])
+        return self._ordered(node, Weighted(plan, change.weight))
+
+    def _signed(self, node: Node, plan: Any, weight: int) -> Weighted:
+        named = self.catalyst.alias(self.catalyst.long(weight), WEIGHT)
+        return self._weighted(self.catalyst.project([*items(node.plan.output()), named], plan))
+
+    def _ordered(self, node: Node, change: Weighted) -> Weighted:
+        """Return the node's attributes and then the weight, in this order."""
+        named = [*items(node.plan.output()), change.weight]
+        return Weighted(self.catalyst.project(named, change.plan), change.weight)
+
+    def _sum(self, node: Node, parts: Sequence[Weighted]) -> Weighted | None:
+        if not parts:
+            return None
+        return self._weighted(self.catalyst.union([part.plan for part in parts]))
+
+    def _weighted(self, plan: Any) -> Weighted:
+        output = plan.output()
+        return Weighted(plan, output.apply(output.size() - 1))

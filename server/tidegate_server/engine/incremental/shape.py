@@ -1,0 +1,373 @@
+"""The shape of a definition query: Catalyst's plan with what incremental refresh needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate_server.engine.incremental.catalyst import expression_id, items, kind
+from tidegate_server.engine.incremental.classify import (
+    aggregates,
+    is_key,
+    refusals,
+    rounding,
+    window_functions,
+    window_refusals,
+)
+from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
+
+_PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+_LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
+_LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | _PASSING
+_ROW_WISE = frozenset({"Project", "Filter"}) | _PASSING
+_INNER = frozenset({"Inner", "Cross"})
+_SEMI = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
+_OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
+    "LeftOuter": (1,),
+    "RightOuter": (0,),
+    "FullOuter": (0, 1),
+}
+_SESSION_WINDOW = "spark.sessionWindow"
+_WEIGHT = "__weight"
+
+Trace = Mapping[int, int]
+"""The table's column by the id of the attribute that is passed through to it unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """An operator of the plan, and by which values its rows hang together."""
+
+    operator: Operator
+    plan: Any
+    children: tuple[Node, ...] = ()
+    keys: tuple[tuple[Any, ...], ...] = ()
+    """For each child the expressions over its attributes; those of two children correspond."""
+    columns: tuple[int, ...] = ()
+    """For each key the table's column that holds it, when the operator's rows are replaced by
+    them."""
+
+    @property
+    def kind(self) -> str:
+        """The plan's class."""
+        return kind(self.plan)
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield this node and all below."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+
+def read_shape(
+    plan: Any,
+    table_types: Sequence[str],
+    versions: Mapping[str, int],
+) -> Node:
+    """Return the shape of a simplified plan.
+
+    :param table_types: the types of the table's columns.
+    :param versions: the version at which each versioned source is to be read, by table id.
+    """
+    return _Reader(versions).read(plan, _root_trace(plan, table_types))
+
+
+def _root_trace(plan: Any, table_types: Sequence[str]) -> Trace:
+    trace: dict[int, int] = {}
+    for index, attribute in enumerate(items(plan.output())):
+        stored = table_types[index] if index < len(table_types) else None
+        if str(attribute.dataType().catalogString()) == stored and is_key(attribute):
+            trace.setdefault(expression_id(attribute), index)
+    return trace
+
+
+class _Reader:
+    """Reads plans from the root down; ``trace`` is None below what the table holds row for row."""
+
+    def __init__(self, versions: Mapping[str, int]) -> None:
+        self._versions = versions
+
+    def read(self, plan: Any, trace: Trace | None) -> Node:
+        name = kind(plan)
+        if plan.children().isEmpty():
+            return self._leaf(plan)
+        if name in _LINEAR:
+            return self._linear(plan, trace)
+        match name:
+            case "Join":
+                return self._join(plan)
+            case "Aggregate":
+                return self._aggregate(plan, trace)
+            case "Window":
+                return self._window(plan, trace)
+            case "Distinct":
+                return self._distinct(plan, trace)
+            case "Intersect" | "Except":
+                return self._set_operation(plan)
+        return self._unknown(plan)
+
+    # ---- leaves ----------------------------------------------------------------------------
+
+    def _leaf(self, plan: Any) -> Node:
+        name = kind(plan)
+        if name in _LEAVES:
+            return Node(operator=Operator(name=name), plan=plan)
+        source = self._source(plan)
+        if source is None:
+            return self._unknown(plan)
+        refused = []
+        known = {str(field) for field in plan.relation().schema().fieldNames()}
+        for attribute in items(plan.output()):
+            if str(attribute.name()) not in known or str(attribute.name()) == _WEIGHT:
+                text = f"column {attribute.name()} of a source is not part of its rows"
+                refused.append(Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text))
+            refused += _type_obstacles(attribute)
+        operator = Operator(name=name, source=source, obstacles=tuple(refused))
+        return Node(operator=operator, plan=plan)
+
+    def _source(self, plan: Any) -> str | None:
+        """Return the table id of a Delta table read at the expected version, else None."""
+        if kind(plan) != "LogicalRelation":
+            return None
+        location = getattr(plan.relation(), "location", lambda: None)()
+        if location is None or kind(location) != "TahoeLogFileIndex":
+            return None
+        snapshot = location.getSnapshot()
+        table_id = str(snapshot.metadata().id())
+        return table_id if self._versions.get(table_id) == int(snapshot.version()) else None
+
+    # ---- operators -------------------------------------------------------------------------
+
+    def _linear(self, plan: Any, trace: Trace | None) -> Node:
+        name = kind(plan)
+        passed = _passed(plan, trace) if name in _ROW_WISE and trace is not None else None
+        children = tuple(self.read(child, passed) for child in items(plan.children()))
+        rule = Rule.GROUPING_SETS if name == "Expand" else Rule.LINEAR
+        return self._node(plan, rule, children)
+
+    def _join(self, plan: Any) -> Node:
+        join = kind(plan.joinType())
+        children = tuple(self.read(child, None) for child in items(plan.children()))
+        if join in _INNER:
+            return self._node(plan, Rule.JOIN, children)
+        keyed_by: tuple[int, ...] = (1,)
+        if join in _SEMI:
+            rule = Rule.SEMI_JOIN
+        elif join in _OUTER_KEYED:
+            rule, keyed_by = Rule.OUTER_JOIN, _OUTER_KEYED[join]
+        else:
+            return self._unknown(plan)
+        left, right = (child.plan for child in children)
+        pairs = list(_equated(plan.condition(), left, right))
+        keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+        keyless = Obstacle(
+            code="JOIN_WITHOUT_EQUALITY",
+            text=f"a {join} join equates no columns by which affected rows could be found",
+        )
+        return self._node(plan, rule, children, keyed_by=keyed_by, keys=keys, keyless=keyless)
+
+    def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
+        children = (self.read(plan.child(), None),)
+        grouping = list(items(plan.groupingExpressions()))
+        traced = _traced_groups(plan, grouping, trace or {})
+        inexact = rounding(aggregates(items(plan.aggregateExpressions())))
+        refused = [
+            Obstacle(
+                code="OPERATOR_NOT_INCREMENTALIZABLE",
+                text="no incremental rule is known for session_window",
+            )
+            for group in grouping
+            if kind(group) == "AttributeReference" and group.metadata().contains(_SESSION_WINDOW)
+        ]
+        keyless = Obstacle(
+            code="AGGREGATE_WITHOUT_KEYS",
+            text="an aggregate has no GROUP BY column by which affected groups could be found",
+        )
+        return self._keyed(
+            plan, Rule.AGGREGATE, children, grouping, traced, keyless, inexact, refused
+        )
+
+    def _window(self, plan: Any, trace: Trace | None) -> Node:
+        children = (self.read(plan.child(), None),)
+        partition = list(items(plan.partitionSpec()))
+        traced = _traced(partition, trace or {})
+        keyless = Obstacle(
+            code="WINDOW_WITHOUT_PARTITION_BY",
+            text="a window function has no PARTITION BY column to find affected partitions by",
+        )
+        return self._keyed(
+            plan,
+            Rule.WINDOW,
+            children,
+            partition,
+            traced,
+            keyless,
+            rounding(window_functions(plan)),
+            list(window_refusals(plan)),
+        )
+
+    def _distinct(self, plan: Any, trace: Trace | None) -> Node:
+        children = (self.read(plan.child(), None),)
+        columns = list(items(plan.output()))
+        traced = _traced(columns, trace or {})
+        keyless = Obstacle(
+            code="TYPE_NOT_COMPARABLE", text="DISTINCT has no column of a type that can be a key"
+        )
+        return self._keyed(plan, Rule.DISTINCT, children, columns, traced, keyless, None, [])
+
+    def _set_operation(self, plan: Any) -> Node:
+        children = tuple(self.read(child, None) for child in items(plan.children()))
+        left, right = (list(items(child.plan.output())) for child in children)
+        pairs = [(a, b) for a, b in zip(left, right, strict=True) if is_key(a) and is_key(b)]
+        keyless = Obstacle(
+            code="TYPE_NOT_COMPARABLE",
+            text=f"{kind(plan).upper()} has no column of a type that can be a key",
+        )
+        keys = (tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+        return self._node(
+            plan, Rule.SET_OPERATION, children, keyed_by=(0, 1), keys=keys, keyless=keyless
+        )
+
+    def _unknown(self, plan: Any) -> Node:
+        children = tuple(self.read(child, None) for child in items(plan.children()))
+        shown = kind(plan)
+        if shown == "Join":
+            shown = f"{kind(plan.joinType())} join"
+        obstacle = Obstacle(
+            code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {shown}"
+        )
+        operator = Operator(
+            name=shown,
+            children=tuple(child.operator for child in children),
+            obstacles=(obstacle,),
+        )
+        return Node(operator=operator, plan=plan, children=children)
+
+    # ---- nodes -----------------------------------------------------------------------------
+
+    def _keyed(
+        self,
+        plan: Any,
+        rule: Rule,
+        children: tuple[Node, ...],
+        keys: Sequence[Any],
+        traced: Sequence[tuple[Any, int]],
+        keyless: Obstacle,
+        inexact: Obstacle | None,
+        refused: Sequence[Obstacle],
+    ) -> Node:
+        """Any part of the keys holds rows together too: best is what the table tells them by."""
+        usable = [key for key in keys if is_key(key)]
+        chosen = [key for key, _ in traced] if traced else usable
+        return self._node(
+            plan,
+            rule,
+            children,
+            keyed_by=(0,),
+            keys=(tuple(chosen),),
+            keyless=keyless,
+            inexact=inexact,
+            columns=tuple(column for _, column in traced),
+            refused=refused,
+        )
+
+    def _node(
+        self,
+        plan: Any,
+        rule: Rule,
+        children: tuple[Node, ...],
+        *,
+        keyed_by: tuple[int, ...] = (),
+        keys: tuple[tuple[Any, ...], ...] = (),
+        keyless: Obstacle | None = None,
+        inexact: Obstacle | None = None,
+        columns: tuple[int, ...] = (),
+        refused: Sequence[Obstacle] = (),
+    ) -> Node:
+        found = [*refused]
+        for expression in items(plan.expressions()):
+            found += refusals(expression)
+        operator = Operator(
+            name=kind(plan),
+            rule=rule,
+            children=tuple(child.operator for child in children),
+            keyed_by=keyed_by,
+            keyless=keyless if keys and not keys[0] else None,
+            replaced=bool(columns),
+            inexact=inexact,
+            obstacles=tuple(found),
+            subqueries=tuple(self.read(inner, None).operator for inner in items(plan.subqueries())),
+        )
+        return Node(operator=operator, plan=plan, children=children, keys=keys, columns=columns)
+
+
+def _passed(plan: Any, trace: Trace) -> Trace:
+    """Follow the table's columns through an operator to its input."""
+    if kind(plan) != "Project":
+        return trace
+    passed: dict[int, int] = {}
+    for named in items(plan.projectList()):
+        column = trace.get(expression_id(named))
+        inner = named.child() if kind(named) == "Alias" else named
+        if column is not None and kind(inner) == "AttributeReference":
+            passed.setdefault(expression_id(inner), column)
+    return passed
+
+
+def _traced_groups(plan: Any, grouping: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
+    traced: dict[int, tuple[Any, int]] = {}
+    for named in items(plan.aggregateExpressions()):
+        column = trace.get(expression_id(named))
+        if column is None:
+            continue
+        inner = named.child() if kind(named) == "Alias" else named
+        for index, group in enumerate(grouping):
+            if bool(group.semanticEquals(inner)):
+                traced.setdefault(index, (group, column))
+    return [traced[index] for index in sorted(traced)]
+
+
+def _traced(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
+    """Return those keys that are columns of the table, with the column."""
+    attributes = (key for key in keys if kind(key) == "AttributeReference")
+    return [(key, trace[i]) for key in attributes if (i := expression_id(key)) in trace]
+
+
+def _equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of expressions, one of each side, that the condition equates."""
+    if condition.isEmpty():
+        return
+    for part in _conjuncts(condition.get()):
+        if kind(part) not in {"EqualTo", "EqualNullSafe"}:
+            continue
+        first, second = part.left(), part.right()
+        if _reads_only(second, left) and _reads_only(first, right):
+            first, second = second, first
+        if not (_reads_only(first, left) and _reads_only(second, right)):
+            continue
+        same = str(first.dataType().catalogString()) == str(second.dataType().catalogString())
+        if same and is_key(first):
+            yield first, second
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if kind(condition) != "And":
+        yield condition
+        return
+    yield from _conjuncts(condition.left())
+    yield from _conjuncts(condition.right())
+
+
+def _reads_only(expression: Any, plan: Any) -> bool:
+    references = expression.references()
+    return not references.isEmpty() and bool(references.subsetOf(plan.outputSet()))
+
+
+def _type_obstacles(attribute: Any) -> Iterator[Obstacle]:
+    text = str(attribute.dataType().catalogString())
+    if "variant" in text or "collate" in text:
+        yield Obstacle(
+            code="TYPE_NOT_COMPARABLE",
+            text=f"rows with column {attribute.name()} of type {text} cannot be compared exactly",
+        )

@@ -1,0 +1,317 @@
+"""Decides on an incremental refresh and makes the signed diff of the table it lands."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from tidegate_server.engine.incremental.catalyst import Catalyst, items, kind
+from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
+from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
+from tidegate_server.engine.incremental.keys import restrict
+from tidegate_server.engine.incremental.shape import Node, read_shape
+from tidegate_server.engine.sources import Tables
+from tidegate_server.model.runs import SourceChange, Strategy
+from tidegate_server.refresh.eligibility import (
+    ALL_RULES,
+    RULES_OPTION,
+    Obstacle,
+    Operator,
+    Rule,
+    obstacles,
+    read_rules,
+)
+from tidegate_server.refresh.planner import Evidence, plan_incremental
+from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
+from tidegate_server.storage.base import TableFormat
+from tidegate_server.storage.exact import named
+
+logger = logging.getLogger(__name__)
+
+_KEY_LIMIT = 10_000
+# Compressed columns need about a third of what a row takes in memory.
+_COMPRESSION = 0.3
+_UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A definition query as Spark understands it at the versions to be read."""
+
+    text: str
+    shape: Node
+    fingerprint: str
+    """The same as long as query, views, functions, sources and settings are the same."""
+
+    @property
+    def stable(self) -> bool:
+        """Whether it gives the same rows from the same versions at any time."""
+        found = obstacles(self.shape.operator, frozenset())
+        return not any(obstacle.code == _UNSTABLE for obstacle in found)
+
+    @property
+    def rows(self) -> int:
+        """About how many rows its sources have."""
+        return sum(estimated_rows(n.plan) for n in self.shape.nodes() if n.operator.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A plan, and the diff that carries it out when it is incremental."""
+
+    plan: RefreshPlan
+    diff: DataFrame | None = None
+    """The table's columns and ``__weight``, rows not yet summed."""
+    appends: bool = False
+
+
+class _DeclinedError(Exception):
+    """An incremental refresh does not pay."""
+
+    def __init__(self, plan: RefreshPlan) -> None:
+        super().__init__(plan.reason_text)
+        self.plan = plan
+
+
+def read_query(order: RefreshOrder, spark: SparkSession, tables: Tables, text: str) -> Query:
+    """Analyze the query at the versions ``tables`` pinned.
+
+    :raises pyspark.errors.AnalysisException: if Spark cannot.
+    """
+    catalyst = Catalyst(spark)
+    analyzed = catalyst.analyzed(spark.sql(text))
+    try:
+        plan = catalyst.simplified(analyzed)
+        types = _table_types(order, spark, tables)
+        shape = read_shape(plan, types, tables.read_versions())
+    except (Py4JError, PySparkException):
+        logger.exception("the query of %s cannot be read", order.name)
+        plan, shape = analyzed, _unreadable(analyzed)
+    facts = [catalyst.text(plan), *_sources(shape), *_settings(order, spark)]
+    fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
+    return Query(text=text, shape=shape, fingerprint=fingerprint)
+
+
+def _unreadable(plan: Any) -> Node:
+    """Return the shape of a plan of which nothing is known."""
+    text = "the plan cannot be read"
+    obstacle = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
+    return Node(operator=Operator(name=kind(plan), obstacles=(obstacle,)), plan=plan)
+
+
+def estimated_rows(plan: Any) -> int:
+    """Return about how many rows a stored table has, from the bytes of its files."""
+    size = int(str(plan.stats().sizeInBytes()))
+    width = sum(int(a.dataType().defaultSize()) for a in items(plan.output()))
+    return int(size / max(width * _COMPRESSION, 1))
+
+
+@dataclass(slots=True)
+class Preparation:
+    """Prepares one refresh whose sources changed.
+
+    :param check: called between steps; raises when the work is not wanted any more.
+    :param resources: takes what is to be released after the commit.
+    """
+
+    order: RefreshOrder
+    spark: SparkSession
+    format: TableFormat
+    tables: Tables
+    query: Query
+    last: CommittedRefresh
+    check: Callable[[], None]
+    resources: ExitStack
+    _evidence: Evidence = field(default_factory=Evidence)
+
+    def prepare(self, full: RefreshPlan) -> Prepared:
+        """Return what improves on the full refresh that was planned, or just that.
+
+        :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
+        """
+        changes = self._changes(full.vector)
+        changed = {id_: c for id_, c in changes.items() if c.method is not Method.UNCHANGED}
+        found = self._obstacles(full.vector, changed)
+        self._evidence = self._gathered(changes, frozenset(changed), found)
+        plan = plan_incremental(self.order, full, self._evidence)
+        if plan.strategy is not Strategy.INCREMENTAL:
+            return Prepared(plan=plan)
+        try:
+            return self._incremental(full, changed)
+        except _DeclinedError as declined:
+            return Prepared(plan=declined.plan)
+
+    def _incremental(self, full: RefreshPlan, changed: Mapping[str, Change]) -> Prepared:
+        catalyst = Catalyst(self.spark)
+
+        def accept(count: int) -> None:
+            evidence = replace(self._evidence, affected_keys=count)
+            plan = plan_incremental(self.order, full, evidence)
+            if plan.strategy is not Strategy.INCREMENTAL:
+                raise _DeclinedError(plan)
+
+        difference = Difference(
+            catalyst=catalyst,
+            changed={id_: self._changed_source(change) for id_, change in changed.items()},
+            key_limit=_KEY_LIMIT,
+            check=self.check,
+            accept=accept,
+        )
+        weighted = difference.of(self.query.shape)
+        affected = difference.affected if self._evidence.keyed else None
+        plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
+        diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
+        if difference.replaced is not None:
+            diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
+        return Prepared(plan=plan, diff=diff, appends=self._evidence.appends)
+
+    # ---- evidence --------------------------------------------------------------------------
+
+    def _changes(self, vector: Mapping[str, int]) -> dict[str, Change]:
+        """Return the change of every source that has another version now, by table id."""
+        names = {state.table_id: name for name, state in self.tables.states.items()}
+        found = {}
+        for table_id, version in vector.items():
+            before = self.last.vector.get(table_id)
+            if before is None or before == version:
+                continue
+            source = self.tables.sources[names[table_id]]
+            found[table_id] = source_change(self.spark, self.format, source, before, version)
+        return found
+
+    def _obstacles(
+        self, vector: Mapping[str, int], changed: Mapping[str, Change]
+    ) -> tuple[Obstacle, ...]:
+        found = []
+        if set(vector) != set(self.last.vector):
+            text = "the query reads other tables than at the last refresh"
+            found.append(Obstacle(code="SOURCES_REPLACED", text=text))
+        for name in sorted(self.tables.travelled):
+            text = f"the query itself chooses a version of {name}"
+            found.append(Obstacle(code="TIME_TRAVEL", text=text))
+        for change in changed.values():
+            if change.frame is None:
+                text = f"the change of {change.source.name} is not known: {change.reason}"
+                found.append(Obstacle(code="SOURCE_CHANGE_UNKNOWN", text=text))
+        operators = obstacles(self.query.shape.operator, frozenset(changed), _rules(self.order))
+        return (*found, *operators)
+
+    def _gathered(
+        self,
+        changes: Mapping[str, Change],
+        changed: frozenset[str],
+        found: tuple[Obstacle, ...],
+    ) -> Evidence:
+        nodes = list(self.query.shape.nodes())
+        keyed = any(
+            node.operator.children[index].changes(changed)
+            for node in nodes
+            for index in node.operator.keyed_by
+        )
+        leaves = [node for node in nodes if node.operator.source in changed]
+        added = all(changes[id_].method is Method.APPENDED for id_ in changed)
+        return Evidence(
+            changes=tuple(_told(change) for change in changes.values()),
+            obstacles=found,
+            appends=added and not keyed,
+            keyed=keyed,
+            rows_in_sources=self.query.rows,
+            rows_in_changed=sum(estimated_rows(node.plan) for node in leaves),
+            rows_in_table=self._rows_in_table(),
+        )
+
+    def _rows_in_table(self) -> int:
+        plan = Catalyst(self.spark).analyzed(self._stored())
+        leaves = (node for node in _descend(plan) if kind(node) == "LogicalRelation")
+        return sum(estimated_rows(leaf) for leaf in leaves)
+
+    # ---- frames ----------------------------------------------------------------------------
+
+    def _changed_source(self, change: Change) -> ChangedSource:
+        if change.frame is None:
+            raise AssertionError(f"the change of {change.source.name} is not known")
+        frame = change.frame
+        if not self._evidence.appends:
+            # Keys and rows are computed from the same change.
+            frame = frame.persist()
+            self.resources.callback(frame.unpersist)
+        before = self.spark.sql(
+            f"SELECT * FROM {self.format.pinned(change.source.name, change.before)}"
+        )
+        return ChangedSource(change=frame, before=before)
+
+    def _stored(self) -> DataFrame:
+        return self.spark.sql(
+            f"SELECT * FROM {self.format.pinned(self.order.name, self.last.version)}"
+        )
+
+    def _replaced(self, catalyst: Catalyst, replaced: Replaced) -> DataFrame:
+        plan = catalyst.analyzed(self._ordered(self._stored()))
+        columns = list(items(plan.output()))
+        keys = [columns[index] for index in replaced.columns]
+        rows = catalyst.frame(restrict(catalyst, plan, keys, replaced.keys))
+        return rows.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
+
+    def _nothing(self) -> DataFrame:
+        rows = self._ordered(self._stored())
+        return rows.withColumn(WEIGHT, F.lit(1).cast("bigint")).limit(0)
+
+    def _rows(self, frame: DataFrame) -> DataFrame:
+        return self._ordered(self.format.fitted(self.order, frame, WEIGHT), WEIGHT)
+
+    def _ordered(self, frame: DataFrame, *carried: str) -> DataFrame:
+        """Return the table's columns in the query's order."""
+        return frame.select(*(named(column) for column in (*self.order.columns, *carried)))
+
+
+def _descend(plan: Any) -> list[Any]:
+    found = [plan]
+    for child in items(plan.children()):
+        found += _descend(child)
+    return found
+
+
+def _told(change: Change) -> SourceChange:
+    return SourceChange(
+        source=str(change.source.name),
+        before=change.before,
+        after=change.after,
+        method=change.method.value,
+        rows=change.rows,
+    )
+
+
+def _rules(order: RefreshOrder) -> frozenset[Rule]:
+    written = order.options.get(RULES_OPTION)
+    return ALL_RULES if written is None else read_rules(written)
+
+
+def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> list[str]:
+    state = tables.format.find(order.name)
+    if state is None:
+        return []
+    stored = spark.sql(f"SELECT * FROM {tables.format.pinned(order.name, state.newest)}")
+    found = {
+        str(attribute.name()).lower(): str(attribute.dataType().catalogString())
+        for attribute in items(Catalyst(spark).analyzed(stored).output())
+    }
+    return [found.get(column.lower(), "") for column in order.columns]
+
+
+def _sources(shape: Node) -> list[str]:
+    return [node.operator.source for node in shape.nodes() if node.operator.source]
+
+
+def _settings(order: RefreshOrder, spark: SparkSession) -> list[str]:
+    """Return what of the session may change results without changing the plan."""
+    keys = {"spark.sql.session.timeZone", "spark.sql.ansi.enabled", *order.settings}
+    return [f"{k}={spark.conf.get(k, None)}" for k in sorted(keys) if k.startswith("spark.sql.")]

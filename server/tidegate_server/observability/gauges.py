@@ -1,0 +1,82 @@
+"""Values that are looked up when somebody scrapes, as a Prometheus collector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+LONGEST_LIST = 500
+"""Tables that get a series of their own; those that lag most come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLag:
+    """How long ago a materialized table's last good refresh read its sources."""
+
+    table: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A gateway at one moment; what the store holds is None while the store is not readable."""
+
+    sessions: int
+    operations: int
+    engine_up: bool
+    engine_restarts: int
+    running_refreshes: int
+    due_workflows: int | None = None
+    lags: tuple[TableLag, ...] | None = None
+    tables: int | None = None
+
+
+class Gauges(Collector):
+    """Turns a picture into metrics at each scrape."""
+
+    def __init__(self, look: Callable[[], Picture]) -> None:
+        """Take what looks; it is called from any thread and must not raise."""
+        self._look = look
+
+    def describe(self) -> Iterable[Metric]:
+        # Without this the registry would look once at registration.
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        picture = self._look()
+        yield _gauge("sessions", "Open sessions.", picture.sessions)
+        yield _gauge("operations_open", "Operations that have not ended.", picture.operations)
+        yield _gauge("engine_up", "Whether the Spark engine answers.", int(picture.engine_up))
+        yield CounterMetricFamily(
+            "tidegate_engine_restarts",
+            "Engines that ended and were replaced.",
+            value=picture.engine_restarts,
+        )
+        yield _gauge("refreshes_running", "Refresh runs at work.", picture.running_refreshes)
+        yield _gauge("store_up", "Whether the store answers.", int(picture.tables is not None))
+        yield from _of_store(picture)
+
+
+def _of_store(picture: Picture) -> Iterator[Metric]:
+    if picture.due_workflows is not None:
+        meaning = "Workflows that are due and wait for a free place."
+        yield _gauge("scheduler_due_workflows", meaning, picture.due_workflows)
+    if picture.tables is not None:
+        yield _gauge("materialized_tables", "Materialized tables.", picture.tables)
+    if picture.lags is not None:
+        lag = GaugeMetricFamily(
+            "tidegate_materialized_table_lag_seconds",
+            "Upper bound of a table's lag: time since its last good refresh read the sources.",
+            labels=("table",),
+        )
+        for entry in sorted(picture.lags, key=lambda e: -e.seconds)[:LONGEST_LIST]:
+            lag.add_metric((entry.table,), entry.seconds)
+        yield lag
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tidegate_{name}", meaning, value=value)

@@ -1,0 +1,132 @@
+"""Listening sockets, and streams over what they accept, encrypted if the client wants that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate_server.auth.base import Peer
+from tidegate_server.protocol import tls
+from tidegate_server.protocol.channel import LINGER, READ_SIZE, ConnectionLostError
+from tidegate_server.protocol.scan import FrameError
+from tidegate_server.protocol.tls import Certificates
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG: Final = 1024
+_ACCEPT_PAUSE: Final = 1.0
+"""Seconds without accepting when the system has no more sockets to give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """A connection one can read and write, and where it comes from."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    peer: Peer
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on every address of a host.
+
+    :raises OSError: if one cannot be had.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listening: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+            listening.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            listening[-1].setblocking(False)
+    except BaseException:
+        for opened in listening:
+            opened.close()
+        raise
+    return listening
+
+
+async def accept(listening: socket.socket, take: Callable[[socket.socket, str], None]) -> None:
+    """Hand every connection with its address to ``take``, until cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            connection, address = await loop.sock_accept(listening)
+        except OSError as problem:
+            logger.warning("No connection can be accepted just now: %s", problem)
+            await asyncio.sleep(_ACCEPT_PAUSE)
+            continue
+        take(connection, str(address[0]))
+
+
+async def open_streams(
+    connection: socket.socket, address: str, certificates: Certificates | None
+) -> Streams:
+    """Look at the first byte, and carry TLS's handshake out if it begins one.
+
+    :raises ConnectionLostError: if the client went away.
+    :raises FrameError: if it wants TLS and there is none.
+    :raises ssl.SSLError: if the handshake fails.
+    """
+    try:
+        _tune(connection)
+        context = await _tls_context(connection, certificates)
+    except BaseException:
+        connection.close()
+        raise
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=4 * READ_SIZE, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=context)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    return Streams(reader, writer, Peer(address=address, encrypted=context is not None))
+
+
+async def _tls_context(
+    connection: socket.socket, certificates: Certificates | None
+) -> ssl.SSLContext | None:
+    if await _first_byte(connection) != tls.HANDSHAKE:
+        return None
+    if certificates is None:
+        await _refuse_tls(connection)
+        raise FrameError("the client wants TLS, which is not configured")
+    return certificates.context()
+
+
+async def _first_byte(connection: socket.socket) -> int:
+    """Wait for a byte without taking it off the socket, since TLS must see it again."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+    first = connection.recv(1, socket.MSG_PEEK)
+    if not first:
+        raise ConnectionLostError
+    return first[0]
+
+
+async def _refuse_tls(connection: socket.socket) -> None:
+    """Send an alert, and read on shortly: closing with something unread would take it back."""
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(connection, tls.REFUSED)
+    connection.shutdown(socket.SHUT_WR)
+    try:
+        async with asyncio.timeout(LINGER):
+            while await loop.sock_recv(connection, READ_SIZE):
+                continue
+    except TimeoutError:
+        return
+
+
+def _tune(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,1 @@
+"""The HTTP control port: REST interface, metrics, health."""

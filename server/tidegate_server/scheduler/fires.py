@@ -1,0 +1,130 @@
+"""Which fires of a schedule are run, and which partitions one covers; pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from tidegate_server.errors import Code, error
+from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.states import RunState
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.scheduler.cron import last_fire, next_fire, read_timezone
+from tidegate_server.scheduler.partitions import (
+    POLICY_OPTION,
+    PastRefresh,
+    read_policy,
+    scheduled_partitions,
+)
+
+MISFIRE_OPTION = "materialized-table.schedule.misfire"
+JITTER_OPTION = "materialized-table.schedule.jitter"
+
+LATE = timedelta(minutes=1)
+"""How much later than planned a fire may start without counting as missed."""
+_CHUNK = 100
+"""Missed fires that are taken up at once."""
+
+PAST_RUNS = 1000
+"""Runs of a table that are looked through; older ones do not change what is left to close."""
+
+
+class Misfire(Enum):
+    """What becomes of fires that were missed."""
+
+    ONCE = "ONCE"
+    """The latest one is run for all."""
+    SKIP = "SKIP"
+    """None is run."""
+    ALL = "ALL"
+    """All are run, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueFires:
+    """The fires to run now, the latest one left out because it was missed, the next to come."""
+
+    run: tuple[datetime, ...]
+    missed: datetime | None = None
+    following: datetime
+
+
+def due_fires(
+    schedule: str, timezone: str, first: datetime, now: datetime, misfire: Misfire
+) -> DueFires:
+    """Return what to do at ``now`` about a schedule whose fires from ``first`` on are due.
+
+    :raises ServerError: MT_OPTION_VALUE if the schedule cannot be used any more.
+    """
+    if misfire is Misfire.ALL:
+        due = [first]
+        while (following := next_fire(schedule, timezone, due[-1])) <= now and len(due) < _CHUNK:
+            due.append(following)
+        return DueFires(run=tuple(due), following=following)
+    latest, following = first, next_fire(schedule, timezone, first)
+    if following <= now:
+        latest = last_fire(schedule, timezone, now)
+        following = next_fire(schedule, timezone, latest)
+    if misfire is Misfire.SKIP and now - latest > LATE:
+        return DueFires(run=(), missed=latest, following=following)
+    return DueFires(run=(latest,), following=following)
+
+
+def read_misfire(text: str | None) -> Misfire:
+    """Return the misfire policy of that name, ONCE for None.
+
+    :raises ServerError: MT_OPTION_VALUE for another word.
+    """
+    try:
+        return Misfire((text or Misfire.ONCE.value).strip().upper())
+    except ValueError as failure:
+        reason = "known are " + ", ".join(policy.value for policy in Misfire)
+        raise error(
+            Code.MT_OPTION_VALUE, key=MISFIRE_OPTION, value=repr(text), reason=reason
+        ) from failure
+
+
+def jitter(table_id: str, most: timedelta) -> timedelta:
+    """Return how much later than its schedule a table's fires start, always the same."""
+    return most * (zlib.crc32(table_id.encode()) / 2**32)
+
+
+def partitions_of_fire(
+    table: MaterializedTable,
+    fire: datetime,
+    *,
+    freshness: timedelta,
+    timezone: str,
+    option: Callable[[str], str | None],
+    past: Callable[[], Iterable[RefreshRun]],
+) -> tuple[PartitionSpec, ...]:
+    """Return the partitions a scheduled run covers; none means the whole table.
+
+    :raises ServerError: MT_DATE_FORMATTER_PATTERN or MT_OPTION_VALUE.
+    """
+    formatters = table.date_formatters()
+    if not formatters:
+        return ()
+    return scheduled_partitions(
+        formatters,
+        freshness,
+        fire,
+        read_timezone(timezone),
+        read_policy(option(POLICY_OPTION)),
+        tuple(_past(past())),
+    )
+
+
+def _past(runs: Iterable[RefreshRun]) -> Iterable[PastRefresh]:
+    for run in runs:
+        if run.state is RunState.SUCCEEDED and run.started_at is not None:
+            scheduled = run.trigger is Trigger.SCHEDULED
+            yield PastRefresh(
+                read_at=run.started_at,
+                schedule_time=run.schedule_time if scheduled else None,
+                partitions=run.partitions,
+            )

@@ -1,0 +1,36 @@
+"""The SQL expressions that a statement about a materialized table holds besides its query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate_server.model.clauses import Watermark
+from tidegate_server.sql.statements import (
+    AlterAdd,
+    AlterModify,
+    ColumnChange,
+    ColumnItem,
+    ComputedColumn,
+    CreateMaterializedTable,
+)
+
+
+def expressions(statement: CreateMaterializedTable | AlterAdd | AlterModify) -> Iterator[str]:
+    """Yield the texts of computed columns, watermarks and expectations."""
+    if isinstance(statement, CreateMaterializedTable):
+        for item in statement.columns:
+            yield from _of_column(item)
+        if statement.watermark is not None:
+            yield statement.watermark.expression
+        yield from (expectation.condition for expectation in statement.expectations)
+        return
+    for change in statement.changes:
+        if isinstance(change, ColumnChange):
+            yield from _of_column(change.column)
+        elif isinstance(change, Watermark):
+            yield change.expression
+
+
+def _of_column(item: ColumnItem) -> Iterator[str]:
+    if isinstance(item, ComputedColumn):
+        yield item.expression

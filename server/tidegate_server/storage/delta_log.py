@@ -1,0 +1,175 @@
+"""The actions of Delta's transaction log between two versions, read without a Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# What one row counted by a metric adds to or takes away from the table.
+_WEIGHED: Mapping[str, Mapping[str, int]] = {
+    "DELETE": {"numDeletedRows": 1},
+    "UPDATE": {"numUpdatedRows": 2},
+    "MERGE": {"numTargetRowsInserted": 1, "numTargetRowsDeleted": 1, "numTargetRowsUpdated": 2},
+}
+_CHANGE_FEED = "delta.enableChangeDataFeed"
+_MAPPING = "delta.columnMapping."
+
+Action = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCommit:
+    """One commit, taken apart."""
+
+    version: int
+    operation: str
+    metrics: Mapping[str, str]
+    added: tuple[Action, ...]
+    """Files that brought rows."""
+    removed: tuple[Action, ...]
+    """Files that were taken away, maintenance included."""
+    rows_removed: bool
+    """Whether rows went with them."""
+    change_files: tuple[Action, ...]
+    metadata: Action | None
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether some row may be different afterwards."""
+        return bool(self.added) or self.rows_removed or bool(self.change_files)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it added and removed; None when the commit does not tell."""
+        if not self.rows_removed and not self.change_files:
+            return _total(_records(file) for file in self.added)
+        weights = _WEIGHED.get(self.operation, {})
+        if not weights or any(metric not in self.metrics for metric in weights):
+            return None
+        return sum(int(self.metrics[metric]) * weight for metric, weight in weights.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """All commits after one version up to another, oldest first."""
+
+    commits: tuple[LoggedCommit, ...]
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether some row may be different at the end."""
+        return any(commit.changes_rows for commit in self.commits)
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether rows were only added, each file once."""
+        paths = [file["path"] for commit in self.commits for file in commit.added]
+        kept = not any(c.rows_removed or c.change_files for c in self.commits)
+        return kept and len(set(paths)) == len(paths)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows were added and removed in all, if the commits tell."""
+        return _total(commit.rows for commit in self.commits)
+
+    def until(self, version: int) -> Span:
+        """Return the commits up to a version."""
+        return Span(commits=tuple(c for c in self.commits if c.version <= version))
+
+    @property
+    def metadata(self) -> tuple[Action, ...]:
+        """Every change of the table's metadata."""
+        return tuple(c.metadata for c in self.commits if c.metadata is not None)
+
+
+def parse_commit(version: int, text: str) -> LoggedCommit:
+    """Take the text of a commit file apart."""
+    actions = [json.loads(line) for line in text.splitlines() if line]
+    info = _first(actions, "commitInfo") or {}
+    removed = tuple(action["remove"] for action in actions if "remove" in action)
+    return LoggedCommit(
+        version=version,
+        operation=str(info.get("operation", "UNKNOWN")),
+        metrics=info.get("operationMetrics") or {},
+        added=tuple(a["add"] for a in actions if "add" in a and a["add"].get("dataChange")),
+        removed=removed,
+        rows_removed=any(file.get("dataChange") for file in removed),
+        change_files=tuple(action["cdc"] for action in actions if "cdc" in action),
+        metadata=_first(actions, "metaData"),
+    )
+
+
+def read_span(jvm: Any, log: Any, before: int, after: int) -> Span | None:
+    """Read the commits after ``before`` up to ``after``; None if one of them is not there."""
+    configuration = log.newDeltaHadoopConf()
+    commits = []
+    for version in range(before + 1, after + 1):
+        path = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
+        files = path.getFileSystem(configuration)
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            text = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+        commits.append(parse_commit(version, text))
+    return Span(commits=tuple(commits))
+
+
+def shape(metadata: Action) -> tuple[object, ...]:
+    """Return what has to be equal for two versions to have the same columns."""
+    fields = json.loads(metadata["schemaString"])
+    return metadata["id"], _fields(fields), tuple(metadata.get("partitionColumns", ()))
+
+
+def feeds(metadata: Action) -> bool:
+    """Say whether changes are recorded under this metadata."""
+    value = (metadata.get("configuration") or {}).get(_CHANGE_FEED, "false")
+    return str(value).lower() == "true"
+
+
+def gone_candidates(span: Span, most: int) -> Iterator[str]:
+    """Yield paths of files that would be gone if VACUUM took any file the span still needs.
+
+    VACUUM takes what was removed before some moment, so that the first removals tell for all.
+    """
+    for kind in ("removed", "change_files"):
+        first: Sequence[Action] = next((f for c in span.commits if (f := getattr(c, kind))), ())
+        yield from (file["path"] for file in first[:most])
+
+
+def _fields(type: Any) -> object:
+    """Return a type without comments and nullability; ids of mapped columns stay."""
+    if isinstance(type, list):
+        return tuple(_fields(part) for part in type)
+    if not isinstance(type, dict):
+        return type
+    kept = []
+    for key, value in sorted(type.items()):
+        if key == "metadata":
+            mapped = {k: v for k, v in value.items() if k.startswith(_MAPPING)}
+            kept.append((key, json.dumps(mapped, sort_keys=True)))
+        elif key not in ("nullable", "containsNull", "valueContainsNull"):
+            kept.append((key, _fields(value)))  # type: ignore[arg-type]
+    return tuple(kept)
+
+
+def _records(file: Action) -> int | None:
+    if file.get("deletionVector"):
+        return None
+    try:
+        return int(json.loads(file.get("stats") or "{}")["numRecords"])
+    except (json.JSONDecodeError, KeyError):
+        return None
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if any(count is None for count in known) else sum(c for c in known if c is not None)
+
+
+def _first(actions: Sequence[Action], kind: str) -> Action | None:
+    return next((action[kind] for action in actions if kind in action), None)

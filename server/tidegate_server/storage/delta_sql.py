@@ -1,0 +1,77 @@
+"""SQL that Delta is given: tables to create, partitions to replace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812
+
+from tidegate_server.model.names import TableName, quote_identifier, quote_literal
+from tidegate_server.model.types import Schema
+from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.storage.delta_schema import column_sql
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
+
+
+def create_sql(
+    name: TableName,
+    schema: Schema,
+    partition_keys: Sequence[str],
+    comment: str | None,
+    properties: Mapping[str, str],
+) -> str:
+    facts = dict(properties)
+    if any(_NEEDS_MAPPING & set(column.name) for column in schema):
+        facts["delta.columnMapping.mode"] = "name"
+    columns = ", ".join(column_sql(column) for column in schema)
+    parts = [f"CREATE TABLE {name.quoted()} ({columns}) USING delta"]
+    if partition_keys:
+        parts.append(f"PARTITIONED BY ({', '.join(quote_identifier(k) for k in partition_keys)})")
+    if comment is not None:
+        parts.append(f"COMMENT {quote_literal(comment)}")
+    parts.append(f"TBLPROPERTIES ({property_list(facts)})")
+    return " ".join(parts)
+
+
+def partition_filter(
+    partitions: Sequence[PartitionSpec], types: Mapping[str, T.DataType]
+) -> SparkColumn:
+    """Values are data: compared as columns, never pasted into SQL."""
+
+    def matches(spec: PartitionSpec) -> SparkColumn:
+        return reduce(and_, (_equals(key, value, types) for key, value in spec.items()))
+
+    return reduce(or_, (matches(spec) for spec in partitions))
+
+
+def _equals(key: str, value: str, types: Mapping[str, T.DataType]) -> SparkColumn:
+    column = F.col(quote_identifier(key))
+    if value == _NULL_PARTITION:
+        return column.isNull()
+    return column == F.lit(value).cast(types[key.lower()])
+
+
+def partition_predicate(
+    partitions: Sequence[PartitionSpec], types: Mapping[str, T.DataType]
+) -> str:
+    def matches(spec: PartitionSpec) -> str:
+        return " AND ".join(_equals_sql(key, value, types) for key, value in spec.items())
+
+    return " OR ".join(f"({matches(spec)})" for spec in partitions)
+
+
+def _equals_sql(key: str, value: str, types: Mapping[str, T.DataType]) -> str:
+    column = quote_identifier(key)
+    if value == _NULL_PARTITION:
+        return f"{column} IS NULL"
+    return f"{column} = CAST({quote_literal(value)} AS {types[key.lower()].simpleString()})"
+
+
+def property_list(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{quote_literal(k)} = {quote_literal(v)}" for k, v in properties.items())

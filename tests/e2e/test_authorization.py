@@ -1,0 +1,133 @@
+"""Two users and one table: what one owns the other sees only when it is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+import tidegate
+from tests.fix_server import Server, running_server
+
+pytestmark = pytest.mark.faults  # a server of its own
+
+CONFIG = """
+[authorization]
+enabled = true
+administrators = ["root"]
+
+[options]
+"materialized-table.initialize" = "ON_CREATE"
+"""
+SECRET = "sum(salary)"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("guarded")
+    file = folder / "tidegate.toml"
+    file.write_text(CONFIG)
+    with running_server(folder, "--config", str(file)) as server:
+        server.wait_for_engine()
+        yield server
+
+
+def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
+    with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+
+def denied(server: Server, user: str, *statements: str) -> str:
+    """Run statements of which the last must be denied; returns what its user is told."""
+    with pytest.raises(tidegate.Error) as caught:
+        run(server, user, *statements)
+    assert caught.value.sqlstate == "42501", caught.value
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+def listed(server: Server, user: str) -> set[str]:
+    """Return every table that a user can find out about in any list."""
+    found = {row[0] for row in run(server, user, "SHOW MATERIALIZED TABLES IN pay")}
+    found |= {row[1] for row in run(server, user, "SHOW TABLES IN pay")}
+    system = "SELECT table_name FROM information_schema.materialized_tables"
+    found |= {row[0] for row in run(server, user, system)}
+    history = "SELECT h.table_name FROM information_schema.materialized_table_refresh_history h"
+    found |= {row[0] for row in run(server, user, history)}
+    with closing(server.connect(user=user)) as connection, closing(connection.cursor()) as cursor:
+        found |= {row[2] for row in cursor.tables(schema="pay").fetchall()}
+        found |= {row[2] for row in cursor.columns(schema="pay").fetchall()}
+    return found - {"salaries"}
+
+
+def rest(server: Server, method: str, path: str) -> int:
+    return httpx.request(method, f"http://127.0.0.1:{server.told()['http_port']}{path}").status_code
+
+
+def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded: Server) -> None:
+    run(
+        guarded,
+        "ann",
+        "CREATE SCHEMA pay",
+        "CREATE TABLE pay.salaries (team STRING, salary INT) USING delta",
+        "INSERT INTO pay.salaries VALUES ('a', 1), ('a', 2), ('b', 3)",
+        f"CREATE MATERIALIZED TABLE pay.totals FRESHNESS = INTERVAL '1' DAY "
+        f"AS SELECT team, {SECRET} AS total FROM pay.salaries GROUP BY team",
+        "CREATE VIEW pay.peek AS SELECT * FROM pay.totals",
+    )
+    [location] = [
+        row[1]
+        for row in run(guarded, "ann", "DESCRIBE EXTENDED pay.totals")
+        if row[0] == "location"
+    ]
+
+    assert listed(guarded, "ann") == {"totals", "peek"}
+    assert listed(guarded, "bob") == {"peek"}
+    told = denied(guarded, "bob", "SELECT * FROM pay.totals")
+    assert "User bob needs SELECT on materialized table spark_catalog.pay.totals." in told
+    for statement in (
+        "SELECT * FROM pay.peek",
+        "SELECT nope FROM pay.totals",
+        f"SELECT * FROM delta.`{location}`",
+        "DESCRIBE pay.totals",
+        "SHOW CREATE MATERIALIZED TABLE pay.totals",
+        "SHOW TBLPROPERTIES pay.totals",
+        "DESCRIBE DETAIL pay.totals",
+        "EXPLAIN EXTENDED SELECT * FROM pay.peek",
+        "CREATE TABLE pay.copy AS SELECT * FROM pay.peek",
+        "CREATE MATERIALIZED TABLE pay.mine AS SELECT * FROM pay.totals",
+        "ALTER MATERIALIZED TABLE pay.totals REFRESH",
+        "ALTER MATERIALIZED TABLE pay.totals SUSPEND",
+        "DROP MATERIALIZED TABLE pay.totals",
+        "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
+        "EXPLAIN SELECT * FROM information_schema.materialized_tables",
+    ):
+        denied(guarded, "bob", statement)
+    assert rest(guarded, "GET", "/v1/materialized-tables/pay.totals") == 403
+    assert rest(guarded, "POST", "/v1/materialized-tables/pay.totals/refresh") == 403
+
+    run(
+        guarded,
+        "ann",
+        "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
+        "GRANT REFRESH ON MATERIALIZED TABLE pay.totals TO USER rest",
+    )
+    assert sorted(run(guarded, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
+    assert listed(guarded, "bob") == {"totals", "peek"}
+    denied(guarded, "bob", "ALTER MATERIALIZED TABLE pay.totals REFRESH")
+    assert rest(guarded, "POST", "/v1/materialized-tables/pay.totals/refresh") == 202
+    create = (
+        "CREATE MATERIALIZED TABLE pay.mine FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT sum(total) AS total FROM pay.totals"
+    )
+    assert run(guarded, "bob", create, "SELECT * FROM pay.mine") == [(6,)]
+
+    run(guarded, "ann", "REVOKE ALL ON MATERIALIZED TABLE pay.totals FROM USER bob")
+    denied(guarded, "bob", "SELECT * FROM pay.totals")
+    assert run(guarded, "bob", "SELECT * FROM pay.mine") == [(6,)]
+    denied(guarded, "root", "ALTER MATERIALIZED TABLE pay.mine REFRESH FULL")

@@ -1,0 +1,102 @@
+"""A materialized table through a real server: nobody else writes, and its sources may change."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+import tidegate
+from tests.fix_server import Server
+
+pytestmark = pytest.mark.spark
+
+CREATE = (
+    "CREATE MATERIALIZED TABLE {} WITH ('materialized-table.initialize' = 'ON_CREATE') "
+    "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM {}"
+)
+
+
+class Client:
+    """One connection with a schema of its own."""
+
+    def __init__(self, connection: tidegate.Connection) -> None:
+        self._cursor = connection.cursor()
+        self.schema = f"g{uuid.uuid4().hex[:8]}"
+        self.run(f"CREATE SCHEMA {self.schema}", f"USE {self.schema}")
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self._cursor.execute(statement)
+
+    def rows(self, statement: str) -> list[tuple[object, ...]]:
+        self._cursor.execute(statement)
+        return sorted((tuple(row) for row in self._cursor.fetchall()), key=repr)
+
+    def failure(self, statement: str) -> str:
+        with pytest.raises(tidegate.Error) as caught:
+            self._cursor.execute(statement)
+        return str(caught.value)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    """A schema with a source ``t`` and the materialized table ``m`` over it."""
+    with closing(server.connect()) as connection:
+        client = Client(connection)
+        client.run(
+            "CREATE TABLE t (k STRING, n INT) USING delta "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+            "INSERT INTO t VALUES ('a', 1), ('b', 2)",
+            CREATE.format("m", "t"),
+        )
+        yield client
+        client.run("DROP MATERIALIZED TABLE IF EXISTS m", f"DROP SCHEMA {client.schema} CASCADE")
+
+
+def test_a_client_cannot_write_past_the_definition(client: Client) -> None:
+    place = client.rows("DESCRIBE DETAIL m")[0][3]
+    client.run("CREATE TEMPORARY VIEW seen AS SELECT * FROM m")
+    for statement in (
+        "INSERT INTO m VALUES ('c', 3)",
+        "DELETE FROM seen WHERE n = 1",
+        f"UPDATE delta.`{place}` SET n = 0",
+        f"INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT 1",
+        "EXECUTE IMMEDIATE 'TRUNCATE TABLE m'",
+        "DROP TABLE m",
+        f"DROP SCHEMA {client.schema} CASCADE",
+    ):
+        assert "[MT_WRONG_KIND]" in client.failure(statement)
+    assert client.rows("SELECT * FROM m") == [("a", 1), ("b", 2)]
+
+
+def test_a_changed_source_is_told_and_old_data_is_served(client: Client) -> None:
+    refresh = "ALTER MATERIALIZED TABLE m REFRESH"
+    client.run("ALTER TABLE t ADD COLUMN extra INT", "INSERT INTO t VALUES ('c', 3, 4)", refresh)
+    served = [("a", 1), ("b", 2), ("c", 3)]
+    assert client.rows("SELECT * FROM m") == served
+    client.run("ALTER TABLE t RENAME COLUMN n TO number")
+    told = client.failure(refresh)
+    assert "[MT_SOURCE_CHANGED]" in told
+    assert f"{client.schema}.t of " in told
+    assert "column n is gone" in told
+    assert client.rows("SELECT * FROM m") == served
+    client.run("DROP TABLE t")
+    assert "[MT_SOURCE_NOT_FOUND]" in client.failure(refresh)
+    assert client.rows("SELECT * FROM m") == served
+    client.run("CREATE TABLE t (k STRING, n INT)", "INSERT INTO t VALUES ('z', 9)", refresh)
+    assert client.rows("SELECT * FROM m") == [("z", 9)]
+
+
+def test_lineage_and_time_reach_the_catalog(client: Client) -> None:
+    client.run("CREATE VIEW v AS SELECT k AS name, current_date AS day FROM t")
+    client.run(CREATE.format("d", "v"))
+    try:
+        (first, *_) = client.rows("SELECT name, day FROM d")
+        assert first[0] == "a"
+        expanded = client.rows("SHOW CREATE MATERIALIZED TABLE d")[0][0]
+        assert f"SELECT `name`, `day` FROM `spark_catalog`.`{client.schema}`.`v`" in str(expanded)
+    finally:
+        client.run("DROP MATERIALIZED TABLE d")

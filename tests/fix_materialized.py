@@ -1,0 +1,137 @@
+"""A materialized table driven as the engine drives it, without a gateway."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame
+
+from tests.fix_spark import Lake
+from tidegate_server.engine.operations import Operation
+from tidegate_server.engine.projection import result_schema
+from tidegate_server.engine.rollback import roll_back
+from tidegate_server.engine.run import refresh
+from tidegate_server.engine.sources import Tables
+from tidegate_server.engine.verify import verify
+from tidegate_server.link.messages import Verified
+from tidegate_server.model.clauses import Expectation
+from tidegate_server.model.runs import Trigger
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshOutcome,
+    RefreshPolicy,
+)
+from tidegate_server.storage.base import Written
+
+
+class Stored:
+    """The stored table ``mt`` with its orders; its query is what is written first."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        query: str,
+        *keys: str,
+        table: str = "mt",
+        expectations: Iterable[Expectation] = (),
+    ) -> None:
+        self.lake = lake
+        self.id = str(uuid.uuid4())
+        self.name = lake.name(table)
+        self.query = query
+        self.keys = keys
+        self.expectations = tuple(expectations)
+        schema = result_schema(lake.session.sql(query))
+        self.columns = schema.names()
+        properties = {"tidegate.id": self.id}
+        lake.format.create(self.name, schema, keys, None, properties)
+        self.epoch = 0
+
+    def order(self, **changed: object) -> RefreshOrder:
+        """Return an order with the next epoch."""
+        self.epoch += 1
+        order = RefreshOrder(
+            refresh_id=str(uuid.uuid4()),
+            table_id=self.id,
+            name=self.name,
+            definition_version=1,
+            expanded_query=self.query,
+            columns=self.columns,
+            partition_keys=self.keys,
+            sources=(),
+            epoch=self.epoch,
+            trigger=Trigger.MANUAL,
+            logical_time=datetime(2026, 1, 1, tzinfo=UTC),
+            expectations=self.expectations,
+        )
+        return replace(order, **changed)  # type: ignore[arg-type]
+
+    def fill(self, query: str | None = None, **changed: object) -> Written:
+        """Write a query's rows, the table's own by default, as a full refresh does."""
+        return self.write(self.lake.session.sql(query or self.query), **changed)
+
+    def write(self, frame: DataFrame, **changed: object) -> Written:
+        """Replace everything by a frame."""
+        return self.lake.format.write(
+            frame, self.order(**changed), {"s": self.epoch}, partitions=(), partial=False
+        )
+
+    def last(self) -> CommittedRefresh:
+        """Return the last refresh commit."""
+        commit = self.lake.format.last_commit(self.name, self.id)
+        assert commit is not None
+        return commit
+
+    def content(self) -> Mapping[str, int]:
+        """Return how often each row is stored, told apart to the bit."""
+        return counted(self.lake.rows(f"SELECT * FROM {self.name.quoted()}"))
+
+
+def counted(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
+    """Return how often each row comes, told apart to the bit."""
+    return Counter(map(repr, rows))
+
+
+class Materialized(Stored):
+    """The table ``mt`` with its definition query, refreshed as the engine refreshes it."""
+
+    def __init__(self, lake: Lake, query: str, **given: object) -> None:
+        super().__init__(lake, query, **given)  # type: ignore[arg-type]
+        tables = Tables(lake.session, lake.format)
+        tables.pinned(query, "spark_catalog", lake.schema)
+        self.sources = tuple(tables.sources.values())
+        self.qualified = query
+        for source in self.sources:
+            short = source.name.table
+            self.qualified = re.sub(rf"\b{short}\b", f"{lake.schema}.{short}", self.qualified)
+
+    def order(self, **changed: object) -> RefreshOrder:
+        """Return an order for an incremental refresh wherever that is exact."""
+        defined = {
+            "sources": self.sources,
+            "expanded_query": self.qualified,
+            "policy": RefreshPolicy.INCREMENTAL,
+        }
+        return super().order(**{**defined, **changed})
+
+    def refresh(self, **changed: object) -> RefreshOutcome:
+        """Bring the table up to date."""
+        order = self.order(**changed)
+        return refresh(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+
+    def verify(self, version: int | None = None, **changed: object) -> Verified:
+        """Compare a version with the query."""
+        order = self.order(**changed)
+        operation = Operation(order.refresh_id)
+        return verify(order, version, self.lake.root, self.lake.format, operation)
+
+    def roll_back(self, version: int, **changed: object) -> RefreshOutcome:
+        """Restore the rows of a version."""
+        order = self.order(rollback_to=version, **changed)
+        return roll_back(order, self.lake.root, self.lake.format, Operation(order.refresh_id))

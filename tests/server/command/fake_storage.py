@@ -1,0 +1,192 @@
+"""The engine's storage in memory: what stands in the warehouse after a command, or after half."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages import (
+    Answer,
+    CheckExpressions,
+    CreateTable,
+    DefinitionsFound,
+    Done,
+    DropTable,
+    DropView,
+    EvolveTable,
+    ExpressionsChecked,
+    FoundDefinition,
+    Inspected,
+    InspectTable,
+    LastCommit,
+    LastCommitted,
+    ListDefinitions,
+    PutView,
+    RenameTable,
+    Request,
+    RewriteNames,
+    Rewritten,
+    SetTableProperties,
+    TableCreated,
+    TableInfo,
+)
+from tidegate_server.model.names import TableName
+from tidegate_server.model.types import Column, Schema
+from tidegate_server.refresh.request import CommittedRefresh
+
+_COMMIT = CommittedRefresh(epoch=5, version=9, definition_version=1, vector={}, refresh_id="r")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A Delta table."""
+
+    schema: Schema
+    partition_keys: tuple[str, ...] = ()
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str | None:
+        return self.properties.get("tidegate.id")
+
+
+class FakeStorage:
+    """Answers the requests that change storage, as the engine does."""
+
+    def __init__(self) -> None:
+        self.tables: dict[TableName, Stored] = {}
+        self.views: dict[TableName, PutView] = {}
+        self.types: dict[str, str] = {}
+        """The type of a computed column by its expression; others are STRING."""
+        self.unusable: dict[str, ServerError] = {}
+        self.checked: list[CheckExpressions] = []
+
+    def answer(self, request: Request) -> Answer | None:
+        """Carry a request out; None if it is not about storage."""
+        match request:
+            case CreateTable(name=name):
+                return self._create(name, request)
+            case SetTableProperties(name=name, properties=properties):
+                self._change(name, properties=properties)
+            case EvolveTable():
+                self._evolve(request)
+            case RenameTable():
+                self._rename(request)
+            case PutView(name=name):
+                if name in self.tables:
+                    raise taken()
+                self.views[name] = request
+            case DropView(name=name, table_id=table_id):
+                if (view := self.views.get(name)) is not None and view.table_id == table_id:
+                    del self.views[name]
+            case DropTable(name=name, table_id=table_id):
+                if (found := self.tables.get(name)) is not None and found.owner == table_id:
+                    del self.tables[name]
+            case InspectTable(name=name):
+                return self._inspect(name)
+            case ListDefinitions():
+                return self._definitions()
+            case LastCommit(name=name):
+                return LastCommitted(commit=_COMMIT, exists=name in self.tables)
+            case CheckExpressions():
+                return self._check(request)
+            case RewriteNames(queries=queries, name=old, new_name=new):
+                return Rewritten(
+                    queries=tuple(
+                        text.replace(str(old), str(new)) if str(old) in text else None
+                        for text in queries
+                    )
+                )
+            case _:
+                return None
+        return Done()
+
+    def listed(self) -> tuple[TableInfo, ...]:
+        """What the metastore lists."""
+        tables = (TableInfo(name=name, type="TABLE") for name in self.tables)
+        return (*tables, *(TableInfo(name=name, type="VIEW") for name in self.views))
+
+    def _create(self, name: TableName, request: CreateTable) -> TableCreated:
+        if name in self.tables or name in self.views:
+            raise taken()
+        self.tables[name] = Stored(
+            schema=request.schema,
+            partition_keys=request.partition_keys,
+            comment=request.comment,
+            properties=dict(request.properties),
+        )
+        return TableCreated(location=f"/warehouse/{name.table}", table_id="delta-id")
+
+    def _change(self, name: TableName, properties: Mapping[str, str]) -> None:
+        found = self.tables.get(name)
+        if found is not None:
+            self.tables[name] = replace(found, properties={**found.properties, **properties})
+
+    def _evolve(self, request: EvolveTable) -> None:
+        found = self.tables.get(request.name)
+        owners = (request.table_id, request.adopts)
+        if found is None or (found.owner or "") not in owners:
+            raise error(Code.MT_DATA_LOST, table=request.name, reason="it is gone")
+        merged = {**found.properties, **request.properties}
+        self.tables[request.name] = Stored(
+            schema=request.schema,
+            partition_keys=found.partition_keys,
+            comment=request.comment,
+            properties={key: value for key, value in merged.items() if value is not None},
+        )
+
+    def _rename(self, request: RenameTable) -> None:
+        found = self.tables.get(request.name)
+        if found is not None and found.owner == request.table_id:
+            if request.new_name in self.tables or request.new_name in self.views:
+                raise taken()
+            self.tables[request.new_name] = self.tables.pop(request.name)
+
+    def _inspect(self, name: TableName) -> Inspected:
+        if name in self.views:
+            return Inspected(format="view")
+        found = self.tables.get(name)
+        if found is None:
+            return Inspected(format=None)
+        return Inspected(
+            format="delta",
+            schema=found.schema,
+            partition_keys=found.partition_keys,
+            comment=found.comment,
+            location=f"/warehouse/{name.table}",
+            properties=found.properties,
+            materialized_id=found.owner,
+        )
+
+    def _definitions(self) -> DefinitionsFound:
+        return DefinitionsFound(
+            found=tuple(
+                FoundDefinition(
+                    storage=name,
+                    table_id=stored.owner or "",
+                    location=f"/warehouse/{name.table}",
+                    definition=stored.properties["tidegate.definition"],
+                )
+                for name, stored in sorted(self.tables.items())
+                if "tidegate.definition" in stored.properties
+            )
+        )
+
+    def _check(self, request: CheckExpressions) -> ExpressionsChecked:
+        self.checked.append(request)
+        texts = [text for _, text in request.computed]
+        texts += [text for text in (request.watermark, *request.conditions) if text is not None]
+        for text in texts:
+            if text in self.unusable:
+                raise self.unusable[text]
+        columns = (
+            Column(name=name, type=self.types.get(text, "string"))
+            for name, text in request.computed
+        )
+        return ExpressionsChecked(computed=Schema(tuple(columns)))
+
+
+def taken() -> ServerError:
+    return ServerError(code="TABLE_OR_VIEW_ALREADY_EXISTS", sqlstate="42P07", message="exists")

@@ -1,0 +1,64 @@
+"""A catalog that was lost comes back from the tables' own properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.server.command.fakes import World, name
+from tests.server.command.tables import ALTER, BASE
+from tidegate_server.catalog.memory import MemoryCatalog
+from tidegate_server.command.rebuild import REBUILT, rebuild
+from tidegate_server.model.states import RefreshStatus
+
+
+@pytest.fixture
+def lost(world: World) -> World:
+    """A world with two tables whose store is gone."""
+    world.execute(BASE)
+    world.execute("CREATE MATERIALIZED TABLE v (x AS upper(b)) AS SELECT * FROM t1")
+    world.catalog = MemoryCatalog()
+    world.scheduler.workflows.clear()
+    return world
+
+
+def rebuilt(world: World) -> int:
+    return rebuild(world.catalog, world.ledger, world.scheduler, world.engine, "UTC")  # type: ignore[arg-type]
+
+
+def test_definitions_come_back_suspended(world: World) -> None:
+    world.execute(BASE)
+    world.execute("CREATE MATERIALIZED TABLE v (x AS upper(b)) AS SELECT * FROM t1")
+    world.execute(f"{ALTER} base SET ('k'='v')")
+    kept, world.catalog = world.catalog, MemoryCatalog()
+    world.scheduler.workflows.clear()
+    assert rebuilt(world) == 2
+    for before in kept.tables():
+        after = world.table(before.name.table)
+        assert (after.refresh_status, after.status_reason) == (RefreshStatus.SUSPENDED, REBUILT)
+        assert replace(after, refresh_status=before.refresh_status, status_reason=None) == before
+        assert not world.workflow(before.name.table).active
+    assert world.ledger.epochs == {table.id: 5 for table in kept.tables()}
+
+
+def test_doing_it_again_adds_nothing(lost: World) -> None:
+    rebuilt(lost)
+    lost.execute(f"{ALTER} base RESUME")
+    assert rebuilt(lost) == 0
+    assert lost.table("base").refresh_status is RefreshStatus.ACTIVATED
+
+
+def test_a_name_taken_meanwhile_is_left_alone(lost: World) -> None:
+    rebuilt(lost)
+    stored = lost.engine.storage.tables.pop(name("base"))
+    lost.engine.storage.tables[name("__tidegate_v")] = stored
+    lost.catalog.drop(lost.table("base").id)
+    assert rebuilt(lost) == 0
+
+
+def test_a_damaged_definition_hides_no_other(lost: World) -> None:
+    stored = lost.engine.storage.tables[name("base")]
+    damaged = {**stored.properties, "tidegate.definition": "{"}
+    lost.engine.storage.tables[name("base")] = replace(stored, properties=damaged)
+    assert rebuilt(lost) == 1

@@ -1,0 +1,51 @@
+"""ALTER MATERIALIZED TABLE ... ROLLBACK TO VERSION, seen from the gateway."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.command.fakes import World
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.states import RefreshStatus
+
+ROLLBACK = "ALTER MATERIALIZED TABLE m ROLLBACK TO VERSION 2"
+
+
+@pytest.fixture
+def full(world: World) -> World:
+    world.execute("CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' HOUR AS SELECT * FROM t1")
+    world.refreshed.clear()
+    return world
+
+
+def test_a_rolled_back_table_stays_suspended(full: World) -> None:
+    full.execute(ROLLBACK)
+    (request,) = full.refreshed
+    assert (request.rollback_to, request.table_id) == (2, full.table("m").id)
+    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+    assert not full.workflow("m").active
+    assert "is suspended" in full.logged[-1]
+
+
+def test_a_suspended_table_can_be_rolled_back(full: World) -> None:
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    full.execute(ROLLBACK)
+    assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+
+
+def test_a_rollback_that_fails_leaves_the_table_as_it_was(full: World) -> None:
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    full.execute("ALTER MATERIALIZED TABLE m RESUME WITH ('spark.sql.shuffle.partitions' = '3')")
+    before, workflow = full.table("m"), full.workflow("m")
+    full.refresh_failure = error(
+        Code.MT_ROLLBACK_IMPOSSIBLE, table="m", version=2, reason="there is no such version"
+    )
+    with pytest.raises(ServerError) as caught:
+        full.execute(ROLLBACK)
+    assert caught.value.code == Code.MT_ROLLBACK_IMPOSSIBLE.name
+    after = full.table("m")
+    assert (after.refresh_status, dict(after.resume_options), full.workflow("m").active) == (
+        before.refresh_status,
+        dict(before.resume_options),
+        workflow.active,
+    )

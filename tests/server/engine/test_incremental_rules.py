@@ -1,0 +1,252 @@
+"""What an incremental refresh leaves equals its query, operator by operator, trap by trap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.server.engine.conftest import Session
+from tests.server.engine.maintained import Maintained
+from tidegate_server.errors import ServerError
+from tidegate_server.model.clauses import Expectation, Violation
+from tidegate_server.model.runs import Strategy
+from tidegate_server.refresh.request import RefreshPolicy
+
+pytestmark = pytest.mark.spark
+
+Make = Callable[..., Maintained]
+
+
+@pytest.fixture
+def make(session: Session, schema: str) -> Make:
+    """Two sources with NULL keys, duplicates, and keys that only one of them has."""
+    session.execute(
+        "CREATE TABLE t (k STRING, n INT, p DECIMAL(10,2), d DOUBLE) USING delta "
+        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    session.execute("CREATE TABLE u (k STRING, m BIGINT) USING delta")
+    session.execute(
+        "INSERT INTO t VALUES ('a', 1, 1.10, 0.5), ('a', 1, 1.10, 0.5), ('a', 2, NULL, -0.0), "
+        "('b', 3, 99999999.99, double('NaN')), (NULL, 4, 1, 1), (NULL, NULL, NULL, NULL), "
+        "('c', 5, 2, 2), ('gone', 6, 3, 3), ('d', NULL, 4, 4)"
+    )
+    session.execute("INSERT INTO u VALUES ('a', 10), ('a', 11), ('b', 20), (NULL, 30), ('z', 40)")
+    return lambda query, **fixed: Maintained(session, schema, query, **fixed)
+
+
+def change_both(session: Session) -> None:
+    """Move keys, empty a group, make and unmake NULLs, delete one of two equal rows' partners."""
+    session.execute("DELETE FROM t WHERE k = 'gone'")
+    session.execute("UPDATE t SET k = 'b', n = 7 WHERE k = 'c'")
+    session.execute("UPDATE t SET k = NULL WHERE k = 'd'")
+    session.execute(
+        "INSERT INTO t VALUES ('a', 1, 1.10, 0.5), ('z', 8, 0.01, 0.0), (NULL, 4, 1, 1)"
+    )
+    session.execute("UPDATE u SET k = 'c' WHERE k IS NULL")
+    session.execute("DELETE FROM u WHERE m = 11")
+    session.execute("INSERT INTO u VALUES (NULL, 31), ('b', 20)")
+
+
+def landed(mt: Maintained) -> str:
+    """Refresh and return the reason; the table must equal its query and be incremental."""
+    outcome = mt.refresh()
+    assert mt.differences() == []
+    assert outcome.plan.strategy is Strategy.INCREMENTAL, outcome.plan
+    return outcome.plan.reason_code
+
+
+EQUAL = {
+    "linear": (
+        "SELECT upper(k) AS k, n + 1 AS n FROM t WHERE n > 1",
+        "SELECT k FROM t UNION ALL SELECT k FROM t WHERE n > 1",
+        "SELECT k, e FROM t LATERAL VIEW OUTER explode(sequence(1, n)) x AS e",
+        "SELECT t.k, n, m FROM t JOIN u ON t.k = u.k",
+        "SELECT a.k, a.n, b.n AS n2 FROM t a JOIN t b ON a.k <=> b.k AND a.n < b.n",
+    ),
+    "groups": (
+        (
+            "SELECT k, count(*) AS c, count(DISTINCT n) AS cd, min(p) AS lo, sum(p) AS s "
+            "FROM t GROUP BY k"
+        ),
+        "SELECT k, sum(n) AS s FROM t GROUP BY k HAVING count(*) > 1 AND sum(n) < 10",
+        "SELECT t.k, sum(m) AS s FROM t JOIN u ON t.k = u.k GROUP BY t.k",
+        ("SELECT c, count(*) AS g FROM (SELECT k, count(*) AS c FROM t GROUP BY k) GROUP BY c"),
+        "SELECT k, n, count(*) AS c, grouping_id() AS g FROM t GROUP BY ROLLUP (k, n)",
+    ),
+    "windows": (
+        (
+            "SELECT k, n, rank() OVER w AS r, sum(n) OVER w AS s FROM t "
+            "WINDOW w AS (PARTITION BY k ORDER BY n)"
+        ),
+        (
+            "SELECT * FROM (SELECT k, n, row_number() OVER "
+            "(PARTITION BY k ORDER BY n DESC) AS r FROM t) WHERE r = 1"
+        ),
+        "SELECT DISTINCT k, n FROM t",
+    ),
+    "joins": (
+        "SELECT t.k, n, m FROM t LEFT JOIN u ON t.k = u.k",
+        "SELECT t.k AS tk, u.k AS uk, n, m FROM t FULL JOIN u ON t.k = u.k",
+        "SELECT k, n FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND m > 10)",
+        "SELECT k, n FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+        "SELECT k, n, (SELECT count(*) FROM u WHERE u.k = t.k) AS c FROM t",
+    ),
+    "sets": (
+        "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
+        "SELECT k FROM t INTERSECT SELECT k FROM u",
+        (
+            "WITH g AS (SELECT k, count(*) AS c FROM t GROUP BY k) "
+            "SELECT a.k AS k1, b.k AS k2 FROM g a JOIN g b ON a.c = b.c"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", EQUAL)
+def test_each_operator_keeps_its_table_equal_to_its_query(
+    make: Make, session: Session, family: str
+) -> None:
+    tables = [make(query) for query in EQUAL[family]]
+    change_both(session)
+    for mt in tables:
+        outcome = mt.refresh()
+        assert (mt.query, mt.differences()) == (mt.query, [])
+        assert (mt.query, outcome.plan.strategy) == (mt.query, Strategy.INCREMENTAL)
+
+
+def test_appended_rows_are_appended(make: Make, session: Session) -> None:
+    mt = make("SELECT t.k, n, m FROM t JOIN u ON t.k = u.k WHERE n > 0")
+    session.execute("INSERT INTO t VALUES ('a', 9, 9, 9), ('z', -1, 9, 9)")
+    outcome = mt.refresh()
+    assert outcome.plan.reason_code == "ROWS_APPENDED"
+    assert [change.method for change in outcome.plan.changes] == ["APPENDED"]
+    assert outcome.metrics.rows_written == 2
+    assert mt.actions() == {"commitInfo", "txn", "add"}
+    assert mt.differences() == []
+
+
+def test_an_emptied_group_disappears_and_comes_again(make: Make, session: Session) -> None:
+    mt = make("SELECT k, count(*) AS c FROM t GROUP BY k")
+    session.execute("DELETE FROM t WHERE k = 'a' OR k IS NULL")
+    assert landed(mt) == "KEYS_AFFECTED"
+    session.execute("INSERT INTO t VALUES (NULL, 1, 1, 1), ('a', 1, 1, 1)")
+    assert landed(mt) == "KEYS_AFFECTED"
+
+
+def test_a_source_rewritten_with_the_same_rows_changes_nothing(
+    make: Make, session: Session
+) -> None:
+    mt = make("SELECT k, sum(n) AS s FROM t GROUP BY k")
+    before = mt.rows()
+    session.execute("UPDATE t SET n = n WHERE k = 'a'")
+    outcome = mt.refresh()
+    assert outcome.plan.strategy is Strategy.INCREMENTAL
+    assert mt.actions() <= {"commitInfo", "txn"}
+    assert mt.rows() == before
+    assert mt.refresh().plan.strategy is Strategy.NO_DATA
+
+
+def test_sums_of_doubles_are_replaced(make: Make, session: Session) -> None:
+    mt = make("SELECT k, round(sum(d), 6) AS s, round(avg(n), 6) AS a FROM t GROUP BY k")
+    session.execute("INSERT INTO t VALUES ('a', 3, 1, 0.1), ('c', 5, 2, double('-infinity'))")
+    session.execute("DELETE FROM t WHERE k = 'b'")
+    assert landed(mt) == "KEYS_AFFECTED"
+
+
+def test_a_view_that_changed_is_computed_anew(make: Make, session: Session) -> None:
+    session.execute("CREATE VIEW v AS SELECT k, n FROM t WHERE n > 1")
+    mt = make("SELECT k, n FROM v")
+    session.execute("ALTER VIEW v AS SELECT k, n FROM t WHERE n > 2")
+    session.execute("INSERT INTO t VALUES ('y', 9, 9, 9)")
+    assert mt.refresh().plan.reason_code == "DEFINITION_CHANGED"
+    assert mt.differences() == []
+
+
+def test_rows_that_expectations_dropped_stay_out(make: Make, session: Session) -> None:
+    small = Expectation(name="small", condition="n < 5", violation=Violation.DROP_ROW)
+    mt = make("SELECT k, n FROM t", expectations=(small,))
+    session.execute("DELETE FROM t WHERE k IN ('gone', 'b')")
+    session.execute("INSERT INTO t VALUES ('new', 1, 1, 1), ('new', 9, 1, 1)")
+    outcome = mt.refresh()
+    assert outcome.plan.strategy is Strategy.INCREMENTAL
+    assert {row[0] for row in mt.rows() if row[1] is not None} == {"a", None, "new"}
+
+
+FULL = {
+    "SELECT count(*) AS c FROM t": "AGGREGATE_WITHOUT_KEYS",
+    "SELECT d, count(*) AS c FROM t GROUP BY d": "AGGREGATE_WITHOUT_KEYS",
+    "SELECT k, first(n) AS f FROM t GROUP BY k": "ORDER_NOT_UNIQUE",
+    "SELECT k, max_by(n, p) AS f FROM t GROUP BY k": "OPERATOR_NOT_INCREMENTALIZABLE",
+    "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n) AS r, p FROM t": "ORDER_NOT_UNIQUE",
+    "SELECT k, rank() OVER (ORDER BY n) AS r FROM t": "WINDOW_WITHOUT_PARTITION_BY",
+    "SELECT k FROM t ORDER BY n LIMIT 2": "OPERATOR_NOT_INCREMENTALIZABLE",
+    "SELECT s, count(*) AS c FROM (SELECT k, sum(d) AS s FROM t GROUP BY k) GROUP BY s": (
+        "AGGREGATE_WITHOUT_KEYS"
+    ),
+    "SELECT k FROM t WHERE n > (SELECT max(n) - 2 FROM t)": (
+        "SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"
+    ),
+    "SELECT k FROM u WHERE m NOT IN (SELECT n FROM t)": "JOIN_WITHOUT_EQUALITY",
+    "SELECT a.k FROM t a JOIN t VERSION AS OF 1 b ON a.k = b.k": "TIME_TRAVEL",
+    "SELECT k, current_date() AS d FROM t": "UNSTABLE_QUERY",
+}
+
+
+def test_what_is_not_recognised_is_refreshed_fully_for_a_reason(
+    make: Make, session: Session
+) -> None:
+    tables = {query: make(query) for query in FULL}
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
+    found = {query: mt.explain() for query, mt in tables.items()}
+    assert {query: plan.strategy for query, plan in found.items()} == dict.fromkeys(
+        FULL, Strategy.FULL
+    )
+    assert {query: plan.reason_code for query, plan in found.items()} == FULL
+
+
+def test_a_strict_table_refuses_a_full_refresh(make: Make, session: Session) -> None:
+    mt = make("SELECT count(*) AS c FROM t", policy=RefreshPolicy.INCREMENTAL_STRICT)
+    before = mt.rows()
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
+    with pytest.raises(ServerError) as caught:
+        mt.refresh()
+    assert caught.value.code == "MT_NOT_INCREMENTAL"
+    assert "AGGREGATE_WITHOUT_KEYS" in caught.value.message
+    assert mt.rows() == before
+    assert mt.refresh(force=True).plan.reason_code == "FORCED"
+
+
+def test_rules_can_be_switched_off(make: Make, session: Session) -> None:
+    query = "SELECT k, count(*) AS c FROM t GROUP BY k"
+    rules = {"materialized-table.incremental.rules": "LINEAR, JOIN"}
+    mt = make(query, options=rules)
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4)")
+    plan = mt.explain()
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "RULE_DISABLED")
+    assert mt.explain(options={}).strategy is Strategy.INCREMENTAL
+
+
+def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Session) -> None:
+    mt = make("SELECT k, count(*) AS c FROM t GROUP BY k")
+    session.execute("INSERT INTO t VALUES ('a', 4, 4, 4), ('a', 5, 5, 5), ('y', 5, 5, 5)")
+    plan = mt.explain()
+    assert (plan.strategy, plan.affected_keys) == (Strategy.INCREMENTAL, 2)
+    assert [(c.method, c.rows) for c in plan.changes] == [("APPENDED", 3)]
+    assert plan.rejected[0].strategy == "FULL"
+    assert plan.rejected[0].cost == plan.full_seconds
+    auto = mt.explain(policy=RefreshPolicy.AUTO)
+    assert auto.strategy is Strategy.FULL
+    assert auto.rejected[0].strategy == "INCREMENTAL"
+
+
+def test_the_versions_of_a_wave_are_read(make: Make, session: Session) -> None:
+    mt = make("SELECT k, n FROM t")
+    session.execute("INSERT INTO t VALUES ('first', 1, 1, 1)")
+    vector = dict(mt.explain().vector)
+    session.execute("INSERT INTO t VALUES ('second', 1, 1, 1)")
+    outcome = mt.refresh(vector=vector)
+    assert (outcome.plan.strategy, dict(outcome.plan.vector)) == (Strategy.INCREMENTAL, vector)
+    assert {"first", "second"} & {row[0] for row in mt.rows()} == {"first"}
+    assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
+    assert mt.differences() == []

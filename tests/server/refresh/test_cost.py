@@ -1,0 +1,59 @@
+"""What refreshes are expected to take, and what is learned from those that ran."""
+
+from __future__ import annotations
+
+from tidegate_server.model.runs import RunMetrics, Strategy
+from tidegate_server.refresh.cost import Way, Work, predict
+from tidegate_server.refresh.request import PastRun
+
+WORK = Work(rows_read=1_000_000, rows_written=10_000)
+
+
+def past(seconds: float, strategy: Strategy = Strategy.FULL, deleted: int | None = None) -> PastRun:
+    metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000, rows_deleted=deleted)
+    return PastRun(strategy=strategy, seconds=seconds, metrics=metrics)
+
+
+def test_more_rows_take_longer() -> None:
+    for way in Way:
+        more = Work(rows_read=2_000_000, rows_written=10_000)
+        assert predict(way, more, ()) > predict(way, WORK, ())
+
+
+def test_appending_is_cheapest_and_small_merges_are_dear() -> None:
+    tiny = Work(rows_read=3, rows_written=3)
+    append, overwrite, merge = (
+        predict(way, tiny, ()) for way in (Way.APPEND, Way.OVERWRITE, Way.MERGE)
+    )
+    assert append < overwrite < merge
+
+
+def test_a_merge_wins_where_much_is_read_and_little_written() -> None:
+    whole = Work(rows_read=20_000_000, rows_written=100_000)
+    few = Work(rows_read=20_000_000, rows_written=100)
+    assert predict(Way.MERGE, few, ()) < predict(Way.OVERWRITE, whole, ())
+
+
+def test_the_table_s_own_runs_correct_the_list() -> None:
+    listed = predict(Way.OVERWRITE, WORK, ())
+    twice = (past(2 * listed), past(2 * listed), past(2 * listed))
+    assert predict(Way.OVERWRITE, WORK, twice) == 2 * listed
+
+
+def test_one_outlier_changes_nothing() -> None:
+    listed = predict(Way.OVERWRITE, WORK, ())
+    runs = (past(100 * listed), past(listed), past(listed))
+    assert predict(Way.OVERWRITE, WORK, runs) == listed
+
+
+def test_ways_learn_apart() -> None:
+    listed = predict(Way.MERGE, WORK, ())
+    assert predict(Way.MERGE, WORK, (past(99.0),)) == listed
+    assert predict(Way.MERGE, WORK, (past(99.0, Strategy.INCREMENTAL),)) == listed
+    learned = predict(Way.MERGE, WORK, (past(99.0, Strategy.INCREMENTAL, deleted=5),))
+    assert learned > listed
+
+
+def test_what_no_run_could_tell_is_not_learned() -> None:
+    run = PastRun(strategy=Strategy.FULL, seconds=9.0, metrics=RunMetrics())
+    assert predict(Way.OVERWRITE, WORK, (run,)) == predict(Way.OVERWRITE, WORK, ())

@@ -1,0 +1,51 @@
+"""The HTTP port of a whole gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from tests.server.command.fakes import FixedClock
+from tests.server.test_app import build, cursor_of
+from tidegate_server.app import Gateway
+from tidegate_server.config import Config, ServerSection
+
+
+def url(gateway: Gateway, path: str) -> str:
+    return f"http://127.0.0.1:{gateway.http_port}{path}"
+
+
+def test_a_gateway_serves_health_and_metrics_while_its_engine_is_missing(tmp_path: Path) -> None:
+    with build(tmp_path, "mute") as gateway, cursor_of(gateway) as cursor:
+        cursor.execute("SHOW MATERIALIZED TABLES")
+        ready = httpx.get(url(gateway, "/health/ready"))
+        assert (ready.status_code, ready.json()["missing"]) == (503, ["engine"])
+        lines = httpx.get(url(gateway, "/metrics")).text.splitlines()
+    for line in (
+        "tidegate_sessions 1.0",
+        "tidegate_engine_up 0.0",
+        "tidegate_engine_restarts_total 0.0",
+        "tidegate_store_up 1.0",
+        "tidegate_scheduler_due_workflows 0.0",
+        "tidegate_materialized_tables 0.0",
+        'tidegate_operations_total{kind="EXECUTE_STATEMENT",state="FINISHED"} 1.0',
+    ):
+        assert line in lines
+
+
+def test_the_port_can_be_switched_off(tmp_path: Path) -> None:
+    config = Config(data=tmp_path, server=ServerSection(port=0, http_port=-1))
+    with Gateway(config, java_home=tmp_path, clock=FixedClock(), engine_command=["false"]) as off:
+        assert off.http_port is None
+
+
+def test_two_gateways_on_one_http_port_are_told_apart(tmp_path: Path) -> None:
+    with build(tmp_path / "one", "mute") as gateway:
+        server = ServerSection(port=0, http_port=gateway.http_port)
+        config = Config(data=tmp_path / "two", server=server)
+        other = Gateway(config, java_home=tmp_path, engine_command=["false"])
+        with pytest.raises(OSError, match="in use") as refused, other:
+            pass
+        assert refused.value.filename == f"127.0.0.1:{gateway.http_port}"
