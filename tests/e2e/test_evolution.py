@@ -116,7 +116,7 @@ def test_a_first_load_begins_where_it_was_told(sql: Callable[..., Any]) -> None:
         "CREATE MATERIALIZED TABLE m PARTITIONED BY (ds) WITH ("
         "'partition.fields.ds.date-formatter' = 'yyyy-MM-dd', "
         "'materialized-table.initialize' = 'ON_CREATE') START_MODE = FROM_NOW "
-        f"{FULL} AS SELECT date_format(d, 'yyyy-MM-dd') AS ds FROM VALUES "
+        f"{FULL} AS SELECT 1 AS n, date_format(d, 'yyyy-MM-dd') AS ds FROM VALUES "
         "(current_date()), (current_date() - INTERVAL '40' DAY) AS t(d)"
     )
     assert sql("SELECT count(*) FROM m WHERE ds = date_format(current_date(), 'yyyy-MM-dd')") == [

@@ -57,7 +57,7 @@ def client(server: Server) -> Iterator[Client]:
 
 
 def test_a_client_cannot_write_past_the_definition(client: Client) -> None:
-    place = client.rows("DESCRIBE DETAIL m")[0][3]
+    place = client.rows("DESCRIBE DETAIL m")[0][4]
     client.run("CREATE TEMPORARY VIEW seen AS SELECT * FROM m")
     for statement in (
         "INSERT INTO m VALUES ('c', 3)",
@@ -86,7 +86,8 @@ def test_a_changed_source_is_told_and_old_data_is_served(client: Client) -> None
     client.run("DROP TABLE t")
     assert "[MT_SOURCE_NOT_FOUND]" in client.failure(refresh)
     assert client.rows("SELECT * FROM m") == served
-    client.run("CREATE TABLE t (k STRING, n INT)", "INSERT INTO t VALUES ('z', 9)", refresh)
+    again = "CREATE TABLE t (k STRING, n INT) USING delta"
+    client.run(again, "INSERT INTO t VALUES ('z', 9)", refresh)
     assert client.rows("SELECT * FROM m") == [("z", 9)]
 
 
