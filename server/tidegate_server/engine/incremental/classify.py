@@ -157,7 +157,7 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     name = kind(function)
     if "UDF" in name or "UDAF" in name or name in _ANY_ORDER or name in _ROUNDED:
         return
-    if name in _COLLECTIONS or not function.deterministic():
+    if name in _COLLECTIONS or name in _POSITIONS or not function.deterministic():
         yield Obstacle(
             code="ORDER_NOT_UNIQUE",
             text=f"{_pretty(function)} depends on the order in which rows come",
