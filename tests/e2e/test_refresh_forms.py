@@ -160,16 +160,16 @@ def test_a_wave_is_of_one_moment_while_its_source_changes(run: Run, server: Serv
 
 def test_async_goes_on_and_cancel_stops_it_without_a_new_version(run: Run) -> None:
     run(
-        "CREATE MATERIALIZED TABLE top REFRESH_MODE = FULL AS "
+        "CREATE MATERIALIZED TABLE endless REFRESH_MODE = FULL AS "
         "SELECT count(*) AS n FROM ev a CROSS JOIN range(100000000) b CROSS JOIN range(1000) c"
     )
-    versions = run("DESCRIBE HISTORY top")
-    [(job, info)] = run("ALTER MATERIALIZED TABLE top REFRESH ASYNC")
+    versions = run("DESCRIBE HISTORY endless")
+    [(job, info)] = run("ALTER MATERIALIZED TABLE endless REFRESH ASYNC")
     assert state(info) == "QUEUED"
     deadline = time.monotonic() + 300
-    while history(run, "state", "top")[0][0] != "RUNNING":
+    while history(run, "state", "endless")[0][0] != "RUNNING":
         assert time.monotonic() < deadline, "waited in vain"
-    assert run("ALTER MATERIALIZED TABLE top CANCEL REFRESH") == [(job, "CANCELLED")]
-    assert history(run, "refresh_id, state", "top") == [(job, "CANCELLED")]
-    assert run("DESCRIBE HISTORY top") == versions
-    assert run("ALTER MATERIALIZED TABLE top CANCEL REFRESH") == []
+    assert run("ALTER MATERIALIZED TABLE endless CANCEL REFRESH") == [(job, "CANCELLED")]
+    assert history(run, "refresh_id, state", "endless") == [(job, "CANCELLED")]
+    assert run("DESCRIBE HISTORY endless") == versions
+    assert run("ALTER MATERIALIZED TABLE endless CANCEL REFRESH") == []

@@ -217,9 +217,9 @@ class World:
     def renew(self, server: Server) -> None:
         """Prolong leases as the keepers of a server that is not stalled do."""
         for order in server.at_work:
-            self.renewed[order.refresh_id] = self.clock.now()
             owner = f"{server.name}/{order.refresh_id}"
-            self.ledger.extend(order.table_id, owner, self.clock.now(), LEASE)
+            if self.ledger.extend(order.table_id, owner, self.clock.now(), LEASE):
+                self.renewed[order.refresh_id] = self.clock.now()
 
     def settle(self) -> None:
         """Let every wait and lease end without further trouble."""
@@ -349,6 +349,7 @@ def by_hand() -> RefreshRequest:
 @example([("tick", 0, 301), ("crash", 0, 0), ("finish", 0, 0)])
 @example([("tick", 0, 301), ("manual", 1, 0), ("finish", 0, 0), ("finish", 0, 0)])
 @example([("tick", 0, 301), ("manual", 1, 31), ("finish", 0, 0), ("finish", 0, 0)])
+@example([("tick", 0, 300), ("manual", 1, 31), ("renew", 0, 300), ("tick", 1, 0)])
 @example([("tick", 0, 301), ("recover", 1, 31), ("tick", 1, 0), ("finish", 0, 0), ("finish", 0, 0)])
 def test_nothing_is_done_twice_and_nothing_is_left_undone(happening: list[Event]) -> None:
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.exists() else None) as directory:
