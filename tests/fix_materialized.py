@@ -18,7 +18,7 @@ from tidegate_server.engine.rollback import roll_back
 from tidegate_server.engine.run import refresh
 from tidegate_server.engine.sources import Tables
 from tidegate_server.engine.verify import verify
-from tidegate_server.link.messages import Verified
+from tidegate_server.link.messages.answers import Verified
 from tidegate_server.model.clauses import Expectation
 from tidegate_server.model.runs import Trigger
 from tidegate_server.refresh.request import (

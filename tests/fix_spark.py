@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.spark import Directories, start_spark
-from tidegate_server.link.messages import EngineOptions
+from tidegate_server.link.messages.requests import EngineOptions
 from tidegate_server.model.names import TableName
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.storage.delta import DeltaFormat

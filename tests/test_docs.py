@@ -21,7 +21,7 @@ from tidegate_server.command.system_tables import SCHEMAS
 from tidegate_server.config import Config
 from tidegate_server.demo.__main__ import INVITATION
 from tidegate_server.demo.__main__ import main as demo_main
-from tidegate_server.link.messages import Analysis
+from tidegate_server.link.messages.answers import Analysis
 from tidegate_server.sql.parse import parse
 
 ROOT = Path(__file__).parents[1]

@@ -30,13 +30,12 @@ from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.flight import FlightEngine
 from tidegate_server.link.lock import DataDirectoryLock
-from tidegate_server.link.messages import (
-    EngineInfo,
+from tidegate_server.link.messages.answers import EngineInfo, Versions
+from tidegate_server.link.messages.requests import (
     EngineOptions,
     RegisterSystemTable,
     Request,
     SourceVersions,
-    Versions,
 )
 from tidegate_server.link.supervisor import ENGINE_COMMAND, Supervisor
 from tidegate_server.model.clock import Clock, SystemClock, new_id

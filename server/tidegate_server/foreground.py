@@ -19,7 +19,7 @@ import msgspec
 
 from tidegate._version import __version__
 from tidegate_server.app import Gateway
-from tidegate_server.link.messages import EngineInfo
+from tidegate_server.link.messages.answers import EngineInfo
 from tidegate_server.observability.logs import logging_to
 
 log = logging.getLogger(__name__)

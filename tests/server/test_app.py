@@ -18,7 +18,7 @@ from tidegate_server.config import Config, EngineSection, ServerSection
 from tidegate_server.errors import ServerError
 from tidegate_server.foreground import connecting, describe
 from tidegate_server.link.lock import DataDirectoryTakenError
-from tidegate_server.link.messages import EngineInfo
+from tidegate_server.link.messages.answers import EngineInfo
 
 FAKE_ENGINE = Path(__file__).with_name("link") / "fake_engine.py"
 

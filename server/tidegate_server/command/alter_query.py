@@ -21,7 +21,8 @@ from tidegate_server.command.orders import refresh_order
 from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Analysis, Analyze, ExplainRefresh, Planned
+from tidegate_server.link.messages.answers import Analysis, Planned
+from tidegate_server.link.messages.requests import Analyze, ExplainRefresh
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus

@@ -12,10 +12,10 @@ from tidegate_server.command.define import definition_properties
 from tidegate_server.command.derived import view_columns
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.answers import Inspected
+from tidegate_server.link.messages.requests import (
     DropView,
     EvolveTable,
-    Inspected,
     InspectTable,
     PutView,
     RenameTable,

@@ -20,7 +20,7 @@ from tidegate_server.command.visible import (
 )
 from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Reach, Reading, Surveyed
+from tidegate_server.link.messages.answers import Reach, Reading, Surveyed
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result
 from tidegate_server.model.table import MaterializedTable

@@ -11,7 +11,7 @@ from tidegate_server.command.exclusive import Exclusive
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import Progress
+from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.clock import Clock
 from tidegate_server.observability.metrics import Metrics
 from tidegate_server.scheduler.base import Ledger, RunRefresh, WorkflowScheduler

@@ -14,7 +14,8 @@ from tidegate_server.command.options import CONVERSION_KEY
 from tidegate_server.command.shape import castable, casting, selecting, shown_type
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import EvolveTable, Inspected, InspectTable
+from tidegate_server.link.messages.answers import Inspected
+from tidegate_server.link.messages.requests import EvolveTable, InspectTable
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import RefreshStatus

@@ -16,7 +16,8 @@ from tidegate_server.command.refresh import raise_failure
 from tidegate_server.command.spark import run, unexpected
 from tidegate_server.command.start import first_partitions
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import CreateTable, DropTable, TableCreated
+from tidegate_server.link.messages.answers import TableCreated
+from tidegate_server.link.messages.requests import CreateTable, DropTable
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus

@@ -22,7 +22,8 @@ from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
 from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Analysis, Analyze, Inspected, InspectTable
+from tidegate_server.link.messages.answers import Analysis, Inspected
+from tidegate_server.link.messages.requests import Analyze, InspectTable
 from tidegate_server.model.names import STORAGE_PREFIX, TableName, storage_name
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode

@@ -9,7 +9,8 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.shape import available, castable, is_stored, shown_type
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import CheckExpressions, ExpressionsChecked, ViewColumn
+from tidegate_server.link.messages.answers import ExpressionsChecked
+from tidegate_server.link.messages.requests import CheckExpressions, ViewColumn
 from tidegate_server.model.clauses import Distribution, Expectation, Watermark
 from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.table import DerivedColumn, MaterializedTable

@@ -12,7 +12,7 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import DropTable
+from tidegate_server.link.messages.requests import DropTable
 from tidegate_server.model.privileges import TableObject
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import RefreshStatus

@@ -14,13 +14,12 @@ from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.apply import put_view
 from tidegate_server.errors import Code, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import (
-    DefinitionsFound,
+from tidegate_server.link.messages.answers import DefinitionsFound, TableList
+from tidegate_server.link.messages.requests import (
     DropView,
     ListDefinitions,
     ListTables,
     RenameTable,
-    TableList,
 )
 from tidegate_server.model.names import TableName, visible_name
 from tidegate_server.model.states import RefreshStatus

@@ -10,13 +10,8 @@ import msgspec
 from tidegate_server.catalog.base import Catalog
 from tidegate_server.errors import Code, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import (
-    DefinitionsFound,
-    FoundDefinition,
-    LastCommit,
-    LastCommitted,
-    ListDefinitions,
-)
+from tidegate_server.link.messages.answers import DefinitionsFound, FoundDefinition, LastCommitted
+from tidegate_server.link.messages.requests import LastCommit, ListDefinitions
 from tidegate_server.model.names import visible_name
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable

@@ -10,7 +10,8 @@ from tidegate_server.command.orders import close_run, committed
 from tidegate_server.command.refresher import GIVES_WAY, LEASE_LOST, TABLE_DROPPED, Refresher
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import DropTable, DropView, LastCommit, LastCommitted
+from tidegate_server.link.messages.answers import LastCommitted
+from tidegate_server.link.messages.requests import DropTable, DropView, LastCommit
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.states import RefreshStatus, RunState

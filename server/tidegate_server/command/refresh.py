@@ -13,7 +13,8 @@ from tidegate_server.command.spark import unexpected
 from tidegate_server.command.validate import is_text
 from tidegate_server.command.waves import Step
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import ExplainRefresh, Planned
+from tidegate_server.link.messages.answers import Planned
+from tidegate_server.link.messages.requests import ExplainRefresh
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState

@@ -19,7 +19,8 @@ from tidegate_server.command.orders import (
 )
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import Cancel, LastCommit, LastCommitted, Refresh, Refreshed
+from tidegate_server.link.messages.answers import LastCommitted, Refreshed
+from tidegate_server.link.messages.requests import Cancel, LastCommit, Refresh
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState

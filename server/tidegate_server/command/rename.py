@@ -16,7 +16,8 @@ from tidegate_server.command.define import (
 )
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import RewriteNames, Rewritten, SetTableProperties
+from tidegate_server.link.messages.answers import Rewritten
+from tidegate_server.link.messages.requests import RewriteNames, SetTableProperties
 from tidegate_server.model.names import TableName, qualify, storage_name
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import MaterializedTable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidegate_server.command.context import Context
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import ListTables, TableList
+from tidegate_server.link.messages.answers import TableList
+from tidegate_server.link.messages.requests import ListTables
 from tidegate_server.model.names import TableName, qualify
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.sql.statements import Name

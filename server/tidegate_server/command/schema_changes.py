@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import assert_never
 
 from tidegate_server.command.alter import restart_with
@@ -30,7 +31,7 @@ from tidegate_server.command.shape import (
     selecting,
     shown_type,
 )
-from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.errors import Code, error
 from tidegate_server.model.clauses import Distribution, Watermark
 from tidegate_server.model.names import storage_name
 from tidegate_server.model.result import Result, nothing
@@ -57,9 +58,7 @@ def add(statement: AlterAdd, context: Context) -> Result:
     :raises ServerError: MT_ALTER_SCHEMA_*, MT_PERSISTED_COLUMN_NOT_IN_QUERY for a stored column.
     """
     table = alterable(statement.name, context)
-    changed = table
-    for change in statement.changes:
-        changed = _added(changed, change)
+    changed = reduce(_Change(_column_added, _refuse_second), statement.changes, table)
     return _put(table, changed, context)
 
 
@@ -69,9 +68,7 @@ def modify(statement: AlterModify, context: Context) -> Result:
     :raises ServerError: MT_ALTER_SCHEMA_*.
     """
     table = alterable(statement.name, context)
-    changed = table
-    for change in statement.changes:
-        changed = _modified(changed, change)
+    changed = reduce(_Change(_column_modified, _need), statement.changes, table)
     return _put(table, changed, context)
 
 
@@ -121,32 +118,39 @@ def _query(before: MaterializedTable, changed: MaterializedTable) -> str:
     return selecting(before.schema, changed.schema, query)
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """How one part is added, or how it is modified."""
+
+    column: Callable[[MaterializedTable, ColumnChange], MaterializedTable]
+    check: Callable[[MaterializedTable, str, object], None]
+    """Refuses a part for being there, or for not being there."""
+
+    def __call__(self, table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
+        match change:
+            case ColumnChange():
+                return self.column(table, change)
+            case PrimaryKeyClause():
+                self.check(table, "primary key", table.primary_key)
+                schema, key = keyed(change, table.schema, table.schema)
+                return replace(table, schema=schema, primary_key=key)
+            case Watermark():
+                self.check(table, "watermark", table.watermark)
+                return replace(table, watermark=change)
+            case Distribution():
+                self.check(table, "distribution", table.distribution)
+                check_distribution(change, table.schema)
+                return replace(table, distribution=change)
+            case _:
+                assert_never(change)
+
+
 # ---- ADD -------------------------------------------------------------------------------------
-
-
-def _added(table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
-    match change:
-        case ColumnChange():
-            return _column_added(table, change)
-        case PrimaryKeyClause():
-            _refuse_second(table, "a primary key", table.primary_key)
-            schema, key = keyed(change, table.schema, table.schema)
-            return replace(table, schema=schema, primary_key=key)
-        case Watermark():
-            _refuse_second(table, "a watermark", table.watermark)
-            return replace(table, watermark=change)
-        case Distribution():
-            _refuse_second(table, "a distribution", table.distribution)
-            check_distribution(change, table.schema)
-            return replace(table, distribution=change)
-        case _:
-            assert_never(change)
 
 
 def _column_added(table: MaterializedTable, change: ColumnChange) -> MaterializedTable:
     item = change.column
-    if find(table.visible, item.name) is not None:
-        raise _exists(table, f"a column {item.name}", "Use MODIFY to change it.")
+    _refuse_second(table, f"column {item.name}", find(table.visible, item.name))
     if is_stored(item):
         raise error(
             Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY,
@@ -179,33 +183,15 @@ def _with_visible(table: MaterializedTable, visible: Sequence[Visible]) -> Mater
 
 def _refuse_second(table: MaterializedTable, what: str, found: object) -> None:
     if found is not None:
-        raise _exists(table, what, "Use MODIFY to change it.")
-
-
-def _exists(table: MaterializedTable, what: str, hint: str) -> ServerError:
-    return error(Code.MT_ALTER_SCHEMA_EXISTS, table=table.name, what=what, hint=hint)
+        raise error(
+            Code.MT_ALTER_SCHEMA_EXISTS,
+            table=table.name,
+            what=f"a {what}",
+            hint="Use MODIFY to change it.",
+        )
 
 
 # ---- MODIFY ----------------------------------------------------------------------------------
-
-
-def _modified(table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
-    match change:
-        case ColumnChange():
-            return _column_modified(table, change)
-        case PrimaryKeyClause():
-            _need(table, "primary key", table.primary_key)
-            schema, key = keyed(change, table.schema, table.schema)
-            return replace(table, schema=schema, primary_key=key)
-        case Watermark():
-            _need(table, "watermark", table.watermark)
-            return replace(table, watermark=change)
-        case Distribution():
-            _need(table, "distribution", table.distribution)
-            check_distribution(change, table.schema)
-            return replace(table, distribution=change)
-        case _:
-            assert_never(change)
 
 
 def _column_modified(table: MaterializedTable, change: ColumnChange) -> MaterializedTable:

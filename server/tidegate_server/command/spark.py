@@ -8,14 +8,8 @@ import re
 from tidegate_server.command.context import Context
 from tidegate_server.command.options import spark_settings
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import (
-    Answer,
-    Execute,
-    Executed,
-    OpenSession,
-    Survey,
-    Surveyed,
-)
+from tidegate_server.link.messages.answers import Answer, Executed, Surveyed
+from tidegate_server.link.messages.requests import Execute, OpenSession, Survey
 from tidegate_server.link.result import EngineResult
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.lifecycle import wrong_state
 from tidegate_server.command.orders import refresh_order
 from tidegate_server.command.spark import unexpected
-from tidegate_server.link.messages import Verified, VerifyTable
+from tidegate_server.link.messages.answers import Verified
+from tidegate_server.link.messages.requests import VerifyTable
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus

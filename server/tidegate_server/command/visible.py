@@ -9,7 +9,7 @@ from typing import Any
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.privileges import Action, Rights
 from tidegate_server.command.system_tables import SYSTEM_SCHEMA
-from tidegate_server.link.messages import Mention, Surveyed
+from tidegate_server.link.messages.answers import Mention, Surveyed
 from tidegate_server.model.names import TableName, quote_identifier, quote_literal
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.runs import RefreshRun

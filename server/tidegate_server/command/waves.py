@@ -13,7 +13,8 @@ from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.refresher import UPSTREAM_FAILED
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import SourceVersions, Versions
+from tidegate_server.link.messages.answers import Versions
+from tidegate_server.link.messages.requests import SourceVersions
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RunState

@@ -17,7 +17,8 @@ from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
 from tidegate_server.engine.spark import Directories, start_spark, warm_up, warm_up_more
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import EngineInfo, EngineOptions
+from tidegate_server.link.messages.answers import EngineInfo
+from tidegate_server.link.messages.requests import EngineOptions
 from tidegate_server.observability.logs import JsonLines
 from tidegate_server.storage.delta import DeltaFormat
 

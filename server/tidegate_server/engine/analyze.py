@@ -18,7 +18,7 @@ from tidegate_server.engine.references import ParsedQuery, parse_query
 from tidegate_server.engine.sessions import Child
 from tidegate_server.engine.sources import Tables, current_place
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import Analysis
+from tidegate_server.link.messages.answers import Analysis
 from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Schema, distinct_names
 from tidegate_server.model.versions import Source

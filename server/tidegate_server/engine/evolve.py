@@ -12,17 +12,19 @@ from tidegate_server.engine.references import Edit, edited, parse_query
 from tidegate_server.engine.sessions import Child, apply_settings
 from tidegate_server.engine.sources import catalog_entry
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    CheckExpressions,
+from tidegate_server.link.messages.answers import (
     DefinitionsFound,
-    DropView,
     ExpressionsChecked,
     FoundDefinition,
     Inspected,
+    Rewritten,
+)
+from tidegate_server.link.messages.requests import (
+    CheckExpressions,
+    DropView,
     InspectTable,
     PutView,
     RewriteNames,
-    Rewritten,
     ViewColumn,
 )
 from tidegate_server.model.names import (

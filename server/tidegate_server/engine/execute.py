@@ -12,7 +12,8 @@ from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
-from tidegate_server.link.messages import Execute, Executed
+from tidegate_server.link.messages.answers import Executed
+from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
 from tidegate_server.storage.commits import inserted_rows
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from tidegate_server.engine.projection import type_text
-from tidegate_server.link.messages import FunctionList, TableInfo, TableList
+from tidegate_server.link.messages.answers import FunctionList, TableInfo, TableList
 from tidegate_server.model.names import (
     DEFAULT_CATALOG,
     TableName,

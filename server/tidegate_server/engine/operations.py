@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import Progress
+from tidegate_server.link.messages.answers import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -115,7 +115,7 @@ def parse_query(spark: SparkSession, text: str) -> ParsedQuery:
     :raises ServerError: MT_QUERY_UNSUPPORTED if a table's name cannot be told.
     :raises pyspark.errors.ParseException: if it is not one query.
     """
-    walk = _QueryWalk(spark, text)
+    walk = _Walk(spark, text)
     plan = _parser(spark).parseQuery(text)
     walk.plan(plan, frozenset(), aliased=False)
     return walk.result(bare=_is_bare(plan))
@@ -138,93 +138,14 @@ def _parser(spark: SparkSession) -> Any:
 
 
 class _Walk:
-    """Gathers what a parsed plan reads, names of common table expressions left out."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.names: list[tuple[str, ...]] = []
-        self.scopes: tuple[tuple[Any, int], ...] = ()
-
-    def plan(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
-        match kind(node):
-            case "UnresolvedRelation":
-                self._relation(node, scope, aliased=aliased, time_travel=False)
-            case "RelationTimeTravel":
-                self._relation(node.relation(), scope, aliased=aliased, time_travel=True)
-            case "UnresolvedWith":
-                self._with(node, scope)
-            case "PlanWithUnresolvedIdentifier":
-                self._identifier(node, scope, aliased=aliased)
-            case "ExplainCommand":
-                self.plan(node.logicalPlan(), scope, aliased=False)
-            case "SingleStatement":
-                self.plan(node.parsedPlan(), scope, aliased=False)
-            case "CompoundBody":
-                handlers = (handler.body() for handler in items(node.handlers()))
-                for part in (*items(node.children()), *handlers):
-                    self.plan(part, frozenset(), aliased=False)
-            case "CacheTable":
-                self.plan(node.table(), scope, aliased=False)
-            case "UnresolvedExecuteImmediate":
-                inner = statement_text(self.spark, node.sqlStmtStr(), script=False)
-                self.plan(parse_statement(self.spark, inner), frozenset(), aliased=False)
-            case found:
-                self._operator(found, node, scope)
-
-    def _operator(self, found: str, node: Any, scope: frozenset[str]) -> None:
-        for expression in items(node.expressions()):
-            self._expression(expression, node)
-        for child in items(node.children()):
-            self.plan(child, scope, aliased=found == "SubqueryAlias")
-        for inner in items(node.subqueries()):
-            self.plan(inner, scope, aliased=False)
-
-    def _with(self, node: Any, scope: frozenset[str]) -> None:
-        recursive = bool(node.allowRecursion())
-        outer = self.scopes
-        for place, relation in enumerate(items(node.cteRelations())):
-            name = str(relation.productElement(0)).lower()
-            self.scopes = (*outer, (node, place))
-            inner = scope | {name} if recursive else scope
-            self.plan(relation.productElement(1), inner, aliased=False)
-            scope = scope | {name}
-        self.scopes = (*outer, (node, node.cteRelations().size()))
-        self.plan(node.child(), scope, aliased=False)
-        self.scopes = outer
-
-    def _relation(
-        self, node: Any, scope: frozenset[str], *, aliased: bool, time_travel: bool
-    ) -> None:
-        parts = _strings(node.multipartIdentifier())
-        if len(parts) == 1 and parts[0].lower() in scope:
-            return
-        if not bool(node.options().containsKey(_WRITTEN)):
-            self._read(node, parts, aliased=aliased, time_travel=time_travel)
-
-    def _identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
-        parts = _strings(identifier_parts(self.spark, node.identifierExpr()))
-        if node.children().isEmpty():
-            if len(parts) > 1 or parts[0].lower() not in scope:
-                self._read(node, parts, aliased=aliased, time_travel=False)
-            return
-        for child in items(node.children()):
-            self.plan(child, scope, aliased=False)
-
-    def _read(self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool) -> None:
-        self.names.append(parts)
-
-    def _expression(self, node: Any, operator: Any) -> None:
-        pass
-
-
-class _QueryWalk(_Walk):
-    """Also gathers where in the text of one query each thing stands."""
+    """Gathers what one query mentions and where, names of common table expressions left out."""
 
     def __init__(self, spark: SparkSession, text: str) -> None:
-        super().__init__(spark)
+        self._spark = spark
         self._text = text
         self._long = _LONG_NAME.search(text) is not None
         self._found = _Found()
+        self._scopes: tuple[tuple[Any, int], ...] = ()
 
     def result(self, *, bare: bool) -> ParsedQuery:
         found = self._found
@@ -240,6 +161,21 @@ class _QueryWalk(_Walk):
             aliases=frozenset(found.aliases),
         )
 
+    # ---- operators -----------------------------------------------------------------------------
+
+    def plan(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
+        match kind(node):
+            case "UnresolvedRelation":
+                self._relation(node, scope, aliased=aliased, time_travel=False)
+            case "RelationTimeTravel":
+                self._relation(node.relation(), scope, aliased=aliased, time_travel=True)
+            case "UnresolvedWith":
+                self._with(node, scope)
+            case "PlanWithUnresolvedIdentifier":
+                self._identifier(node, scope, aliased=aliased)
+            case found:
+                self._operator(found, node, scope)
+
     def _operator(self, found: str, node: Any, scope: frozenset[str]) -> None:
         if found in _FOLLOWING_COLUMNS or (
             found == "Join" and kind(node.joinType()) == "NaturalJoin"
@@ -247,13 +183,46 @@ class _QueryWalk(_Walk):
             self._found.open = True
         if found == "SubqueryAlias":
             self._found.aliases.add(str(node.alias()).lower())
-        super()._operator(found, node, scope)
+        for expression in items(node.expressions()):
+            self._expression(expression, node)
+        for child in items(node.children()):
+            self.plan(child, scope, aliased=found == "SubqueryAlias")
+        for inner in items(node.subqueries()):
+            self.plan(inner, scope, aliased=False)
 
     def _with(self, node: Any, scope: frozenset[str]) -> None:
-        self._found.aliases.update(
-            str(relation.productElement(0)).lower() for relation in items(node.cteRelations())
-        )
-        super()._with(node, scope)
+        recursive = bool(node.allowRecursion())
+        outer = self._scopes
+        for place, relation in enumerate(items(node.cteRelations())):
+            name = str(relation.productElement(0)).lower()
+            self._found.aliases.add(name)
+            self._scopes = (*outer, (node, place))
+            inner = scope | {name} if recursive else scope
+            self.plan(relation.productElement(1), inner, aliased=False)
+            scope = scope | {name}
+        self._scopes = (*outer, (node, node.cteRelations().size()))
+        self.plan(node.child(), scope, aliased=False)
+        self._scopes = outer
+
+    # ---- relations -----------------------------------------------------------------------------
+
+    def _relation(
+        self, node: Any, scope: frozenset[str], *, aliased: bool, time_travel: bool
+    ) -> None:
+        parts = _strings(node.multipartIdentifier())
+        if len(parts) == 1 and parts[0].lower() in scope:
+            return
+        if not bool(node.options().containsKey(_WRITTEN)):
+            self._read(node, parts, aliased=aliased, time_travel=time_travel)
+
+    def _identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
+        parts = _strings(identifier_parts(self._spark, node.identifierExpr()))
+        if node.children().isEmpty():
+            if len(parts) > 1 or parts[0].lower() not in scope:
+                self._read(node, parts, aliased=aliased, time_travel=False)
+            return
+        for child in items(node.children()):
+            self.plan(child, scope, aliased=False)
 
     def _read(self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool) -> None:
         span = _span(node)
@@ -276,6 +245,8 @@ class _QueryWalk(_Walk):
             time_travel=time_travel,
             statement=word is not None,
         )
+
+    # ---- expressions ---------------------------------------------------------------------------
 
     def _expression(self, node: Any, operator: Any) -> None:
         match kind(node):
@@ -313,7 +284,7 @@ class _QueryWalk(_Walk):
             self._found.open = True
             return
         self._found.stars[span[0]] = Star(
-            start=span[0], end=span[1], node=node, below=operator.child(), scopes=self.scopes
+            start=span[0], end=span[1], node=node, below=operator.child(), scopes=self._scopes
         )
 
 

@@ -11,13 +11,8 @@ import pyarrow.flight as flight
 from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.service import Service
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import (
-    Answer,
-    decode_request,
-    decode_ticket,
-    encode_answer,
-    failure,
-)
+from tidegate_server.link.messages.answers import Answer, failure
+from tidegate_server.link.messages.encoding import decode_request, decode_ticket, encode_answer
 
 logger = logging.getLogger(__name__)
 

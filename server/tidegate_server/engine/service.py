@@ -30,33 +30,37 @@ from tidegate_server.engine.sessions import Sessions
 from tidegate_server.engine.survey import survey
 from tidegate_server.engine.verify import verify
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import (
-    Analyze,
+from tidegate_server.link.messages.answers import (
     Answer,
+    Done,
+    EngineInfo,
+    LastCommitted,
+    Planned,
+    Refreshed,
+    TableCreated,
+    Versions,
+)
+from tidegate_server.link.messages.requests import (
+    Analyze,
     Cancel,
     CheckExpressions,
     CloseResult,
     CloseSession,
     CreateTable,
-    Done,
     DropTable,
     DropView,
-    EngineInfo,
     EvolveTable,
     Execute,
     ExplainRefresh,
     InspectTable,
     LastCommit,
-    LastCommitted,
     ListDefinitions,
     ListFunctions,
     ListTables,
     OpenSession,
     Ping,
-    Planned,
     PutView,
     Refresh,
-    Refreshed,
     RegisterSystemTable,
     RenameTable,
     Request,
@@ -64,9 +68,7 @@ from tidegate_server.link.messages import (
     SetTableProperties,
     SourceVersions,
     Survey,
-    TableCreated,
     VerifyTable,
-    Versions,
 )
 from tidegate_server.observability.context import serving
 from tidegate_server.storage.base import TableFormat

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.jars import resolve_jars
-from tidegate_server.link.messages import EngineOptions
+from tidegate_server.link.messages.requests import EngineOptions
 
 logger = logging.getLogger(__name__)
 

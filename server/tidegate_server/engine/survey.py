@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.engine.references import parse_query, parse_statement
 from tidegate_server.engine.sessions import Child
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import Mention, Reach, Reading, Surveyed
+from tidegate_server.link.messages.answers import Mention, Reach, Reading, Surveyed
 from tidegate_server.model.names import DEFAULT_CATALOG, TableName, qualify, quote_identifier
 
 logger = logging.getLogger(__name__)

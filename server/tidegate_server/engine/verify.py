@@ -21,7 +21,7 @@ from tidegate_server.engine.sessions import apply_settings
 from tidegate_server.engine.sources import Tables
 from tidegate_server.engine.upstream import recorded_columns
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Verified
+from tidegate_server.link.messages.answers import Verified
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.versions import SourceKind
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidegate_server.link.messages import Answer, ChunkTicket, Progress, Request
+from tidegate_server.link.messages.answers import Answer, Progress
+from tidegate_server.link.messages.requests import ChunkTicket, Request
 
 
 class Engine(Protocol):

@@ -14,16 +14,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    Answer,
-    ChunkTicket,
-    Failure,
-    Progress,
-    Request,
-    decode_answer,
-    encode_request,
-    encode_ticket,
-)
+from tidegate_server.link.messages.answers import Answer, Failure, Progress
+from tidegate_server.link.messages.encoding import decode_answer, encode_request, encode_ticket
+from tidegate_server.link.messages.requests import ChunkTicket, Request
 
 log = logging.getLogger(__name__)
 

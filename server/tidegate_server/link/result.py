@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import ChunkTicket, CloseResult, Executed
+from tidegate_server.link.messages.answers import Executed
+from tidegate_server.link.messages.requests import ChunkTicket, CloseResult
 from tidegate_server.model.types import Schema
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ import pyarrow.flight as flight
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.flight import Endpoint, ask, first_line
-from tidegate_server.link.messages import EngineInfo, EngineOptions, Ping, Request
+from tidegate_server.link.messages.answers import EngineInfo
+from tidegate_server.link.messages.requests import EngineOptions, Ping, Request
 
 log = logging.getLogger(__name__)
 

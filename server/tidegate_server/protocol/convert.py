@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.wire.service import ttypes
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import Progress
+from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.types import Column, ColumnType, Schema, TypeKind, parse_type
 from tidegate_server.session.handle import Handle
 from tidegate_server.session.operation import Operation, OperationKind, OperationView, percent_done

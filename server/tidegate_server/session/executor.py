@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import Cancel
+from tidegate_server.link.messages.requests import Cancel
 from tidegate_server.model.result import Result
 from tidegate_server.model.states import OperationState
 from tidegate_server.session.operation import Operation

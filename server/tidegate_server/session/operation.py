@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Progress
+from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.result import Result
 from tidegate_server.model.states import OPERATION_MOVES, OperationState, allowed

@@ -11,7 +11,7 @@ from datetime import datetime
 from tidegate_server.command.authorize import hidden_names
 from tidegate_server.command.context import Context, Services, SessionState
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import CloseSession
+from tidegate_server.link.messages.requests import CloseSession
 from tidegate_server.model.result import Result
 from tidegate_server.model.states import OperationState
 from tidegate_server.observability.context import serving

@@ -11,14 +11,8 @@ from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.derived import visible_schema
 from tidegate_server.errors import ServerError
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages import (
-    FunctionList,
-    ListFunctions,
-    ListTables,
-    OpenSession,
-    TableInfo,
-    TableList,
-)
+from tidegate_server.link.messages.answers import FunctionList, TableInfo, TableList
+from tidegate_server.link.messages.requests import ListFunctions, ListTables, OpenSession
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.names import DEFAULT_SCHEMA, STORAGE_PREFIX, TableName
 from tidegate_server.model.table import MaterializedTable

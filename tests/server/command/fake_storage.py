@@ -6,30 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.answers import (
     Answer,
-    CheckExpressions,
-    CreateTable,
     DefinitionsFound,
     Done,
-    DropTable,
-    DropView,
-    EvolveTable,
     ExpressionsChecked,
     FoundDefinition,
     Inspected,
+    LastCommitted,
+    Rewritten,
+    TableCreated,
+    TableInfo,
+)
+from tidegate_server.link.messages.requests import (
+    CheckExpressions,
+    CreateTable,
+    DropTable,
+    DropView,
+    EvolveTable,
     InspectTable,
     LastCommit,
-    LastCommitted,
     ListDefinitions,
     PutView,
     RenameTable,
     Request,
     RewriteNames,
-    Rewritten,
     SetTableProperties,
-    TableCreated,
-    TableInfo,
 )
 from tidegate_server.model.names import TableName
 from tidegate_server.model.types import Column, Schema

@@ -18,25 +18,27 @@ from tidegate_server.command.exclusive import Exclusive
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.answers import (
     Analysis,
-    Analyze,
     Answer,
-    ChunkTicket,
-    CloseResult,
     Done,
-    Execute,
     Executed,
-    ExplainRefresh,
-    ListTables,
-    OpenSession,
     Planned,
     Progress,
-    Request,
-    SourceVersions,
     TableInfo,
     TableList,
     Versions,
+)
+from tidegate_server.link.messages.requests import (
+    Analyze,
+    ChunkTicket,
+    CloseResult,
+    Execute,
+    ExplainRefresh,
+    ListTables,
+    OpenSession,
+    Request,
+    SourceVersions,
 )
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result

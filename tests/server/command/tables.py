@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.command.fakes import T1, World, analysis
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import Analysis
+from tidegate_server.link.messages.answers import Analysis
 from tidegate_server.model.types import Column, Schema
 
 BASE = (

@@ -13,7 +13,7 @@ from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces, widened
 from tidegate_server.command.options import CONVERSION_KEY
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.requests import (
     CreateTable,
     DropTable,
     DropView,

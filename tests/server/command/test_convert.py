@@ -9,7 +9,7 @@ from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import column, produces, refusal
 from tidegate_server.command.options import CONVERSION_KEY
 from tidegate_server.errors import Code
-from tidegate_server.link.messages import PutView
+from tidegate_server.link.messages.requests import PutView
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.types import Schema
 

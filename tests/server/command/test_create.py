@@ -11,12 +11,7 @@ from tests.server.command.fakes import NOW, T1, Column, Schema, World, analysis,
 from tidegate_server.command.define import definition_properties
 from tidegate_server.command.shape import castable
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    Analyze,
-    CreateTable,
-    DropTable,
-    OpenSession,
-)
+from tidegate_server.link.messages.requests import Analyze, CreateTable, DropTable, OpenSession
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus

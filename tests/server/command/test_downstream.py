@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.command.fakes import T1, World, analysis
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import SourceVersions
+from tidegate_server.link.messages.requests import SourceVersions
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.refresh.request import RefreshRequest

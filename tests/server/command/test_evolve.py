@@ -19,7 +19,7 @@ from tests.server.command.tables import (
 )
 from tidegate_server.command.evolve import same_query
 from tidegate_server.errors import Code
-from tidegate_server.link.messages import EvolveTable, ExplainRefresh, SetTableProperties
+from tidegate_server.link.messages.requests import EvolveTable, ExplainRefresh, SetTableProperties
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState

@@ -20,7 +20,8 @@ from tidegate_server.command.privileges import Action, Rights, is_foreign, is_st
 from tidegate_server.command.visible import narrowed, without_hidden
 from tidegate_server.config import AuthorizationSection, Config, Hazard, ServerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Mention, Reach, Reading, Survey, Surveyed
+from tidegate_server.link.messages.answers import Mention, Reach, Reading, Surveyed
+from tidegate_server.link.messages.requests import Survey
 from tidegate_server.model.names import TableName
 from tidegate_server.model.privileges import (
     Grant,

@@ -12,7 +12,7 @@ from tests.server.command.tables import ALTER
 from tests.server.command.test_atomicity import STATEMENTS, Saboteur, effects, world_before
 from tidegate_server.command.realign import realign_storage, realign_workflows
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import DropTable
+from tidegate_server.link.messages.requests import DropTable
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.scheduler.workflows import workflow_for

@@ -9,7 +9,7 @@ import pytest
 
 from tests.server.command.fakes import T1, World, analysis, name
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Execute, SourceVersions
+from tidegate_server.link.messages.requests import Execute, SourceVersions
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import ColumnOrigin

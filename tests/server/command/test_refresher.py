@@ -20,17 +20,13 @@ from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    Answer,
+from tidegate_server.link.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
+from tidegate_server.link.messages.requests import (
     Cancel,
     ChunkTicket,
-    Done,
     DropTable,
     LastCommit,
-    LastCommitted,
-    Progress,
     Refresh,
-    Refreshed,
     Request,
 )
 from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger

@@ -10,7 +10,7 @@ import sqlglot
 from tests.server.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import Analysis
+from tidegate_server.link.messages.answers import Analysis
 from tidegate_server.model.table import RefreshMode
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.render import render

@@ -7,7 +7,8 @@ import pytest
 from tests.server.command.fakes import World
 from tidegate_server.command.dispatch import returns_rows
 from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages import Execute, OpenSession, TableInfo
+from tidegate_server.link.messages.answers import TableInfo
+from tidegate_server.link.messages.requests import Execute, OpenSession
 from tidegate_server.model.names import TableName
 
 BASE = (

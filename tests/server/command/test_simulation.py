@@ -26,17 +26,8 @@ from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
 from tidegate_server.config import SchedulerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    Answer,
-    ChunkTicket,
-    Done,
-    LastCommit,
-    LastCommitted,
-    Progress,
-    Refresh,
-    Refreshed,
-    Request,
-)
+from tidegate_server.link.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
+from tidegate_server.link.messages.requests import ChunkTicket, LastCommit, Refresh, Request
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.refresh.request import (

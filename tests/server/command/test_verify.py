@@ -7,7 +7,8 @@ import pytest
 from tests.server.command.fakes import FakeEngine, World
 from tidegate_server.command.dispatch import returns_rows
 from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages import Answer, Request, Verified, VerifyTable
+from tidegate_server.link.messages.answers import Answer, Verified
+from tidegate_server.link.messages.requests import Request, VerifyTable
 
 
 class VerifyingEngine(FakeEngine):

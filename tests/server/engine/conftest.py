@@ -20,24 +20,18 @@ import pyarrow.flight as flight
 import pytest
 
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import (
-    Answer,
+from tidegate_server.link.messages.answers import Answer, Executed, Failure, Progress, TableList
+from tidegate_server.link.messages.encoding import decode_answer, encode_request, encode_ticket
+from tidegate_server.link.messages.requests import (
     ChunkTicket,
     CloseSession,
     DropTable,
     DropView,
     EngineOptions,
     Execute,
-    Executed,
-    Failure,
     ListTables,
     OpenSession,
-    Progress,
     Request,
-    TableList,
-    decode_answer,
-    encode_request,
-    encode_ticket,
 )
 
 START_TIMEOUT = 180.0

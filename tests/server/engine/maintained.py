@@ -8,15 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.server.engine.conftest import Session
-from tidegate_server.link.messages import (
-    Analysis,
-    Analyze,
-    CreateTable,
-    ExplainRefresh,
-    Planned,
-    Refresh,
-    Refreshed,
-)
+from tidegate_server.link.messages.answers import Analysis, Planned, Refreshed
+from tidegate_server.link.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Trigger
 from tidegate_server.refresh.request import (

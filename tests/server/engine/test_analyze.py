@@ -11,7 +11,7 @@ from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.sessions import Child
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import Analysis
+from tidegate_server.link.messages.answers import Analysis
 from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.versions import SourceKind
 

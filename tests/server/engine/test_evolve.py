@@ -10,20 +10,17 @@ import pytest
 from tests.server.engine.conftest import Session
 from tests.server.engine.test_refresh import Materialized
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import (
-    Analysis,
+from tidegate_server.link.messages.answers import Analysis, ExpressionsChecked, Inspected, Rewritten
+from tidegate_server.link.messages.requests import (
     Analyze,
     CheckExpressions,
     DropTable,
     DropView,
     EvolveTable,
-    ExpressionsChecked,
-    Inspected,
     InspectTable,
     PutView,
     RenameTable,
     RewriteNames,
-    Rewritten,
     ViewColumn,
 )
 from tidegate_server.model.names import TableName, storage_name

@@ -14,20 +14,17 @@ import pytest
 
 from tests.server.engine.conftest import Client, EngineProcess, Session
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.answers import Done, EngineInfo, FunctionList, TableList
+from tidegate_server.link.messages.requests import (
     Cancel,
     CloseResult,
     CloseSession,
-    Done,
-    EngineInfo,
     Execute,
-    FunctionList,
     ListFunctions,
     ListTables,
     OpenSession,
     Ping,
     RegisterSystemTable,
-    TableList,
 )
 from tidegate_server.model.names import TableName
 

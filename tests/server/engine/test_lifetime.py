@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from tests.server.engine.conftest import EngineProcess, Session
-from tidegate_server.link.messages import EngineInfo, Ping
+from tidegate_server.link.messages.answers import EngineInfo
+from tidegate_server.link.messages.requests import Ping
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 

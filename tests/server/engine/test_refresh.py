@@ -14,22 +14,24 @@ from deltalake import write_deltalake
 
 from tests.server.engine.conftest import Session
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.answers import (
     Analysis,
+    Done,
+    LastCommitted,
+    Planned,
+    Refreshed,
+    TableCreated,
+    Versions,
+)
+from tidegate_server.link.messages.requests import (
     Analyze,
     CreateTable,
-    Done,
     DropTable,
     ExplainRefresh,
     LastCommit,
-    LastCommitted,
-    Planned,
     Refresh,
-    Refreshed,
     SetTableProperties,
     SourceVersions,
-    TableCreated,
-    Versions,
 )
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Strategy, Trigger

@@ -13,22 +13,22 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tidegate_server.errors import Code, error
-from tidegate_server.link.messages import (
+from tidegate_server.link.messages.answers import (
     Answer,
-    ChunkTicket,
-    CloseResult,
     Done,
     EngineInfo,
+    Executed,
+    Progress,
+    failure,
+)
+from tidegate_server.link.messages.encoding import decode_request, decode_ticket, encode_answer
+from tidegate_server.link.messages.requests import (
+    ChunkTicket,
+    CloseResult,
     EngineOptions,
     Execute,
-    Executed,
     Ping,
-    Progress,
     Request,
-    decode_request,
-    decode_ticket,
-    encode_answer,
-    failure,
 )
 from tidegate_server.model.types import Column, Schema
 

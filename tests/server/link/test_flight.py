@@ -10,7 +10,8 @@ import pytest
 
 from tidegate_server.errors import ServerError
 from tidegate_server.link.flight import FlightEngine
-from tidegate_server.link.messages import Answer, ChunkTicket, EngineInfo, Execute, Ping, Progress
+from tidegate_server.link.messages.answers import Answer, EngineInfo, Progress
+from tidegate_server.link.messages.requests import ChunkTicket, Execute, Ping
 from tidegate_server.link.supervisor import Supervisor
 
 

@@ -8,15 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    Answer,
-    ChunkTicket,
-    CloseResult,
-    Done,
-    Executed,
-    Progress,
-    Request,
-)
+from tidegate_server.link.messages.answers import Answer, Done, Executed, Progress
+from tidegate_server.link.messages.requests import ChunkTicket, CloseResult, Request
 from tidegate_server.link.result import EngineResult
 from tidegate_server.model.types import Column, Schema
 

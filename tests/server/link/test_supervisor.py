@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages import CloseResult, EngineInfo, Request
+from tidegate_server.link.messages.answers import EngineInfo
+from tidegate_server.link.messages.requests import CloseResult, Request
 from tidegate_server.link.supervisor import Supervisor, backoff, exit_text, rotate
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
@@ -138,7 +139,7 @@ def test_nothing_survives_a_killed_gateway(tmp_path: Path) -> None:
         f"""
         import sys, time
         from pathlib import Path
-        from tidegate_server.link.messages import EngineOptions
+        from tidegate_server.link.messages.requests import EngineOptions
         from tidegate_server.link.supervisor import Supervisor
         options = EngineOptions(socket="", data="", master="", driver_memory="", java_home="",
                                 direct_bytes=1, spool_quota=1)

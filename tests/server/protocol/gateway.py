@@ -19,16 +19,8 @@ from tidegate_server.auth.tokens import DelegationTokens, TokenRecord
 from tidegate_server.command.context import Context, Services
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import (
-    Cancel,
-    Done,
-    FunctionList,
-    ListFunctions,
-    ListTables,
-    Progress,
-    TableInfo,
-    TableList,
-)
+from tidegate_server.link.messages.answers import Done, FunctionList, Progress, TableInfo, TableList
+from tidegate_server.link.messages.requests import Cancel, ListFunctions, ListTables
 from tidegate_server.model.clock import SystemClock
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result, RowsResult, nothing

@@ -170,7 +170,7 @@ def test_a_session_outlives_its_connections(gateway: Gateway) -> None:
 
 def test_a_password_is_checked_once_and_then_the_cookie_stands_for_it(guarded: Gateway) -> None:
     before = Counting.asked
-    with connect(guarded, user="eva", password="eva") as connection:
+    with connect(guarded, user="noor", password="noor") as connection:
         for _ in range(5):
             connection.ping()
         assert Counting.asked == before + 1

@@ -17,7 +17,7 @@ from tests.server.protocol.gateway import (
 from tidegate_server.command.context import Context
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Cancel, CloseSession, ListTables
+from tidegate_server.link.messages.requests import Cancel, CloseSession, ListTables
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import OperationState
 from tidegate_server.model.types import Schema

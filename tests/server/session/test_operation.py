@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.server.protocol.gateway import FakeClock
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages import Progress
+from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.result import nothing
 from tidegate_server.model.states import OPERATION_MOVES, OperationState
 from tidegate_server.session.handle import issue

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tests.server.protocol.gateway import FakeCatalog, FakeClock, FakeEngine
-from tidegate_server.link.messages import ListTables
+from tidegate_server.link.messages.requests import ListTables
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus

@@ -1,0 +1,327 @@
+"""What the engine answers: one record for each kind of answer, a failure among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidegate_server.errors import ServerError
+from tidegate_server.model.names import TableName
+from tidegate_server.model.table import ColumnOrigin
+from tidegate_server.model.types import Column, Schema
+from tidegate_server.model.versions import Source
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    RefreshOutcome,
+    RefreshPlan,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The request was carried out and has nothing to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """The engine is up."""
+
+    spark_version: str
+    pid: int
+    jvm_pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the running jobs of an operation are, for people to read."""
+
+    stages_done: int
+    stages_total: int
+    tasks_done: int
+    tasks_running: int
+    tasks_total: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """A statement ran.
+
+    ``chunks`` is the number of chunks DoGet serves under ``result_id``; when ``inline`` is set it
+    holds the whole result as one Arrow IPC stream and there are no chunks to fetch.
+    ``current_schema`` is the session's current schema afterwards.
+    """
+
+    result_id: str
+    schema: Schema
+    has_result_set: bool
+    chunks: int
+    rows: int
+    current_catalog: str
+    current_schema: str
+    inline: bytes | None = None
+    modified_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What Spark's analyzer says of a definition query."""
+
+    schema: Schema
+    expanded_query: str
+    sources: tuple[Source, ...]
+    temporary_objects: tuple[str, ...] = ()
+    """Temporary things the query reads: ``view name``, ``function name``, ``variable name``."""
+    lineage: tuple[ColumnOrigin, ...] = ()
+    """The source columns of which each column is made."""
+    unstable: tuple[str, ...] = ()
+    """What may give other rows from the same sources, each after its class: D1 is one value in
+    one run (``D1 current_date``), D2 depends on the order of equal rows (``D2 row_number``), D3
+    is another value each time or nobody knows (``D3 rand``)."""
+
+
+class Reach(Enum):
+    """A way from SQL to files, programs and the JVM; the value is its name in the configuration.
+
+    UNKNOWN is what cannot be judged before it runs.
+    """
+
+    RESOURCES = "resources"
+    JAR_FUNCTIONS = "jar-functions"
+    SCRIPTS = "scripts"
+    STATIC_SETTINGS = "static-settings"
+    PATHS = "paths"
+    LOCATIONS = "locations"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A place where a statement reads a table, views looked through.
+
+    ``name`` is None for files that were named by their path; ``location`` is the directory read.
+    """
+
+    name: TableName | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A table's name in the text of a query; the span is in code points, its end exclusive.
+
+    ``statement`` marks the short query ``TABLE name``, word included.
+    """
+
+    name: TableName
+    start: int
+    end: int
+    aliased: bool
+    statement: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """What a statement would read and how it reaches beyond tables.
+
+    ``mentions`` are those of a plain query on ``information_schema``. ``locations`` are the places
+    written in the statement, ``settings`` the keys it sets.
+    """
+
+    readings: tuple[Reading, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    locations: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    lists_tables: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCreated:
+    """The storage stands."""
+
+    location: str
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A table as the metastore and its format know it; ``format`` None means there is none.
+
+    ``schema`` and what follows are those of a table of a format with versions.
+    """
+
+    format: str | None
+    schema: Schema = Schema()
+    partition_keys: tuple[str, ...] = ()
+    comment: str | None = None
+    location: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    materialized_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundDefinition:
+    """A storage with the definition in its properties."""
+
+    storage: TableName
+    table_id: str
+    location: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionsFound:
+    """Every storage of a materialized table."""
+
+    found: tuple[FoundDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionsChecked:
+    """The columns that computed expressions make, in the order asked."""
+
+    computed: Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """Queries with the new name; None for one that does not mention the old name itself."""
+
+    queries: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """A refresh ended well."""
+
+    outcome: RefreshOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The plan a refresh would carry out."""
+
+    plan: RefreshPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What the comparison of a version with its definition query found."""
+
+    version: int
+    epoch: int
+    missing_rows: int
+    """Rows of the query that the table lacks."""
+    extra_rows: int
+    """Rows of the table that the query does not give."""
+    sample: str = ""
+    """Some of them as JSON; empty when there are none."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether table and query are the same multiset of rows."""
+        return not self.missing_rows and not self.extra_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Newest versions by table id; a source that is gone is missing."""
+
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCommitted:
+    """The last refresh commit, or None when the table has none."""
+
+    commit: CommittedRefresh | None
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """A table, view or temporary view of the metastore."""
+
+    name: TableName
+    type: str  # TABLE or VIEW
+    comment: str | None = None
+    columns: tuple[Column, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableList:
+    """Schemas and tables of the metastore."""
+
+    schemas: tuple[str, ...]
+    tables: tuple[TableInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionList:
+    """Names of all functions."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The request failed; carries a :class:`ServerError` across."""
+
+    code: str
+    sqlstate: str
+    message: str
+    hint: str = ""
+    line: int | None = None
+    column: int | None = None
+    detail: str = ""
+
+    def to_error(self) -> ServerError:
+        """Return the error to raise on the gateway's side."""
+        return ServerError(
+            code=self.code,
+            sqlstate=self.sqlstate,
+            message=self.message,
+            hint=self.hint,
+            line=self.line,
+            column=self.column,
+            detail=self.detail,
+        )
+
+
+def failure(err: ServerError) -> Failure:
+    """Return the message that carries ``err`` across."""
+    return Failure(
+        code=err.code,
+        sqlstate=err.sqlstate,
+        message=err.message,
+        hint=err.hint,
+        line=err.line,
+        column=err.column,
+        detail=err.detail,
+    )
+
+
+Answer = (
+    Done
+    | EngineInfo
+    | Progress
+    | Executed
+    | Analysis
+    | Surveyed
+    | TableCreated
+    | Inspected
+    | DefinitionsFound
+    | ExpressionsChecked
+    | Rewritten
+    | Refreshed
+    | Planned
+    | Verified
+    | Versions
+    | LastCommitted
+    | TableList
+    | FunctionList
+    | Failure
+)

@@ -1,0 +1,345 @@
+"""What the gateway asks of the engine: how to come up, then one record for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate_server.model.names import TableName
+from tidegate_server.model.types import Schema
+from tidegate_server.model.versions import Source
+from tidegate_server.refresh.request import (
+    RefreshOrder,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How an engine process is to come up; the first line on its standard input, as JSON.
+
+    The gateway keeps that pipe open: its end tells the engine that the gateway is gone.
+    """
+
+    socket: str
+    """Path of the Unix socket the Flight server listens on."""
+    data: str
+    """The data directory; warehouse, metastore and spool lie below it."""
+    master: str
+    driver_memory: str
+    java_home: str
+    direct_bytes: int
+    spool_quota: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Ask whether Spark is up; answered by :class:`EngineInfo`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """Make a child SparkSession of the given id; answered by :class:`Done`.
+
+    Opening an id that exists is harmless: settings and schema are applied again.
+    """
+
+    session_id: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """Forget a session, its results and its temporary objects; answered by :class:`Done`."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execute:
+    """Run SQL verbatim in a session; answered by :class:`Executed`.
+
+    ``settings`` hold for this statement alone. ``inline_bytes`` bounds the Arrow bytes that may
+    ride in the answer.
+    """
+
+    session_id: str
+    operation_id: str
+    sql: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    inline_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Stop the Spark jobs of an operation or refresh; answered by :class:`Done`."""
+
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseResult:
+    """Delete a result's chunks; unknown ids are harmless; answered by :class:`Done`."""
+
+    result_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analyze:
+    """Analyze a definition query in a session without running it; answered by :class:`Analysis`."""
+
+    session_id: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Ask what a statement would read, without running it; answered by :class:`Surveyed`.
+
+    ``settings`` hold for this look alone.
+    """
+
+    session_id: str
+    sql: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """Create the empty storage of a materialized table; answered by :class:`TableCreated`."""
+
+    name: TableName
+    schema: Schema
+    partition_keys: tuple[str, ...]
+    comment: str | None
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTableProperties:
+    """Change table properties of a materialized table's storage; answered by :class:`Done`."""
+
+    name: TableName
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolveTable:
+    """Bring a storage to exactly this schema, comment and properties in one commit that leaves
+    the rows alone; answered by :class:`Done`.
+
+    Columns are matched by name: new ones are NULL in existing rows, those that are not named
+    disappear; only the types of ``widened`` columns change. A property of None is removed.
+    ``adopts`` is the ``tidegate.id`` of a table to take over, empty for a plain one.
+    """
+
+    name: TableName
+    table_id: str
+    schema: Schema
+    comment: str | None
+    properties: Mapping[str, str | None]
+    widened: tuple[str, ...] = ()
+    adopts: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable:
+    """Give a storage another name; answered by :class:`Done`.
+
+    Nothing happens when ``name`` does not carry this ``tidegate.id``, as after doing it before.
+    """
+
+    name: TableName
+    new_name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewColumn:
+    """A column of a view; without ``expression`` the stored column of that name.
+
+    ``metadata`` marks an expression over the stored files instead of the stored columns.
+    """
+
+    name: str
+    expression: str | None = None
+    metadata: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutView:
+    """Create the view over a storage, or replace the one of this ``tidegate.id``; answered by
+    :class:`Done`."""
+
+    name: TableName
+    table_id: str
+    storage: TableName
+    columns: tuple[ViewColumn, ...]
+    comment: str | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView:
+    """Drop the view of this ``tidegate.id``; any other is left alone; answered by
+    :class:`Done`."""
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectTable:
+    """Ask what a plain table is made of; answered by :class:`Inspected`."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListDefinitions:
+    """Ask for the definitions that stand in the properties of tables; answered by
+    :class:`DefinitionsFound`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckExpressions:
+    """Analyze expressions over columns without running them; answered by
+    :class:`ExpressionsChecked`.
+
+    ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
+    over both.
+    """
+
+    session_id: str
+    columns: Schema
+    computed: tuple[tuple[str, str], ...] = ()
+    watermark: str | None = None
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteNames:
+    """Replace a table's name wherever queries mention it; answered by :class:`Rewritten`."""
+
+    queries: tuple[str, ...]
+    name: TableName
+    new_name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """Drop a materialized table's storage with its data; answered by :class:`Done`.
+
+    A table that is gone already, or that carries another ``tidegate.id``, is left alone.
+    """
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refresh:
+    """Carry a refresh out; answered by :class:`Refreshed`."""
+
+    order: RefreshOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRefresh:
+    """Plan a refresh without running it; answered by :class:`Planned`."""
+
+    order: RefreshOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTable:
+    """Compare a version of a materialized table, None the newest, with its definition query on
+    the vector it recorded; answered by :class:`Verified`."""
+
+    order: RefreshOrder
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVersions:
+    """Ask for the newest version of each source, without a Spark job; answered by
+    :class:`Versions`."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCommit:
+    """Ask what a materialized table's own last refresh commit says; answered by
+    :class:`LastCommitted`."""
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTables:
+    """Ask for the metastore's content; answered by :class:`TableList`.
+
+    ``schema`` None means every schema; ``with_columns`` also reads the columns.
+    """
+
+    schema: str | None = None
+    with_columns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFunctions:
+    """Ask for every function Spark knows in a session; answered by :class:`FunctionList`."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterSystemTable:
+    """Make a Delta directory readable as a table of a system schema; answered by :class:`Done`."""
+
+    name: TableName
+    location: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTicket:
+    """Names one chunk of a result for DoGet."""
+
+    result_id: str
+    chunk: int
+
+
+Request = (
+    Ping
+    | OpenSession
+    | CloseSession
+    | Execute
+    | Cancel
+    | CloseResult
+    | Analyze
+    | Survey
+    | CreateTable
+    | SetTableProperties
+    | EvolveTable
+    | RenameTable
+    | PutView
+    | DropView
+    | InspectTable
+    | ListDefinitions
+    | CheckExpressions
+    | RewriteNames
+    | DropTable
+    | Refresh
+    | ExplainRefresh
+    | SourceVersions
+    | VerifyTable
+    | LastCommit
+    | ListTables
+    | ListFunctions
+    | RegisterSystemTable
+)
