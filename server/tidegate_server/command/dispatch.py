@@ -33,6 +33,7 @@ from tidegate_server.sql.query import begins_like_rows
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
+    Alteration,
     AlterCancelRefresh,
     AlterDrop,
     AlterModify,
@@ -136,24 +137,6 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             return _show(statement, context)
         case _:
             return _alter(statement, text, context)
-
-
-Alteration = (
-    AlterSuspend
-    | AlterResume
-    | AlterRefresh
-    | AlterCancelRefresh
-    | AlterAsQuery
-    | AlterSetOptions
-    | AlterResetOptions
-    | AlterSetFreshness
-    | AlterSetRefreshMode
-    | AlterAdd
-    | AlterModify
-    | AlterDrop
-    | AlterRename
-    | AlterRollback
-)
 
 
 def _alter(statement: Alteration, text: str, context: Context) -> Result:

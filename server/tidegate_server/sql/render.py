@@ -11,6 +11,7 @@ from tidegate_server.sql import privileges
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
+    Alteration,
     AlterCancelRefresh,
     AlterDrop,
     AlterModify,
@@ -191,24 +192,6 @@ def render_start_mode(mode: StartMode) -> str:
 
 def _freshness(freshness: object) -> str:
     return "DOWNSTREAM" if isinstance(freshness, Downstream) else str(freshness)
-
-
-Alteration = (
-    AlterSuspend
-    | AlterResume
-    | AlterRefresh
-    | AlterCancelRefresh
-    | AlterAsQuery
-    | AlterSetOptions
-    | AlterResetOptions
-    | AlterSetFreshness
-    | AlterSetRefreshMode
-    | AlterAdd
-    | AlterModify
-    | AlterDrop
-    | AlterRename
-    | AlterRollback
-)
 
 
 def _alteration(statement: Alteration) -> str:

@@ -420,9 +420,8 @@ class SparkStatement:
     text: str
 
 
-Statement = (
-    CreateMaterializedTable
-    | AlterSuspend
+Alteration = (
+    AlterSuspend
     | AlterResume
     | AlterRefresh
     | AlterCancelRefresh
@@ -436,6 +435,10 @@ Statement = (
     | AlterDrop
     | AlterRename
     | AlterRollback
+)
+Statement = (
+    CreateMaterializedTable
+    | Alteration
     | VerifyMaterializedTable
     | DropMaterializedTable
     | ShowMaterializedTables
