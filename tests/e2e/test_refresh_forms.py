@@ -35,7 +35,7 @@ def run(server: Server) -> Iterator[Run]:
         try:
             yield execute
         finally:
-            for table in ("top", "right_side", "left_side", "mt"):
+            for table in ("top", "endless", "right_side", "left_side", "mt"):
                 execute(f"DROP MATERIALIZED TABLE IF EXISTS forms.{table}")
             execute("DROP SCHEMA forms CASCADE")
 
@@ -158,6 +158,12 @@ def test_a_wave_is_of_one_moment_while_its_source_changes(run: Run, server: Serv
         writer.result()
 
 
+def until_running(run: Run, table: str) -> None:
+    deadline = time.monotonic() + 300
+    while history(run, "state", table)[0][0] != "RUNNING":
+        assert time.monotonic() < deadline, "waited in vain"
+
+
 def test_async_goes_on_and_cancel_stops_it_without_a_new_version(run: Run) -> None:
     run(
         "CREATE MATERIALIZED TABLE endless REFRESH_MODE = FULL AS "
@@ -166,10 +172,23 @@ def test_async_goes_on_and_cancel_stops_it_without_a_new_version(run: Run) -> No
     versions = run("DESCRIBE HISTORY endless")
     [(job, info)] = run("ALTER MATERIALIZED TABLE endless REFRESH ASYNC")
     assert state(info) == "QUEUED"
-    deadline = time.monotonic() + 300
-    while history(run, "state", "endless")[0][0] != "RUNNING":
-        assert time.monotonic() < deadline, "waited in vain"
+    until_running(run, "endless")
     assert run("ALTER MATERIALIZED TABLE endless CANCEL REFRESH") == [(job, "CANCELLED")]
     assert history(run, "refresh_id, state", "endless") == [(job, "CANCELLED")]
     assert run("DESCRIBE HISTORY endless") == versions
     assert run("ALTER MATERIALIZED TABLE endless CANCEL REFRESH") == []
+
+
+def test_a_table_can_be_dropped_while_it_is_refreshed(run: Run) -> None:
+    run(
+        "CREATE MATERIALIZED TABLE doomed REFRESH_MODE = FULL AS "
+        "SELECT count(*) AS n FROM ev a CROSS JOIN range(100000000) b CROSS JOIN range(1000) c"
+    )
+    [(job, _info)] = run("ALTER MATERIALIZED TABLE doomed REFRESH ASYNC")
+    until_running(run, "doomed")
+    run("DROP MATERIALIZED TABLE doomed")
+    ended = run(
+        "SELECT state, error_class FROM information_schema.materialized_table_refresh_history "
+        f"WHERE refresh_id = '{job}'"
+    )
+    assert ended == [("CANCELLED", "OPERATION_CANCELED")]
