@@ -1,4 +1,4 @@
-"""Watches the memory of gateway and engine while beeline fetches a result of two million rows."""
+"""Watches the memory of gateway and engine while a client fetches a result of many rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pyspark
 from servers import DRIVER_MEMORY, Server, machine, tidegate_server
+
+import tidegate
 
 ROWS = 2_000_000
 BOUNDS_MIB = {"gateway": 100, "engine": 250}
@@ -35,7 +39,7 @@ class Sampler:
         self._interval = interval
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.before = self._sample()
+        self.before = self.sample()
         self.peak = dict(self.before)
 
     def __enter__(self) -> Sampler:
@@ -52,10 +56,11 @@ class Sampler:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._interval):
-            for role, size in self._sample().items():
+            for role, size in self.sample().items():
                 self.peak[role] = max(self.peak.get(role, 0.0), size)
 
-    def _sample(self) -> dict[str, float]:
+    def sample(self) -> dict[str, float]:
+        """Return the MiB that each role takes now."""
         sizes: dict[str, float] = {}
         for process in (self._gateway, *self._gateway.children(recursive=True)):
             try:
@@ -75,22 +80,24 @@ def main() -> int:
     """Measure and print; return 1 when a bound is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--client", choices=CLIENTS, default="beeline")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
+    fetch = CLIENTS[options.client]
     print(machine(), flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="bench-memory-") as directory,
         tidegate_server(Path(directory)) as server,
     ):
-        beeline(server, rows=20_000)
+        fetch(server, rows=20_000)
         with Sampler(server.pid) as sampler:
             start = time.perf_counter()
-            lines = beeline(server, rows=options.rows)
+            lines = fetch(server, rows=options.rows)
             seconds = time.perf_counter() - start
     if lines < options.rows:
-        raise SystemExit(f"beeline printed {lines} lines, expected {options.rows}")
+        raise SystemExit(f"{options.client} got {lines} rows, expected {options.rows}")
     growth = sampler.growth()
-    print(f"{options.rows:,} x 8 rows through beeline in {seconds:.1f} s")
+    print(f"{options.rows:,} x 8 rows through {options.client} in {seconds:.1f} s")
     for role in ("gateway", "engine", "jvm"):
         print(_line(role, sampler, growth[role]))
     if options.json:
@@ -131,6 +138,20 @@ def beeline(server: Server, *, rows: int) -> int:
             text = errors.read().decode("utf-8", "replace")
             raise SystemExit(f"beeline failed:\n{text[-2000:]}")
     return lines
+
+
+def driver(server: Server, *, rows: int) -> int:
+    """Fetch the rows with the driver, page by page, and return how many came."""
+    connecting = tidegate.connect(host="127.0.0.1", port=server.port, user="bench")
+    with closing(connecting) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(QUERY.format(rows=rows))
+        count = 0
+        while page := cursor.fetchmany_arrow(50_000).num_rows:
+            count += page
+        return count
+
+
+CLIENTS: dict[str, Callable[..., int]] = {"beeline": beeline, "driver": driver}
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ def spark_thrift_server(directory: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def tidegate_server(directory: Path) -> Iterator[Server]:
-    """Run a gateway with its engine, with a data directory of its own."""
+def tidegate_server(directory: Path, *, wait_for_engine: bool = True) -> Iterator[Server]:
+    """Run a gateway with its engine on the data in a directory."""
     port = free_port()
     file = directory / "tidegate.toml"
     settings = "\n".join(f'"{key}" = "{value}"' for key, value in SETTINGS.items())
@@ -96,15 +96,21 @@ def tidegate_server(directory: Path) -> Iterator[Server]:
         "utf-8",
     )
     command = [sys.executable, "-m", "tidegate_server", "--config", str(file)]
-    with _running("tidegate", command, directory, port, dict(os.environ)) as server:
+    environment = dict(os.environ)
+    with _running("tidegate", command, directory, port, environment, wait_for_engine) as server:
         yield server
 
 
 @contextlib.contextmanager
 def _running(
-    name: str, command: list[str], directory: Path, port: int, environment: dict[str, str]
+    name: str,
+    command: list[str],
+    directory: Path,
+    port: int,
+    environment: dict[str, str],
+    answering: bool = True,
 ) -> Iterator[Server]:
-    """Run a server until its first answer, hand it out, and end it with all its children."""
+    """Run a server until it listens, or has answered a query, and end it with its children."""
     log = directory / "server.log"
     start = time.perf_counter()
     with log.open("wb") as output:
@@ -112,13 +118,15 @@ def _running(
             command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        _wait_for_answer(process, port, log)
+        _wait_for_port(process, port, log)
+        if answering:
+            _wait_for_answer(port)
         yield Server(name=name, port=port, pid=process.pid, started_in=time.perf_counter() - start)
     finally:
         _end(process)
 
 
-def _wait_for_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -130,6 +138,9 @@ def _wait_for_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> 
         raise SystemExit(f"no server on port {port} after 180 s:\n{_tail(log)}")
     if process.poll() is not None:
         raise SystemExit(f"the server ended at its start:\n{_tail(log)}")
+
+
+def _wait_for_answer(port: int) -> None:
     connection = impala.dbapi.connect(
         host="127.0.0.1", port=port, auth_mechanism="PLAIN", user="bench"
     )

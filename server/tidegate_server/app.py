@@ -49,6 +49,8 @@ from tidegate_server.rest.port import HttpPort
 from tidegate_server.scheduler.continuous import ContinuousWatcher
 from tidegate_server.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.scheduler.ledger import SqlLedger
+from tidegate_server.scheduler.plugged import fired_by
+from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.manager import SessionManager
 from tidegate_server.store.database import Database
 from tidegate_server.store.privileges import SqlPrivileges
@@ -85,8 +87,8 @@ class Gateway:
         ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
         back the definitions that stand in the warehouse and not in the store.
 
-        :raises ServerError: INSECURE_ADDRESS, INSECURE_PASSWORDS, LOGIN_CONFIGURATION or
-            TLS_CONFIGURATION.
+        :raises ServerError: INSECURE_ADDRESS, INSECURE_PASSWORDS, LOGIN_CONFIGURATION,
+            SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
         """
         check_exposure(config)
         if config.authorization.enabled and config.server.auth in UNCHECKED:
@@ -136,7 +138,7 @@ class Gateway:
             new_id=new_id,
             max_concurrent=config.scheduler.max_concurrent,
         )
-        self._scheduler = EmbeddedScheduler(
+        embedded = EmbeddedScheduler(
             database=self._database,
             ledger=ledger,
             tables=catalog,
@@ -151,7 +153,9 @@ class Gateway:
             clock=self._clock,
             options=config.options,
             server_id=server_id,
+            arms=config.fires_itself,
         )
+        self._scheduler = fired_by(config, embedded, catalog, lambda: (self.host, self.http_port))
         self._recovery = Recovery(
             catalog=catalog,
             ledger=ledger,
@@ -179,11 +183,12 @@ class Gateway:
             privileges=SqlPrivileges(self._database),
         )
         self._services = services
-        sessions = SessionManager(services, execute, returns_rows)
+        kept = KeptPicture(self.data / "metastore.msgpack")
+        sessions = SessionManager(services, execute, returns_rows, kept)
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
         access = counted(build_access(config, self._clock, tokens), metrics)
         self._listener = _Listener(ThriftServer(config, sessions, access))
-        self._http = HttpPort(services, sessions, self._scheduler)
+        self._http = HttpPort(services, sessions, embedded)
         self._supervisor.on_ready(self._engine_ready)
 
     def __enter__(self) -> Gateway:
@@ -199,8 +204,8 @@ class Gateway:
             self._database.open()
             if not self._database.shared:
                 # Before any statement comes, which might just be changing one.
-                zone = self.config.scheduler.timezone
-                realign_workflows(self._services.catalog, self._scheduler, zone)
+                zone, options = self.config.scheduler.timezone, self.config.options
+                realign_workflows(self._services.catalog, self._scheduler, zone, options)
             stack.callback(self._engine.close)
             refreshes_ended = threading.Event()
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
@@ -261,7 +266,7 @@ class Gateway:
         self._recover()
         if not self._realigned and not self._database.shared:
             self._realign()
-        if not self._scheduling and self.config.scheduler.type != "none":
+        if not self._scheduling and self.config.scheduler_type != "none":
             self._scheduling = True
             self._scheduler.open()
 
@@ -274,6 +279,7 @@ class Gateway:
                 services.scheduler,
                 self._engine,
                 self.config.scheduler.timezone,
+                self.config.options,
             )
         except ServerError as problem:
             log.warning("the catalog is rebuilt with the next engine: %s", problem)

@@ -38,8 +38,14 @@ class ServerSection(_Section):
     workers: Annotated[int, Field(ge=1)] = 32
     """Threads that run statements and encode results."""
     max_sessions: Annotated[int, Field(ge=1)] = 2000
+    max_sessions_per_user: Annotated[int, Field(ge=0)] = 0
+    """Sessions that one login may have open; 0 means as many as there may be."""
     session_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
     """Seconds without a call or running work after which a session is closed."""
+    operation_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
+    """Seconds after which the result of a statement is freed that nobody asks for."""
+    query_timeout: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds that a statement may run, whatever its client asks for; 0 means without end."""
     login_timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds a connection may take until its first complete request."""
     disconnect_grace: Annotated[float, Field(ge=0)] = 30.0
@@ -48,6 +54,8 @@ class ServerSection(_Section):
     max_reply_bytes: Annotated[int, Field(ge=64 << 10)] = 8 << 20
     fetch_size: Annotated[int, Field(ge=1)] = 10_000
     """Rows per fetch suggested to clients."""
+    materialized_as_table: bool = False
+    """Show materialized tables as TABLE in metadata calls, whatever types they ask for."""
     http_port: Annotated[int, Field(ge=-1, le=65535)] = 10002
     """Port of the REST interface, metrics and health; -1 means none."""
     http_token: str = ""
@@ -149,6 +157,8 @@ class HttpSection(_Section):
     """Seconds after which a connection without a request is closed."""
     xsrf_header: bool = False
     """Take only requests that carry the header X-XSRF-HEADER."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
 
 class ProxySection(_Section):
@@ -175,15 +185,20 @@ class EngineSection(_Section):
 
 
 class SchedulerSection(_Section):
-    """The embedded scheduler and the watching of sources."""
+    """Who fires schedules, and the watching of sources."""
 
-    type: Literal["embedded", "none"] = "embedded"
+    type: str = "embedded"
+    """``embedded``, ``none``, or another scheduler: an entry point or ``module:Class``."""
+    endpoint: str = ""
+    """URL under which another scheduler reaches the REST interface; empty means its address."""
     poll_interval: Annotated[float, Field(gt=0)] = 0.5
     """Seconds between looks for due workflows and changed sources."""
     lease: Annotated[float, Field(gt=1)] = 30.0
     """Seconds a claim on a table lasts unless extended."""
     max_concurrent: Annotated[int, Field(ge=1)] = 2
     """Refreshes that run at the same time."""
+    patience: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds that ALTER and DROP wait for a running refresh of their table."""
     timezone: str = "UTC"
     history_days: Annotated[float, Field(gt=0)] = 90.0
     """Days for which the record of a refresh is kept."""
@@ -240,6 +255,16 @@ class Config(BaseSettings):
     """User names and whom they may act as."""
     options: dict[str, str] = Field(default_factory=dict)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
+
+    @property
+    def scheduler_type(self) -> str:
+        """Who fires schedules; Flink's key in ``options`` says it as well."""
+        return self.options.get("workflow-scheduler.type", self.scheduler.type).strip()
+
+    @property
+    def fires_itself(self) -> bool:
+        """Whether no other scheduler fires the schedules."""
+        return self.scheduler_type in ("embedded", "none")
 
     @property
     def store_url(self) -> str:

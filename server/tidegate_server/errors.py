@@ -278,7 +278,9 @@ class Code(Enum):
         "The condition {predicate} cannot choose the rows to refresh: {reason}.",
         "Compare columns of the table with literals.",
     )
-    MT_STATE = ErrorSpec("55000", "{table} is {found}; {action} needs it to be {expected}.")
+    MT_STATE = ErrorSpec(
+        "55000", "{table} is {found}; {action} needs it to be {expected}.", "{hint}"
+    )
     MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is not usable: {reason}.")
     MT_EXECUTION_MODE = ErrorSpec(
         "22023",
@@ -312,6 +314,17 @@ class Code(Enum):
         "58030",
         "The stored content of {table} cannot be read: {reason}.",
         "Run ALTER MATERIALIZED TABLE {table} REFRESH to write it anew.",
+    )
+    SCHEDULER_CONFIGURATION = ErrorSpec(
+        "55000",
+        "The workflow scheduler {scheduler} cannot be used: {reason}.",
+        "scheduler.type is embedded, none, the name of an entry point in tidegate.schedulers, or "
+        "module:Class.",
+    )
+    SCHEDULER_FAILED = ErrorSpec(
+        "58000",
+        "The workflow scheduler {scheduler} failed to {action} the workflow of {table}: {reason}.",
+        "Nothing was changed; see to the scheduler and repeat the statement.",
     )
     STORE_VERSION = ErrorSpec(
         "55000",
@@ -397,6 +410,7 @@ class ServerError(Exception):
         line: int | None = None,
         column: int | None = None,
         detail: str = "",
+        name: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -406,6 +420,7 @@ class ServerError(Exception):
         self.line = line
         self.column = column
         self.detail = detail
+        self.name = name
 
     @property
     def headline(self) -> str:
@@ -441,4 +456,5 @@ def error(
         line=line,
         column=column,
         detail=detail,
+        name=None if "name" not in given else str(given["name"]),
     )

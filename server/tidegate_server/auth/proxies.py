@@ -24,7 +24,9 @@ class Proxies:
         :raises ServerError: LOGIN_CONFIGURATION if one names no address or network.
         """
         self._users = {name: frozenset(rule.users) for name, rule in rules.items()}
-        self._networks = {name: _networks(name, rule.hosts) for name, rule in rules.items()}
+        self._networks = {
+            name: networks(f"proxy.{name}.hosts", rule.hosts) for name, rule in rules.items()
+        }
 
     def effective(self, identity: Identity, other: str, peer: Peer) -> str:
         """Return the user to act as, who is ``other`` if one is named.
@@ -45,20 +47,23 @@ class Proxies:
         users = self._users.get(user, frozenset())
         if not {other, EVERYBODY} & users:
             return False
-        networks = self._networks[user]
-        return not networks or any(_address(address) in network for network in networks)
+        places = self._networks[user]
+        return not places or any(address_of(address) in network for network in places)
 
 
-def _networks(name: str, hosts: tuple[str, ...]) -> tuple[Network, ...]:
+def networks(key: str, hosts: tuple[str, ...]) -> tuple[Network, ...]:
+    """Return the networks that a key of the configuration lists.
+
+    :raises ServerError: LOGIN_CONFIGURATION if one names no address or network.
+    """
     try:
         return tuple(ipaddress.ip_network(host, strict=False) for host in hosts)
     except ValueError as problem:
-        raise error(
-            Code.LOGIN_CONFIGURATION, what=f"proxy.{name}.hosts", reason=str(problem)
-        ) from problem
+        raise error(Code.LOGIN_CONFIGURATION, what=key, reason=str(problem)) from problem
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return an address, one of IPv4 written in IPv6's form as what it is."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped or address

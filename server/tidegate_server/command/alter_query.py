@@ -17,7 +17,7 @@ from tidegate_server.command.define import (
 )
 from tidegate_server.command.evolve import Change, Effect, Evolution, evolution, tightened
 from tidegate_server.command.lifecycle import wrong_state
-from tidegate_server.command.orders import refresh_order
+from tidegate_server.command.orders import informed_order
 from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
@@ -194,8 +194,16 @@ def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
     request = RefreshRequest(
         table_id=table.id, trigger=Trigger.EVOLUTION, requested_by=context.session.user
     )
-    now = context.services.clock.now()
-    order = refresh_order(table, request, refresh_id=context.operation_id, epoch=0, asked_at=now)
+    services = context.services
+    order = informed_order(
+        table,
+        request,
+        services.catalog,
+        services.ledger,
+        refresh_id=context.operation_id,
+        epoch=0,
+        asked_at=services.clock.now(),
+    )
     answer = context.services.engine.call(ExplainRefresh(order=order))
     if not isinstance(answer, Planned):
         raise unexpected(answer)

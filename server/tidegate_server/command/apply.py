@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+from tidegate_server.command.at_rest import at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties
 from tidegate_server.command.derived import view_columns
@@ -22,7 +23,6 @@ from tidegate_server.link.messages.requests import (
     Request,
     SetTableProperties,
 )
-from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.scheduler.base import (
     CreateWorkflow,
@@ -34,8 +34,6 @@ from tidegate_server.scheduler.workflows import workflow_for
 
 log = logging.getLogger(__name__)
 
-_LEASE_SECONDS = 300.0
-
 
 def put_in_place(before: MaterializedTable, after: MaterializedTable, context: Context) -> None:
     """Replace a definition by another; a failure restores the one before and is raised.
@@ -43,7 +41,7 @@ def put_in_place(before: MaterializedTable, after: MaterializedTable, context: C
     The entry in the catalog comes last: until it is written the old definition holds, and the
     storage then has at most columns that are NULL.
     """
-    with changing(before, context), ExitStack() as undo, held(before, after, context):
+    with changing(before, context), ExitStack() as undo:
         change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
         _check_unchanged(before, context)
@@ -55,11 +53,11 @@ def put_in_place(before: MaterializedTable, after: MaterializedTable, context: C
 
 @contextmanager
 def changing(table: MaterializedTable, context: Context) -> Iterator[None]:
-    """Let no other statement change a definition, which is still the one that was looked at.
+    """Let nothing else change a table, whose definition is still the one that was looked at.
 
-    :raises ServerError: MT_STATE if another statement was quicker.
+    :raises ServerError: MT_STATE if another statement was quicker, or a refresh does not end.
     """
-    with context.services.changing.hold(table.id):
+    with context.services.changing.hold(table.id), at_rest(table, context):
         _check_unchanged(table, context)
         yield
 
@@ -87,19 +85,17 @@ def last_epoch(table: MaterializedTable, context: Context) -> int:
 
 
 def stop_running(table: MaterializedTable, context: Context) -> None:
-    """Ask the refreshes of a CONTINUOUS table that run here to stop: its pipeline starts anew."""
+    """Ask the refreshes of a CONTINUOUS table to stop: its pipeline starts anew."""
     if table.refresh_mode is not RefreshMode.CONTINUOUS:
         return
-    for run in context.services.ledger.runs(table.id, limit=100):
-        if run.state in (RunState.QUEUED, RunState.RUNNING):
-            context.services.cancel_refresh(run.refresh_id)
+    end_runs(table, context)
 
 
 def register(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     """Give a new table its workflow."""
     scheduler = context.services.scheduler
     compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=table.id)))
-    scheduler.create(CreateWorkflow(workflow=_workflow(table, context)))
+    scheduler.create(CreateWorkflow(workflow=_workflow(table, context), table=table))
 
 
 def change_workflow(
@@ -110,10 +106,11 @@ def change_workflow(
     found, wanted = scheduler.workflow(before.id), _workflow(after, context)
     if found is None:
         compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=before.id)))
-        scheduler.create(CreateWorkflow(workflow=wanted))
+        scheduler.create(CreateWorkflow(workflow=wanted, table=after))
     else:
-        compensate(undo, lambda: scheduler.modify(ModifyWorkflow(workflow=found)))
-        scheduler.modify(ModifyWorkflow(workflow=wanted))
+        back = ModifyWorkflow(workflow=found, table=before)
+        compensate(undo, lambda: scheduler.modify(back))
+        scheduler.modify(ModifyWorkflow(workflow=wanted, table=after))
 
 
 def change_storage(
@@ -225,28 +222,3 @@ def _location(table: MaterializedTable, context: Context) -> str:
 
 def _same_view(before: MaterializedTable, after: MaterializedTable) -> bool:
     return view_columns(before) == view_columns(after) and before.comment == after.comment
-
-
-@contextmanager
-def held(before: MaterializedTable, after: MaterializedTable, context: Context) -> Iterator[None]:
-    """Keep refreshes away while the storage changes its name, and with it its place.
-
-    :raises ServerError: MT_STATE while one runs.
-    """
-    if before.storage == after.storage:
-        yield
-        return
-    ledger, now = context.services.ledger, context.services.clock.now()
-    owner = f"{context.services.server_id}/{context.operation_id}"
-    if ledger.claim(before.id, owner, now, _LEASE_SECONDS) is None:
-        raise error(
-            Code.MT_STATE,
-            table=before.name,
-            found="being refreshed",
-            action="a change of its place",
-            expected="at rest",
-        )
-    try:
-        yield
-    finally:
-        ledger.release(before.id, owner)

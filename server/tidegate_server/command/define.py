@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -29,6 +29,7 @@ from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
 from tidegate_server.sql.cursor import position
+from tidegate_server.sql.places import place_of
 from tidegate_server.sql.query import spark_text
 from tidegate_server.sql.statements import (
     CreateMaterializedTable,
@@ -37,6 +38,15 @@ from tidegate_server.sql.statements import (
 )
 
 _NOT_STORED = "workflow-scheduler."
+_CLAUSES: Mapping[str, tuple[str, ...]] = {
+    Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
+    Code.MT_PK_NULLABLE.name: ("PRIMARY", "KEY"),
+    Code.MT_PARTITION_COLUMN_NOT_FOUND.name: ("PARTITIONED", "BY"),
+    Code.MT_COLUMN_NOT_FOUND.name: ("(",),
+    Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name: ("(",),
+    Code.MT_INCOMPATIBLE_TYPE.name: ("(",),
+}
+"""Words that begin the clause in which an error's column is named."""
 _UNSTABLE = ("D1", "D3")
 """Classes of functions of the time, of the session and of chance; D2, the order of equal rows, is
 for the refresh to judge."""
@@ -68,9 +78,12 @@ def define(
     analysis = analyze(statement.query, text, name, context)
     check_versions(analysis.sources, chosen.mode, setting)
     refuse_unstable(name, chosen.logical_mode, analysis)
-    fitted = shape(
-        statement, analysis.schema, analysis.expanded_query, strict=strict_names(context)
-    )
+    try:
+        fitted = shape(
+            statement, analysis.schema, analysis.expanded_query, strict=strict_names(context)
+        )
+    except ServerError as problem:
+        raise _in_clause(problem, text) from problem.__cause__
     table = _definition(statement, name, chosen, fitted, analysis, target, context)
     table = replace(
         table,
@@ -172,7 +185,7 @@ def definition_properties(table: MaterializedTable) -> dict[str, str]:
 
 def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
     """Refuse what cannot work without a workflow scheduler; raises MT_NO_SCHEDULER."""
-    none = context.services.config.scheduler.type == "none"
+    none = context.services.config.scheduler_type == "none"
     if none and mode.scheduled:
         raise error(Code.MT_NO_SCHEDULER, action=action)
 
@@ -216,6 +229,15 @@ def _placed(problem: ServerError, query: str, text: str) -> ServerError:
         column=problem.column + column - 1 if problem.line == 1 else problem.column,
         detail=problem.detail,
     )
+
+
+def _in_clause(problem: ServerError, text: str) -> ServerError:
+    """Place an error about a column at its name in the clause that names it."""
+    clause = _CLAUSES.get(problem.code)
+    if clause is None or problem.name is None or problem.line is not None:
+        return problem
+    problem.line, problem.column = place_of(text, problem.name, *clause) or (None, None)
+    return problem
 
 
 def _marked(source: Source, context: Context) -> Source:

@@ -77,12 +77,13 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
     success = services.ledger.last_success(table.id)
     report = shown.present(table, context)
     continuous = table.refresh_mode is RefreshMode.CONTINUOUS
+    handler = "embedded" if continuous else services.config.scheduler_type
     return {
         "logical_refresh_mode": table.logical_refresh_mode.value,
         "refresh_mode": table.refresh_mode.value,
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
-        "refresh_handler": f"embedded:{table.id}" if workflow else None,
+        "refresh_handler": f"{handler}:{table.id}" if workflow else None,
         "execution_target": table.execution_target,
         "freshness": shown.freshness(table),
         "cron": workflow.cron if workflow else None,

@@ -30,7 +30,8 @@ def settle(changed: Name, context: Context) -> None:
         settled = replace(table, freshness=needed)
         services.catalog.replace(settled)
         if services.scheduler.workflow(table.id) is not None:
-            services.scheduler.modify(ModifyWorkflow(workflow=pipeline(settled, context)))
+            workflow = pipeline(settled, context)
+            services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=settled))
         log.info("%s is needed with a freshness of %s", table.name, needed)
     found = resolve.find(changed, context)
     if found is not None:

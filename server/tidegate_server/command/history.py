@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidegate_server.command import resolve
 from tidegate_server.command.context import Context
 from tidegate_server.model.result import Result, RowsResult
-from tidegate_server.model.runs import RefreshRun, Rejection, Strategy
+from tidegate_server.model.runs import RefreshRun, Rejection, SourceChange, Strategy
 from tidegate_server.model.states import RunState
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.sql.statements import ShowRefreshHistory, ShowVersions
@@ -69,7 +69,7 @@ HISTORY: tuple[RunColumn, ...] = (
     _text("sqlstate", lambda run: run.sqlstate),
     _text("error_message", lambda run: run.error_message),
     _number("attempt", lambda run: run.attempt),
-    _text("sources", lambda run: _sources(run)),
+    _text("sources", lambda run: contributions(run.changes, run.sources)),
     _number("rows_read", lambda run: run.metrics.rows_read),
     _number("rows_written", lambda run: run.metrics.rows_written),
     _number("rows_inserted", lambda run: run.metrics.rows_inserted),
@@ -148,15 +148,14 @@ def _rejected(rejection: Rejection) -> str:
     return f"not {rejection.strategy} ({rejection.reason_code}): {rejection.reason_text}{cost}"
 
 
-def _sources(run: RefreshRun) -> str:
-    """Return what each source contributed; of runs without that record, the versions read."""
-    if not run.changes:
-        read = [{"source": source, "after": version} for source, version in run.sources.items()]
-        return json.dumps(read)
+def contributions(changes: Sequence[SourceChange], vector: Mapping[str, int]) -> str:
+    """Return what each source contributes; without a record of that, the versions read."""
+    if not changes:
+        return json.dumps([{"source": source, "after": after} for source, after in vector.items()])
     return json.dumps(
         [
             {"source": c.source, "before": c.before, "after": c.after, "method": c.method}
             | ({"rows": c.rows} if c.rows is not None else {})
-            for c in run.changes
+            for c in changes
         ]
     )

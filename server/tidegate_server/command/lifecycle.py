@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tidegate_server.command import resolve
 from tidegate_server.command.apply import compensate, drop_view, put_view
+from tidegate_server.command.at_rest import at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
 from tidegate_server.command.validate import check_options
@@ -88,10 +89,10 @@ def resume(statement: AlterResume, context: Context) -> Result:
 
 
 def drop(statement: DropMaterializedTable, context: Context) -> Result:
-    """Withdraw the workflow, then remove the data and the definition.
+    """Stop the refreshes and the workflow, then remove the data and the definition.
 
     :raises ServerError: MT_NOT_FOUND without IF EXISTS, MT_WRONG_KIND for a plain table or view,
-        MT_STATE while it is INITIALIZING.
+        MT_STATE while it is INITIALIZING or a refresh does not stop.
     """
     name = resolve.table_name(statement.name, context)
     table = context.services.catalog.find(name)
@@ -103,7 +104,8 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
     need_scheduler("DROP", table.refresh_mode, context)
-    with context.services.changing.hold(table.id):
+    end_runs(table, context)
+    with context.services.changing.hold(table.id), at_rest(table, context):
         _remove(table, context)
     context.services.privileges.forget(TableObject(table_id=table.id))
     _warn_consumers(table, context)
@@ -132,9 +134,9 @@ def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -
         raise error(Code.MT_NOT_FOUND, table=table.name)
     workflow = pipeline(stored, context)
     if context.services.scheduler.workflow(table.id) is not None:
-        context.services.scheduler.modify(ModifyWorkflow(workflow=workflow))
+        context.services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=stored))
     elif active:
-        context.services.scheduler.create(CreateWorkflow(workflow=workflow))
+        context.services.scheduler.create(CreateWorkflow(workflow=workflow, table=stored))
 
 
 def _lost_race(
@@ -151,7 +153,7 @@ def _remove(table: MaterializedTable, context: Context) -> None:
     workflow = services.scheduler.workflow(table.id)
     with ExitStack() as undo:
         if workflow is not None:
-            compensate(undo, lambda: _keep_pipeline(workflow, context))
+            compensate(undo, lambda: _keep_pipeline(workflow, table, context))
         services.scheduler.delete(DeleteWorkflow(table_id=table.id))
         if table.storage_table is not None:
             compensate(undo, lambda: services.engine.call(put_view(table)))
@@ -161,10 +163,10 @@ def _remove(table: MaterializedTable, context: Context) -> None:
     services.catalog.drop(table.id)
 
 
-def _keep_pipeline(workflow: Workflow, context: Context) -> None:
+def _keep_pipeline(workflow: Workflow, table: MaterializedTable, context: Context) -> None:
     scheduler = context.services.scheduler
     if scheduler.workflow(workflow.table_id) is None:
-        scheduler.create(CreateWorkflow(workflow=workflow))
+        scheduler.create(CreateWorkflow(workflow=workflow, table=table))
 
 
 def _warn_consumers(table: MaterializedTable, context: Context) -> None:

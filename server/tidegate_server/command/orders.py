@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RUN_MOVES, RunState, allowed
@@ -23,6 +24,7 @@ from tidegate_server.scheduler.base import Ledger
 log = logging.getLogger(__name__)
 
 RECOVERED = "RECOVERED"
+_PAST_RUNS = 20
 
 _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
     LogicalRefreshMode.AUTOMATIC: RefreshPolicy.AUTO,
@@ -149,6 +151,28 @@ def refresh_order(
         checkpoint_floor=table.checkpoint_floor,
         history=past_runs(history),
         has_consumers=has_consumers,
+    )
+
+
+def informed_order(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    catalog: CatalogReader,
+    ledger: Ledger,
+    *,
+    refresh_id: str,
+    epoch: int,
+    asked_at: datetime,
+) -> RefreshOrder:
+    """Return an order with all that its plan depends on: EXPLAIN plans from what a run does."""
+    return refresh_order(
+        table,
+        request,
+        refresh_id=refresh_id,
+        epoch=epoch,
+        asked_at=asked_at,
+        history=ledger.runs(table.id, limit=_PAST_RUNS),
+        has_consumers=bool(catalog.consumers(table.storage)),
     )
 
 

@@ -38,16 +38,19 @@ _LEASE_SECONDS = 60.0
 
 
 def realign_workflows(
-    catalog: CatalogReader, scheduler: WorkflowScheduler, timezone: str
+    catalog: CatalogReader,
+    scheduler: WorkflowScheduler,
+    timezone: str,
+    options: Mapping[str, str] | None = None,
 ) -> tuple[TableName, ...]:
     """Give every table the workflow its definition asks for; return those that had another."""
     changed = []
     for table in _complete(catalog):
-        wanted, found = workflow_for(table, timezone), scheduler.workflow(table.id)
+        wanted, found = workflow_for(table, timezone, options), scheduler.workflow(table.id)
         if found is None and wanted.active:
-            scheduler.create(CreateWorkflow(workflow=wanted))
+            scheduler.create(CreateWorkflow(workflow=wanted, table=table))
         elif found is not None and replace(found, next_fire=wanted.next_fire) != wanted:
-            scheduler.modify(ModifyWorkflow(workflow=wanted))
+            scheduler.modify(ModifyWorkflow(workflow=wanted, table=table))
         else:
             continue
         log.warning("the workflow of %s is again as defined", table.name)

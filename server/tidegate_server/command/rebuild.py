@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -29,6 +30,7 @@ def rebuild(
     scheduler: WorkflowScheduler,
     engine: Engine,
     timezone: str,
+    options: Mapping[str, str] | None = None,
 ) -> int:
     """Add every definition that the warehouse has and the catalog has not; return how many.
 
@@ -46,7 +48,7 @@ def rebuild(
         if catalog.find(table.name) is not None:
             log.warning("%s is not rebuilt: another table has its name", table.name)
             continue
-        _add(table, catalog, ledger, scheduler, engine, timezone)
+        _add(table, catalog, ledger, scheduler, engine, timezone, options)
         added += 1
     return added
 
@@ -75,6 +77,7 @@ def _add(
     scheduler: WorkflowScheduler,
     engine: Engine,
     timezone: str,
+    options: Mapping[str, str] | None = None,
 ) -> None:
     answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
     commit = answer.commit if isinstance(answer, LastCommitted) else None
@@ -82,5 +85,6 @@ def _add(
         # The table itself refuses epochs up to that of its last commit.
         ledger.raise_epoch(table.id, commit.epoch)
     catalog.create(table)
-    scheduler.create(CreateWorkflow(workflow=workflow_for(table, timezone)))
+    workflow = workflow_for(table, timezone, options)
+    scheduler.create(CreateWorkflow(workflow=workflow, table=table))
     log.info("Rebuilt materialized table %s (%s)", table.name, table.id)

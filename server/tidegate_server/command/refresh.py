@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from tidegate_server.command import backfill, resolve
 from tidegate_server.command.context import Context
-from tidegate_server.command.orders import refresh_order, step_id
+from tidegate_server.command.orders import informed_order, step_id
+from tidegate_server.command.plan_rows import LATER, PlanRow, plan_result, plan_rows
 from tidegate_server.command.spark import unexpected
 from tidegate_server.command.validate import is_text
 from tidegate_server.command.waves import Step
@@ -19,7 +20,7 @@ from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.types import Column, Schema, text_schema
+from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.downstream import refreshed_with
 from tidegate_server.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
@@ -75,21 +76,23 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
     steps = _explained(statement, table, context)
     wave = [step.table for step in steps]
     changed: dict[str, str] = {}
-    rows: list[tuple[str, ...]] = []
+    rows: list[PlanRow] = []
     for step in steps:
         name = str(step.table.name)
         before = [changed[i] for i in needs(step.table, wave) if i in changed]
         if before:
             what = f"{len(step.request.partitions)} partition(s)" if step.request.partitions else ""
             text = f"{what or 'the table'}, decided when {', '.join(before)} is refreshed"
-            rows.append((name, "", "AFTER_UPSTREAM", text))
+            rows.append(
+                PlanRow(table=name, decision=LATER, reason_code="AFTER_UPSTREAM", reason_text=text)
+            )
             changed[step.table.id] = name
             continue
         plan = _planned(step, context)
-        rows.append((name, plan.strategy.value, plan.reason_code, plan.reason_text))
+        rows += plan_rows(name, plan)
         if plan.strategy is not Strategy.NO_DATA:
             changed[step.table.id] = name
-    return RowsResult(text_schema("table", "strategy", "reason_code", "reason_text"), rows)
+    return plan_result(rows)
 
 
 def _explained(statement: AlterRefresh, table: MaterializedTable, context: Context) -> list[Step]:
@@ -104,9 +107,11 @@ def _explained(statement: AlterRefresh, table: MaterializedTable, context: Conte
 
 
 def _planned(step: Step, context: Context) -> RefreshPlan:
-    order = refresh_order(
+    order = informed_order(
         step.table,
         step.request,
+        context.services.catalog,
+        context.services.ledger,
         refresh_id=context.operation_id,
         epoch=0,
         asked_at=context.services.clock.now(),

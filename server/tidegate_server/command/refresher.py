@@ -6,14 +6,14 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.orders import (
     close_run,
     committed,
+    informed_order,
     queued_run,
-    refresh_order,
     undecided,
     with_error,
 )
@@ -26,7 +26,7 @@ from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
 from tidegate_server.refresh.retries import SERVER_STOPPED
-from tidegate_server.scheduler.base import Ledger
+from tidegate_server.scheduler.base import DEFINITION_LEASE, Ledger
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ UPSTREAM_SUSPENDED = "UPSTREAM_SUSPENDED"
 
 GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
 """Triggers that come again: their request is skipped while another refresh runs."""
-_PAST_RUNS = 20
 _RETRY_CANCEL = 1.0
 _LOOK_FOR_LEASE = 0.5
 _CLOSED_BY = {
@@ -231,14 +230,14 @@ class Refresher:
         if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
-        order = refresh_order(
+        order = informed_order(
             table,
             request,
+            self._catalog,
+            self._ledger,
             refresh_id=active.run.refresh_id,
             epoch=epoch,
             asked_at=active.run.queued_at,
-            history=self._ledger.runs(table.id, limit=_PAST_RUNS),
-            has_consumers=bool(self._catalog.consumers(table.storage)),
         )
         return self._carry_out(active, order)
 
@@ -250,12 +249,19 @@ class Refresher:
             if active.canceled:
                 return None
             epoch = self._ledger.claim(active.run.table_id, active.owner, now, self._lease_seconds)
-            if epoch is not None or not wait or now >= deadline:
+            if epoch is not None or now >= deadline:
                 return epoch
+            if not wait and not self._is_changing(active, now):
+                return None
             with self._changed:
                 # A run of this server wakes us when it ends; one elsewhere must be looked for.
                 self._changed.wait(_LOOK_FOR_LEASE)
             self._heed(active)
+
+    def _is_changing(self, active: _Active, now: datetime) -> bool:
+        """Say whether the lease is held for a moment, by a statement that changes the table."""
+        holder = self._ledger.holder(active.run.table_id, now)
+        return holder is None or holder.partition("/")[2].startswith(DEFINITION_LEASE)
 
     def _carry_out(self, active: _Active, order: RefreshOrder) -> RefreshRun:
         active.run = replace(

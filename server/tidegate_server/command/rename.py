@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.command.alter_query import alterable
-from tidegate_server.command.apply import change_storage, changing, compensate, held, restored
+from tidegate_server.command.apply import change_storage, changing, compensate, restored
+from tidegate_server.command.at_rest import at_rest
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import (
     definition_properties,
@@ -41,7 +42,9 @@ def rename(statement: AlterRename, context: Context) -> Result:
     readers = _following(table, new_name, context)
     storage = storage_name(new_name) if table.storage_table is not None else None
     renamed = replace(table, name=new_name, storage_table=storage)
-    with changing(table, context), ExitStack() as undo, held(table, renamed, context):
+    with changing(table, context), ExitStack() as resting, ExitStack() as undo:
+        for reader, _ in readers:
+            resting.enter_context(at_rest(reader, context))
         stored = change_storage(table, renamed, context, undo)
         for reader, changed in readers:
             _rewrite(reader, changed, context, undo)

@@ -69,7 +69,7 @@ def plain_kind(name: TableName, context: Context, *, wait: float | None) -> str 
     engine = context.services.engine
     if wait == 0 and not engine.ready:
         return None
-    answer = engine.call(ListTables(schema=name.schema), wait=wait)
+    answer = engine.call(ListTables(schema=name.schema, names=(name.table,)), wait=wait)
     found = answer.tables if isinstance(answer, TableList) else ()
     for table in found:
         if table.name.folded() == name.folded():

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidegate_server.command import resolve, shown
 from tidegate_server.command.context import Context
+from tidegate_server.command.start import resumes
 from tidegate_server.model.clauses import StartKind, StartMode
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.table import (
@@ -117,7 +118,7 @@ def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMater
         distribution=table.distribution,
         partition_keys=table.partition_keys,
         options=table.options,
-        start_mode=_start_mode(table.start_mode, or_alter=or_alter),
+        start_mode=_start_mode(table, or_alter=or_alter),
         freshness=Downstream.DOWNSTREAM if table.downstream else table.freshness,
         refresh_mode=_requested(table),
         query=table.expanded_query,
@@ -162,10 +163,16 @@ def _requested(table: MaterializedTable) -> RequestedMode:
     return RequestedMode[table.refresh_mode.value]
 
 
-def _start_mode(mode: StartMode | None, *, or_alter: bool) -> StartMode | None:
-    """Return a start mode as the statement may have it: a new table has nothing to resume."""
-    if mode is None or or_alter:
+def _start_mode(table: MaterializedTable, *, or_alter: bool) -> StartMode | None:
+    """Return a start mode as the statement may have it: a new table has nothing to resume.
+
+    A CONTINUOUS one then begins with its sources, as it did when it was made.
+    """
+    mode = table.start_mode
+    if mode is None or or_alter or not resumes(mode):
         return mode
+    if table.refresh_mode is RefreshMode.CONTINUOUS:
+        return StartMode(kind=StartKind.FROM_BEGINNING)
     kind = StartKind(mode.kind.value.removeprefix("RESUME_OR_"))
     return StartMode(
         kind=kind, interval=mode.interval, timestamp=mode.timestamp, local_zone=mode.local_zone

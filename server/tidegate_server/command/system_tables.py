@@ -17,6 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.history import HISTORY, RunColumn, table_of
 from tidegate_server.command.history_copy import HistoryCopy
+from tidegate_server.command.partition_rows import COLUMNS as PARTITION_COLUMNS
+from tidegate_server.command.partition_rows import partition_rows
 from tidegate_server.command.show import LAG
 from tidegate_server.command.shown import measure
 from tidegate_server.model.clock import Clock
@@ -33,6 +35,11 @@ SYSTEM_SCHEMA = "information_schema"
 
 _HISTORY_ROWS = 10_000
 _LAG_TABLE = "materialized_table_lag"
+_PARTITION_TABLE = "materialized_table_partitions"
+_PARTITION_RUNS = 2000
+"""Runs of one table that are looked through for its partitions."""
+_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE)
+"""Tables that cost a look at each table's runs: filled for statements that name them."""
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
 """How long a query may go on reading a version that was replaced meanwhile."""
@@ -125,6 +132,8 @@ _EXPECTATIONS = pa.schema(
     ]
 )
 
+_PARTITIONS = pa.schema([*((c.name, c.arrow) for c in _KEYS), *PARTITION_COLUMNS])
+
 _LAG = pa.schema([(name, kind) for name, _, kind, _ in LAG] + [(c.name, c.arrow) for c in _KEYS])
 
 
@@ -134,6 +143,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "materialized_table_lineage": _LINEAGE,
     "materialized_table_column_lineage": _COLUMN_LINEAGE,
     "materialized_table_expectations": _EXPECTATIONS,
+    _PARTITION_TABLE: _PARTITIONS,
     _LAG_TABLE: _LAG,
 }
 """The system tables and their columns."""
@@ -180,6 +190,9 @@ class SystemTables:
                 "Expectations of materialized tables and how the last refresh met them",
                 self._expectations,
             ),
+            _PARTITION_TABLE: _SystemTable(
+                "When each partition of a materialized table was last refreshed", self._partitions
+            ),
             _LAG_TABLE: _SystemTable(
                 "How far each materialized table lags behind its sources", self._lag
             ),
@@ -202,15 +215,15 @@ class SystemTables:
                     path.mkdir(parents=True, exist_ok=True)
                     self._write(path, SCHEMAS[name].empty_table())
 
-    def publish(self, text: str = _LAG_TABLE) -> None:
+    def publish(self, text: str = " ".join(_ON_DEMAND)) -> None:
         """Bring the tables up to date with store and catalog, for a statement that reads them.
 
-        Lag is another at every moment and costs a look at each table's runs: it is measured for
-        statements that name it.
+        Lag is another at every moment, and partitions are many: they are looked at for statements
+        that name their tables.
         """
         with self._lock:
             for name, table in self._tables.items():
-                if name == _LAG_TABLE and name not in text.lower():
+                if name in _ON_DEMAND and name not in text.lower():
                     continue
                 content = table.content()
                 before = self._published.get(name)
@@ -267,6 +280,15 @@ class SystemTables:
             for row in _met(table, self._ledger.last_success(table.id))
         ]
         return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
+
+    def _partitions(self) -> pa.Table:
+        rows = [
+            {**_named(table), **row}
+            for table in self._catalog.tables()
+            if table.partition_keys
+            for row in partition_rows(self._ledger.runs(table.id, limit=_PARTITION_RUNS))
+        ]
+        return pa.Table.from_pylist(rows, schema=_PARTITIONS)
 
     def _lag(self) -> pa.Table:
         now = self._clock.now()

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
+from tidegate_server.engine.bulk import Listing
 from tidegate_server.engine.projection import type_text
-from tidegate_server.link.messages.answers import FunctionList, TableInfo, TableList
+from tidegate_server.engine.sessions import Child
+from tidegate_server.link.messages.answers import (
+    FunctionList,
+    NameList,
+    SchemaNames,
+    TableInfo,
+    TableList,
+)
 from tidegate_server.model.names import (
     DEFAULT_CATALOG,
     TableName,
@@ -23,7 +32,8 @@ from tidegate_server.model.types import Column
 
 logger = logging.getLogger(__name__)
 
-_HIDDEN = ("spark.", "view.")
+_BATCH: Final = 500
+"""Tables asked for at once; Hive puts their names into one query of its database."""
 
 
 class Metastore:
@@ -32,17 +42,49 @@ class Metastore:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._session: Any = spark._jsparkSession
-        self._jvm: Any = spark._jvm
+        self._catalog: Any = self._session.sharedState().externalCatalog()
+        self._listing = Listing(self._session, spark._jvm)
 
-    def tables(self, schema: str | None, *, with_columns: bool) -> TableList:
-        """Return schemas and tables by name; a schema that does not exist is empty."""
-        catalog = self._session.sharedState().externalCatalog()
-        schemas = tuple(sorted(str(name) for name in self._strings(catalog.listDatabases())))
-        wanted = [name for name in schemas if schema is None or name == schema.lower()]
-        tables = tuple(
-            info for name in wanted for info in self._tables_of(catalog, name, with_columns)
+    def names(self) -> NameList:
+        """Return the names of all schemas, tables and views."""
+        return NameList(
+            schemas=tuple(
+                SchemaNames(
+                    schema=schema,
+                    tables=tuple(sorted(set(tables) - set(views))),
+                    views=tuple(sorted(views)),
+                )
+                for schema, tables, views in sorted(self._listing.names(self._catalog))
+            )
         )
-        return TableList(schemas=schemas, tables=tables)
+
+    def tables(
+        self, schema: str | None, *, with_columns: bool, names: Sequence[str] | None = None
+    ) -> TableList:
+        """Return schemas and tables by name; what does not exist is left out."""
+        found = self.names().schemas
+        infos: list[TableInfo] = []
+        for known in found:
+            if schema is None or known.schema == schema.lower():
+                there = {*known.tables, *known.views}
+                wanted = there if names is None else there & {name.lower() for name in names}
+                infos += self._tables_of(known.schema, sorted(wanted), with_columns)
+        return TableList(schemas=tuple(known.schema for known in found), tables=tuple(infos))
+
+    def temporary_views(self, child: Child) -> TableList:
+        """Return a session's own views, of no schema, and those that all sessions share."""
+        session: Any = child.spark._jsparkSession
+        shared = session.sharedState().globalTempDB()
+        found = self._listing.temporary_views(session.sessionState().catalog(), shared)
+        views = (
+            TableInfo(
+                name=TableName(DEFAULT_CATALOG, schema, name),
+                type="VIEW",
+                columns=self._read_columns(session, _path(schema, name)),
+            )
+            for schema, name in found
+        )
+        return TableList(schemas=(shared,), tables=tuple(views))
 
     def functions(self, spark: SparkSession) -> FunctionList:
         """Return the names of all functions a session knows."""
@@ -58,49 +100,47 @@ class Metastore:
             f"COMMENT {quote_literal(comment)} LOCATION {quote_literal(location)}"
         )
 
-    def _tables_of(self, catalog: Any, schema: str, with_columns: bool) -> list[TableInfo]:
-        names = catalog.listTables(schema)
-        entries = catalog.getTablesByName(schema, names)
-        listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(entries)
-        infos = [self._info(schema, entry, with_columns) for entry in listed]
-        return sorted(infos, key=lambda info: info.name)
+    def _tables_of(
+        self, schema: str, names: Sequence[str], with_columns: bool
+    ) -> Iterator[TableInfo]:
+        for start in range(0, len(names), _BATCH):
+            batch = names[start : start + _BATCH]
+            rows = self._listing.tables(self._catalog, schema, batch, columns=with_columns)
+            for table, kind, comment, columns in sorted(rows):
+                name = TableName(DEFAULT_CATALOG, schema, table)
+                yield TableInfo(
+                    name=name,
+                    type="VIEW" if kind == "VIEW" else "TABLE",
+                    comment=comment,
+                    columns=self._columns(name, columns),
+                )
 
-    def _info(self, schema: str, entry: Any, with_columns: bool) -> TableInfo:
-        comment = entry.comment()
-        name = TableName(DEFAULT_CATALOG, schema, str(entry.identifier().table()))
-        properties = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(entry.properties())
-        return TableInfo(
-            name=name,
-            type="VIEW" if entry.tableType().name() == "VIEW" else "TABLE",
-            comment=str(comment.get()) if comment.isDefined() else None,
-            columns=self._columns(name, entry) if with_columns else (),
-            properties={
-                str(key): str(value)
-                for key, value in dict(properties).items()
-                if not str(key).startswith(_HIDDEN)
-            },
-        )
-
-    def _columns(self, name: TableName, entry: Any) -> tuple[Column, ...]:
+    def _columns(self, name: TableName, stored: str | None) -> tuple[Column, ...]:
         """Return the columns; the metastore has none of those of a Delta table."""
-        schema = entry.schema()
-        if schema.size() == 0:
-            try:
-                schema = self._session.table(name.quoted()).schema()
-            except (PySparkException, Py4JError) as failed:
-                # One broken table must not hide all the others.
-                logger.warning("columns of %s cannot be read: %s", name, failed)
-                return ()
-        fields = T.StructType.fromJson(json.loads(schema.json())).fields
-        return tuple(
-            Column(
-                name=field.name,
-                type=type_text(field.dataType, field.metadata),
-                nullable=field.nullable,
-                comment=field.metadata.get("comment"),
-            )
-            for field in fields
-        )
+        columns = _columns(stored) if stored is not None else ()
+        return columns or (self._read_columns(self._session, name.quoted()) if stored else ())
 
-    def _strings(self, sequence: Any) -> list[str]:
-        return list(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(sequence))
+    def _read_columns(self, session: Any, name: str) -> tuple[Column, ...]:
+        try:
+            return _columns(session.table(name).schema().json())
+        except (PySparkException, Py4JError) as failed:
+            # One broken table must not hide all the others.
+            logger.warning("columns of %s cannot be read: %s", name, failed)
+            return ()
+
+
+def _columns(schema: str) -> tuple[Column, ...]:
+    fields = T.StructType.fromJson(json.loads(schema)).fields
+    return tuple(
+        Column(
+            name=field.name,
+            type=type_text(field.dataType, field.metadata),
+            nullable=field.nullable,
+            comment=field.metadata.get("comment"),
+        )
+        for field in fields
+    )
+
+
+def _path(*parts: str) -> str:
+    return ".".join(quote_identifier(part) for part in parts if part)

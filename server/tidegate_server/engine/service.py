@@ -56,7 +56,9 @@ from tidegate_server.link.messages.requests import (
     LastCommit,
     ListDefinitions,
     ListFunctions,
+    ListNames,
     ListTables,
+    ListTemporaryViews,
     OpenSession,
     Ping,
     PutView,
@@ -256,7 +258,13 @@ class Service:
             case RewriteNames():
                 return rewrite_names(self._spark, request)
             case ListTables():
-                return self._metastore.tables(request.schema, with_columns=request.with_columns)
+                return self._metastore.tables(
+                    request.schema, with_columns=request.with_columns, names=request.names
+                )
+            case ListNames():
+                return self._metastore.names()
+            case ListTemporaryViews():
+                return self._metastore.temporary_views(self._sessions.find(request.session_id))
             case ListFunctions():
                 return self._metastore.functions(self._sessions.find(request.session_id).spark)
             case _:

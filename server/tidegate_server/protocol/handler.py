@@ -45,6 +45,7 @@ FIRST_FOLLOWING_LOGS = 10
 FETCH_WAIT = 300.0
 """Seconds for which a fetch waits for an operation that still runs."""
 _LOG_FETCH = 1
+_YEAR = 366 * 24 * 3600
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class Handler:
     # ---- sessions --------------------------------------------------------------------------
 
     async def OpenSession(self, request: Any, caller: Caller) -> Any:
-        version = min(request.client_protocol, MAX_PROTOCOL)
+        version = max(0, min(request.client_protocol, MAX_PROTOCOL))
         real, effective = self._users(request, caller)
         session = await self._pooled(
             lambda: self._sessions.open(
@@ -138,7 +139,7 @@ class Handler:
 
     async def ExecuteStatement(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)
-        timeout = float(request.queryTimeout or 0) or None
+        timeout = _timeout(request.queryTimeout)
         operation = await self._pooled(
             lambda: session.submit(request.statement, overlay=request.confOverlay, timeout=timeout)
         )
@@ -225,9 +226,7 @@ class Handler:
             request,
             caller,
             OperationKind.GET_SCHEMAS,
-            lambda s: metadata.get_schemas(
-                s.visible(s.snapshot.listing()), request.catalogName, request.schemaName
-            ),
+            lambda s: metadata.get_schemas(s.listing(), request.catalogName, request.schemaName),
         )
         return ttypes.TGetSchemasResp(status=status.success(), operationHandle=operation)
 
@@ -236,15 +235,18 @@ class Handler:
             request,
             caller,
             OperationKind.GET_TABLES,
-            lambda s: metadata.get_tables(
-                s.visible(s.snapshot.listing()), _pattern(request), request.tableTypes
-            ),
+            lambda s: metadata.get_tables(s.listing(), _pattern(request), request.tableTypes),
         )
         return ttypes.TGetTablesResp(status=status.success(), operationHandle=operation)
 
     async def GetTableTypes(self, request: Any, caller: Caller) -> Any:
+        plain = self._settings.materialized_as_table
+        types = metadata.PLAIN_TYPES if plain else metadata.TABLE_TYPES
         operation = await self._list(
-            request, caller, OperationKind.GET_TABLE_TYPES, lambda _: metadata.get_table_types()
+            request,
+            caller,
+            OperationKind.GET_TABLE_TYPES,
+            lambda _: metadata.get_table_types(types),
         )
         return ttypes.TGetTableTypesResp(status=status.success(), operationHandle=operation)
 
@@ -254,9 +256,7 @@ class Handler:
             caller,
             OperationKind.GET_COLUMNS,
             lambda s: metadata.get_columns(
-                s.visible(s.snapshot.columns_of(request.schemaName)),
-                _pattern(request),
-                request.columnName,
+                s.columns_of(_pattern(request)), _pattern(request), request.columnName
             ),
         )
         return ttypes.TGetColumnsResp(status=status.success(), operationHandle=operation)
@@ -278,7 +278,7 @@ class Handler:
             request,
             caller,
             OperationKind.GET_FUNCTIONS,
-            lambda s: metadata.get_primary_keys(s.visible(s.snapshot.listing()), _pattern(request)),
+            lambda s: metadata.get_primary_keys(s.listing(), _pattern(request)),
         )
         return ttypes.TGetPrimaryKeysResp(status=status.success(), operationHandle=operation)
 
@@ -407,6 +407,11 @@ def failure(name: str, problem: ServerError) -> Any:
     if name in ("UploadData", "DownloadData"):
         response.operationHandle = convert.no_operation_handle()
     return response
+
+
+def _timeout(seconds: int | None) -> float | None:
+    """Return the seconds a client gave; zero and less mean none, as does more than a year."""
+    return float(seconds) if seconds is not None and 0 < seconds < _YEAR else None
 
 
 def _pattern(request: Any) -> TablePattern:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from tidegate_server.auth import cookies
 from tidegate_server.auth.access import Access
 from tidegate_server.auth.base import NOBODY, Identity, Peer, refused
+from tidegate_server.auth.forwarded import Forwarded
 from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError
 from tidegate_server.protocol.answer import Answerer
@@ -41,6 +42,7 @@ class HttpTransport:
     ) -> None:
         """``connection_id`` stands for all connections of HTTP, and never ends."""
         self._settings = config.http
+        self._forwarded = Forwarded(config.http.trusted_proxies)
         self._path = f"/{config.http.path.strip('/')}"
         self._patience = config.server.login_timeout
         self._limit = config.server.max_request_bytes
@@ -77,7 +79,7 @@ class HttpTransport:
     ) -> Reply:
         self._check(request, objection)
         try:
-            caller = await self._caller(request, streams.peer)
+            caller = await self._caller(request, self._peer(request, streams.peer))
         except ServerError as problem:
             raise self._refused(problem) from problem
         message = _message(await stream.body(self._limit), self._limit)
@@ -108,6 +110,10 @@ class HttpTransport:
         if kind != THRIFT:
             text = f"Expected Content-Type {THRIFT}, but {kind[:100] or 'none'} came."
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+
+    def _peer(self, request: Request, peer: Peer) -> Peer:
+        protocol = request.header("x-forwarded-proto")
+        return self._forwarded.peer(peer, request.all("x-forwarded-for"), protocol)
 
     async def _caller(self, request: Request, peer: Peer) -> Caller:
         identity = await self._identity(request, peer)

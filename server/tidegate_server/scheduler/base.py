@@ -14,8 +14,11 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate_server.model.runs import RefreshRun
-from tidegate_server.model.table import RefreshMode
+from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.refresh.request import RefreshRequest
+
+DEFINITION_LEASE = "definition/"
+"""Marks the owner of a lease that is held for moments, while a definition changes."""
 
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
 """Carries a request out to its end and returns its record; failures are in the record."""
@@ -40,16 +43,18 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWorkflow:
-    """Order periodic refreshes of a table."""
+    """Order periodic refreshes of a table; ``table`` is its definition as it is to be."""
 
     workflow: Workflow
+    table: MaterializedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModifyWorkflow:
-    """Replace a table's workflow; used by SUSPEND, RESUME and changed freshness."""
+    """Replace a table's workflow; used by SUSPEND, RESUME and ALTER."""
 
     workflow: Workflow
+    table: MaterializedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

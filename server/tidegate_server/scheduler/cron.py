@@ -86,7 +86,7 @@ def next_fire(schedule: str, timezone: str, after: datetime) -> datetime:
     except CroniterBadDateError as failure:
         raise _unusable(schedule, "it never fires again") from failure
     except CroniterError as failure:
-        raise _unusable(schedule, str(failure)) from failure
+        raise _unusable(schedule, str(failure).rstrip(".")) from failure
 
 
 def fires_between(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tidegate_server.config import SchedulerSection
+from tidegate_server.errors import ServerError
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.refresh.request import RefreshRequest
@@ -54,12 +55,14 @@ class EmbeddedScheduler:
         options: Mapping[str, str] | None = None,
         server_id: str = "server",
         executor: Executor | None = None,
+        arms: bool = True,
     ) -> None:
         """Take the parts; ``options`` are the server-wide defaults of the tables' options.
 
         ``server_id`` is under whose name fires are claimed. ``executor`` replaces the threads
-        that run refreshes.
+        that run refreshes. Without ``arms`` another scheduler fires what is created here.
         """
+        self._arms = arms
         self._workflows = WorkflowStore(database)
         self._firing = Firing(
             database=database,
@@ -85,6 +88,8 @@ class EmbeddedScheduler:
     # ---- requests --------------------------------------------------------------------------
 
     def open(self) -> None:
+        if self._arms:
+            self._arm_all()
         # Threads of their own, so that a slow look at the sources holds no fire back.
         self._start("scheduler", self.fire_due, self._config.poll_interval)
         self._start("watcher", self.refresh_changed, self._config.poll_interval)
@@ -102,7 +107,8 @@ class EmbeddedScheduler:
     def modify(self, request: ModifyWorkflow) -> None:
         wanted = request.workflow
         stored = self._workflows.find(wanted.table_id)
-        if stored is not None and replace(wanted, next_fire=stored.next_fire) == stored:
+        same = stored is not None and replace(wanted, next_fire=stored.next_fire) == stored
+        if same and (self._arms or (stored is not None and stored.next_fire is None)):
             return
         self._workflows.replace(self._armed(wanted))
         if not wanted.active:
@@ -114,6 +120,10 @@ class EmbeddedScheduler:
 
     def workflow(self, table_id: str) -> Workflow | None:
         return self._workflows.find(table_id)
+
+    def scheduled(self) -> tuple[Workflow, ...]:
+        """Return the workflows that have a schedule."""
+        return self._workflows.scheduled()
 
     def load(self, now: datetime) -> tuple[int, int]:
         """Return how many refreshes run here, and how many workflows are due and wait."""
@@ -215,9 +225,19 @@ class EmbeddedScheduler:
                 # One failed look (a locked database, say) must not end all later ones.
                 log.exception("the scheduler's look failed")
 
+    def _arm_all(self) -> None:
+        """Take up what another scheduler fired until this server came."""
+        for workflow in self._workflows.scheduled():
+            if not workflow.active or workflow.next_fire is not None:
+                continue
+            try:
+                self._workflows.replace(self._armed(workflow))
+            except ServerError:
+                log.exception("the workflow of table %s cannot fire", workflow.table_id)
+
     def _armed(self, workflow: Workflow) -> Workflow:
         """Return the workflow with its next fire, which is the scheduler's own to set."""
-        if workflow.cron is None or not workflow.active:
+        if workflow.cron is None or not workflow.active or not self._arms:
             return replace(workflow, next_fire=None)
         fire = next_fire(workflow.cron, workflow.timezone, self._clock.now())
         return replace(workflow, next_fire=fire)

@@ -119,6 +119,12 @@ class WorkflowStore:
             row = connection.execute(select(w).where(w.c.table_id == table_id)).one_or_none()
         return None if row is None else _workflow(row)
 
+    def scheduled(self) -> tuple[Workflow, ...]:
+        """Return the workflows that have a schedule."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(w).where(w.c.cron.is_not(None)))
+            return tuple(_workflow(row) for row in rows)
+
     def due(self, now: datetime) -> tuple[Workflow, ...]:
         """Return the active workflows whose fire has come, longest due first."""
         waiting = select(w).where(w.c.active, w.c.next_fire <= now).order_by(w.c.next_fire)

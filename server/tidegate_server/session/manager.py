@@ -15,6 +15,7 @@ from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.session.configuration import SessionOptions, normalise
 from tidegate_server.session.executor import Executor
 from tidegate_server.session.handle import Handle, issue
+from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.operation import Operation
 from tidegate_server.session.session import ExecuteText, ReturnsRows, Session
 from tidegate_server.session.snapshot import Snapshot
@@ -32,11 +33,18 @@ class SessionManager:
     to it, after ``server.disconnect_grace`` seconds in which another one may take them over.
     """
 
-    def __init__(self, services: Services, execute: ExecuteText, returns_rows: ReturnsRows) -> None:
+    def __init__(
+        self,
+        services: Services,
+        execute: ExecuteText,
+        returns_rows: ReturnsRows,
+        kept: KeptPicture | None = None,
+    ) -> None:
+        """Take what sessions need; ``kept`` is what is known of the metastore from before."""
         self.executor = Executor(
             services.engine, services.cancel_refresh, services.config.server.workers
         )
-        self.snapshot = Snapshot(services.catalog, services.engine, services.clock)
+        self.snapshot = Snapshot(services.catalog, services.engine, services.clock, kept)
         self.metrics = services.metrics
         self._services = services
         self._settings = services.config.server
@@ -85,10 +93,7 @@ class SessionManager:
         self._require_schema(options.schema)
         session = self._build(user, options, connection_id, protocol, real_user)
         with self._lock:
-            if len(self._sessions) >= self._settings.max_sessions:
-                hint = "Close sessions, or raise server.max_sessions."
-                limit = self._settings.max_sessions
-                raise error(Code.TOO_MANY, what="sessions", limit=limit, hint=hint)
+            self._require_place(session.real_user)
             owned = self._by_connection.get(connection_id)
             if owned is None:
                 raise error(Code.INVALID_REQUEST, reason="its connection has ended")
@@ -119,6 +124,7 @@ class SessionManager:
         if session is None or operation is None or not operation.handle.matches(handle):
             return None
         self._use(session, connection_id)
+        operation.touch()
         return session, operation
 
     def close(self, session: Session) -> None:
@@ -130,18 +136,21 @@ class SessionManager:
         logger.info("Session %s closed", session.id)
 
     def sweep(self) -> None:
-        """Close sessions that idle too long or whose connection's grace time is over."""
+        """Close what idles too long, and sessions whose connection's grace time is over."""
         now = self._services.clock.now()
         for session in tuple(self._sessions.values()):
             if self._expired(session, now):
                 logger.info("Session %s expired", session.id)
                 self.close(session)
+            else:
+                session.release_idle(now, self._settings.operation_idle_timeout)
 
     def shutdown(self) -> None:
         """Close everything."""
         for session in tuple(self._sessions.values()):
             self.close(session)
         self.executor.shutdown()
+        self.snapshot.keep()
 
     def sessions(self) -> Iterable[Session]:
         """Return the open sessions."""
@@ -185,6 +194,17 @@ class SessionManager:
         for key in settings.keys() - permitted.keys():
             logger.warning("OpenSession of user %s: %s is ignored: it is not permitted", user, key)
         return permitted
+
+    def _require_place(self, user: str) -> None:
+        limit = self._settings.max_sessions
+        if len(self._sessions) >= limit:
+            hint = "Close sessions, or raise server.max_sessions."
+            raise error(Code.TOO_MANY, what="sessions", limit=limit, hint=hint)
+        limit = self._settings.max_sessions_per_user
+        own = sum(session.real_user == user for session in self._sessions.values()) if limit else 0
+        if limit and own >= limit:
+            hint = "Close sessions, or raise server.max_sessions_per_user."
+            raise error(Code.TOO_MANY, what=f"sessions of user {user}", limit=limit, hint=hint)
 
     def _require_schema(self, schema: str | None) -> None:
         if schema is None or schema.lower() in _ALWAYS_THERE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,8 @@ from tidegate_server.model.types import Column, ColumnType, Schema, TypeKind, pa
 from tidegate_server.session.patterns import compile_pattern
 
 TABLE, VIEW, MATERIALIZED_TABLE = "TABLE", "VIEW", "MATERIALIZED_TABLE"
-TABLE_TYPES = (TABLE, VIEW, MATERIALIZED_TABLE)
+PLAIN_TYPES = (TABLE, VIEW)
+TABLE_TYPES = (*PLAIN_TYPES, MATERIALIZED_TABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,12 @@ _ARROW = {"string": pa.string(), "int": pa.int32(), "smallint": pa.int16(), "boo
 _ARROW["tinyint"] = pa.int8()
 
 
+def as_plain_tables(listing: Listing) -> Listing:
+    """Return a listing in which materialized tables are tables like all others."""
+    tables = (replace(t, type=TABLE) if t.type == MATERIALIZED_TABLE else t for t in listing.tables)
+    return replace(listing, tables=tuple(tables))
+
+
 def get_catalogs() -> RowsResult:
     """Answer the one catalog."""
     return _rows("TABLE_CAT", [(DEFAULT_CATALOG,)])
@@ -94,9 +101,9 @@ def get_schemas(listing: Listing, catalog: str | None, schema: str | None) -> Ro
     return _rows("TABLE_SCHEM TABLE_CATALOG", [(n, DEFAULT_CATALOG) for n in names])
 
 
-def get_table_types() -> RowsResult:
+def get_table_types(types: Collection[str] = TABLE_TYPES) -> RowsResult:
     """Answer the table types."""
-    return _rows("TABLE_TYPE", [(t,) for t in TABLE_TYPES])
+    return _rows("TABLE_TYPE", [(t,) for t in types])
 
 
 def get_tables(
@@ -246,7 +253,9 @@ def _matching(listing: Listing, pattern: TablePattern) -> Iterator[ListedTable]:
         return
     schema, table = compile_pattern(pattern.schema), compile_pattern(pattern.table)
     for listed in listing.tables:
-        if schema.fullmatch(listed.name.schema) and table.fullmatch(listed.name.table):
+        # A session's own view has no schema: it is seen from every one.
+        in_schema = not listed.name.schema or schema.fullmatch(listed.name.schema)
+        if in_schema and table.fullmatch(listed.name.table):
             yield listed
 
 

@@ -117,7 +117,7 @@ class Operation:
         self._cursor: ResultCursor | None = None
         self._error: ServerError | None = None
         self._progress: Progress | None = None
-        self._started_at = clock.now()
+        self._started_at = self._last_used = clock.now()
         self._ended_at: datetime | None = None
         self._on_end = on_end
         self._listeners: set[Callable[[], None]] = set()
@@ -138,6 +138,15 @@ class Operation:
     def predicted_result_set(self) -> bool:
         """Whether rows are expected, said before anything ran."""
         return self._predicted_result_set
+
+    def touch(self) -> None:
+        """Note that a client asked for it."""
+        self._last_used = self._clock.now()
+
+    def idle_since(self) -> datetime | None:
+        """Return when it ended or a client asked for it last, None while it runs."""
+        ended = self._ended_at
+        return None if ended is None else max(ended, self._last_used)
 
     def view(self) -> OperationView:
         """Return state, error, progress and counts as they are together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from tidegate_server.observability.context import serving
 from tidegate_server.session.configuration import SessionOptions, substitute
 from tidegate_server.session.executor import Executor
 from tidegate_server.session.handle import Handle, issue
-from tidegate_server.session.metadata import Listing
+from tidegate_server.session.metadata import Listing, TablePattern, as_plain_tables
 from tidegate_server.session.operation import Operation, OperationKind
 from tidegate_server.session.snapshot import Snapshot
 
@@ -28,6 +29,8 @@ ExecuteText = Callable[[str, Context], Result]
 """Runs a statement to its end; raises ServerError."""
 ReturnsRows = Callable[[str], bool]
 """Says from the text alone whether a statement answers rows."""
+
+_MAY_MAKE_VIEWS = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
 
 MAX_OPERATIONS = 1000
 """Operations one session may hold open."""
@@ -75,6 +78,7 @@ class Session:
         self._operations: dict[bytes, Operation] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._may_have_views = False
         self._last_used = services.clock.now()
 
     @property
@@ -99,6 +103,8 @@ class Session:
             overlay=overlay,
         )
         work = self._statement_work(operation, changes_names=not answers_rows)
+        limit = self._services.config.server.query_timeout
+        timeout = min(timeout or limit, limit) if limit else timeout
         with serving(user=self.user, session_id=self.id, operation_id=operation.id):
             logger.info(
                 "Operation %s of session %s: %s", operation.id, self.id, _one_line(statement)
@@ -142,17 +148,25 @@ class Session:
         except ServerError as problem:
             logger.debug("The engine did not close session %s: %s", self.id, problem)
 
-    def visible(self, listing: Listing) -> Listing:
-        """Return a listing without the materialized tables of which the user may not know."""
-        hidden = hidden_names(self.user, self._services)
-        if not hidden:
-            return listing
-        shown = tuple(table for table in listing.tables if table.name.folded() not in hidden)
-        return replace(listing, tables=shown)
+    def listing(self) -> Listing:
+        """Return what there is to list for this session; columns of materialized tables only."""
+        return self._shown(self.snapshot.listing())
+
+    def columns_of(self, pattern: TablePattern) -> Listing:
+        """Return the same with the columns of the tables that match."""
+        return self._shown(self.snapshot.columns_of(pattern))
 
     def touch(self, now: datetime) -> None:
         """Note that the session was used."""
         self._last_used = now
+
+    def release_idle(self, now: datetime, seconds: float) -> None:
+        """Close the operations that ended and that nobody asked for in so many seconds."""
+        for operation in tuple(self._operations.values()):
+            since = operation.idle_since()
+            if since is not None and (now - since).total_seconds() >= seconds:
+                logger.info("Operation %s of session %s expired", operation.id, self.id)
+                self.release(operation)
 
     def idle_since(self) -> datetime | None:
         """Return when the session was last used, None while something runs in it."""
@@ -205,10 +219,26 @@ class Session:
                 return self._execute(operation.statement, context)
             finally:
                 if changes_names:
-                    self.snapshot.invalidate()
+                    self._note_names(operation.statement)
                 self.touch(self._services.clock.now())
 
         return work
+
+    def _shown(self, listing: Listing) -> Listing:
+        """Leave out the materialized tables of which the user may not know; add own views."""
+        hidden = hidden_names(self.user, self._services)
+        tables = tuple(t for t in listing.tables if not hidden or t.name.folded() not in hidden)
+        if self._may_have_views or self.snapshot.shared_views:
+            tables = (*self.snapshot.temporary_views(self.id), *tables)
+        shown = replace(listing, tables=tables)
+        plain = self._services.config.server.materialized_as_table
+        return as_plain_tables(shown) if plain else shown
+
+    def _note_names(self, statement: str) -> None:
+        self.snapshot.invalidate(statement)
+        if _MAY_MAKE_VIEWS.search(statement):
+            self._may_have_views = True
+            self.snapshot.shared_views |= "global" in statement.lower()
 
     def _count(self, kind: OperationKind, state: OperationState, seconds: float) -> None:
         metrics = self._services.metrics

@@ -4,106 +4,238 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.derived import visible_schema
 from tidegate_server.errors import ServerError
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages.answers import FunctionList, TableInfo, TableList
-from tidegate_server.link.messages.requests import ListFunctions, ListTables, OpenSession
+from tidegate_server.link.messages.answers import (
+    FunctionList,
+    NameList,
+    TableInfo,
+    TableList,
+)
+from tidegate_server.link.messages.requests import (
+    ListFunctions,
+    ListNames,
+    ListTables,
+    ListTemporaryViews,
+    OpenSession,
+)
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.names import DEFAULT_SCHEMA, STORAGE_PREFIX, TableName
 from tidegate_server.model.table import MaterializedTable
+from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.metadata import (
     MATERIALIZED_TABLE,
     TABLE,
     VIEW,
     ListedTable,
     Listing,
+    TablePattern,
 )
 from tidegate_server.session.patterns import compile_pattern
+from tidegate_server.session.picture import (
+    KnownTable,
+    Picture,
+    forgetting,
+    mentioned,
+    with_details,
+    with_names,
+)
 
 logger = logging.getLogger(__name__)
 
-TABLES_LIFETIME = timedelta(seconds=10)
+NAMES_LIFETIME = timedelta(seconds=10)
 FUNCTIONS_LIFETIME = timedelta(seconds=60)
-_NOTHING = TableList(schemas=(), tables=())
+GLOBAL_VIEWS = "global_temp"
+"""The schema of the temporary views that all sessions share, which is always there."""
+READ_AT_ONCE = 100
+"""Tables whose details a call waits for; those of more are read behind its back."""
+_BATCH = 500
 
 
 class Snapshot:
     """Merges the catalog's materialized tables with the metastore's other tables.
 
-    The catalog is always asked; the metastore through the engine only when the kept answer is
-    old, and never by waiting for an engine: without one the kept answer stands, whatever its age.
+    The catalog is always asked. Of the metastore, the names are asked for again when they are old
+    or a statement may have changed them, which takes milliseconds; what costs more, comments and
+    columns, is read once per table and again after a statement that mentions it or when it is old.
+    Nothing waits for an engine: without one the kept answer stands, whatever its age.
     """
 
-    def __init__(self, catalog: CatalogReader, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self, catalog: CatalogReader, engine: Engine, clock: Clock, kept: KeptPicture | None = None
+    ) -> None:
         self._catalog = catalog
         self._engine = engine
         self._clock = clock
-        self._lock = threading.Lock()
-        self._kept: dict[tuple[str | None, bool], tuple[datetime, TableList]] = {}
-        self._functions: tuple[datetime, FunctionList] | None = None
-        self._valid_from: datetime | None = None
+        self._kept = kept
+        self._picture = kept.load() if kept else Picture()
+        self._names_at: datetime | None = None
+        self._asking = threading.Lock()
+        self._changing = threading.Lock()
+        self._changes = 0
+        self._reader: threading.Thread | None = None
+        self._made: tuple[Picture, tuple[MaterializedTable, ...], Listing] | None = None
+        self.shared_views = False
+        """Whether a session may have made a view that all sessions see."""
+        self._functions: FunctionList | None = None
+        self._functions_at: datetime | None = None
 
-    def invalidate(self) -> None:
-        """Ask the engine again next time; called after a statement that may have changed names."""
-        self._valid_from = self._clock.now()
+    def invalidate(self, statement: str | None = None) -> None:
+        """Ask the engine again next time; called after a statement that may have changed names.
 
-    def listing(self, *, with_columns: bool = False, schema: str | None = None) -> Listing:
-        """Return schemas and tables; of one schema alone when ``schema`` is its exact name."""
-        with self._lock:
-            answer = self._tables(schema, with_columns)
-        return merge(self._catalog.tables(schema=schema), answer)
+        What is known of tables that the statement does not mention stays.
+        """
+        with self._changing:
+            self._changes += 1
+            self._names_at = self._functions_at = None
+            if statement is not None:
+                self._picture = forgetting(self._picture, mentioned(statement))
 
-    def columns_of(self, schema_pattern: str | None) -> Listing:
-        """Return tables with their columns, reading no more schemas than the pattern needs."""
-        wanted = compile_pattern(schema_pattern)
-        schemas = [name for name in self.schemas() if wanted.fullmatch(name)]
-        only = schemas[0] if len(schemas) == 1 else None
-        return self.listing(with_columns=True, schema=only)
+    def listing(self) -> Listing:
+        """Return schemas and tables; the columns only of materialized tables."""
+        picture = self._named()
+        wanted = self._unread(picture.tables.values(), with_columns=False)
+        if len(wanted) > READ_AT_ONCE:
+            self._read_behind()
+        else:
+            self._read(wanted, with_columns=False)
+        return self._merged(tuple(self._catalog.tables()))
+
+    def columns_of(self, pattern: TablePattern) -> Listing:
+        """Return tables with their columns, reading no more of them than the pattern needs."""
+        picture = self._named()
+        schema, table = compile_pattern(pattern.schema), compile_pattern(pattern.table)
+        materialized = tuple(self._catalog.tables())
+        ours = {found.name.folded() for found in materialized}
+        wanted = [
+            known
+            for name, known in picture.tables.items()
+            if name not in ours
+            and schema.fullmatch(known.name.schema)
+            and table.fullmatch(known.name.table)
+        ]
+        self._read(self._unread(wanted, with_columns=True), with_columns=True)
+        return self._merged(materialized)
+
+    def keep(self) -> None:
+        """Save what is known for the next gateway."""
+        if self._kept is not None:
+            self._kept.save(self._picture)
 
     def schemas(self) -> tuple[str, ...]:
         """Return the names of all schemas known."""
-        return self.listing().schemas
+        self._named()
+        return self._merged(tuple(self._catalog.tables())).schemas
 
     def knows_metastore(self) -> bool:
-        """Whether an engine has ever told what there is."""
-        return (None, False) in self._kept
+        """Whether an engine has told what there is since the last change."""
+        return self._names_at is not None
+
+    def temporary_views(self, session_id: str) -> tuple[ListedTable, ...]:
+        """Return the views of a session and the global ones; none without an engine."""
+        try:
+            self._engine.call(OpenSession(session_id=session_id), wait=0)
+            answer = self._engine.call(ListTemporaryViews(session_id=session_id), wait=0)
+        except ServerError as problem:
+            logger.debug("The temporary views were not listed: %s", problem)
+            return ()
+        if not isinstance(answer, TableList):
+            raise TypeError(f"ListTemporaryViews was answered by {type(answer).__name__}")
+        return tuple(_from_metastore(info) for info in answer.tables)
 
     def functions(self, session_id: str) -> Listing:
         """Return the functions, empty until an engine has told them once."""
-        with self._lock:
-            if self._functions is None or self._is_old(self._functions[0], FUNCTIONS_LIFETIME):
+        with self._asking:
+            if self._is_old(self._functions_at, FUNCTIONS_LIFETIME):
                 self._ask_functions(session_id)
-            known = self._functions[1].names if self._functions else ()
+            known = self._functions.names if self._functions else ()
         return Listing(functions=tuple(sorted(known)))
 
-    def _tables(self, schema: str | None, with_columns: bool) -> TableList:
-        key = (schema, with_columns)
-        kept = self._kept.get(key)
-        if kept is not None and not self._is_old(kept[0], TABLES_LIFETIME):
-            return kept[1]
-        asked_at = self._clock.now()
+    def _merged(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
+        """Return everything; the listing of before unless something changed."""
+        picture, made = self._picture, self._made
+        if made is not None and made[0] is picture and made[1] == materialized:
+            return made[2]
+        listing = merge(materialized, picture.listed())
+        self._made = (picture, materialized, listing)
+        return listing
+
+    def _named(self) -> Picture:
+        """Return the picture with names that are not old."""
+        with self._asking:
+            if self._is_old(self._names_at, NAMES_LIFETIME):
+                self._ask_names()
+        return self._picture
+
+    def _ask_names(self) -> None:
+        changes, asked_at = self._changes, self._clock.now()
         try:
-            answer = self._engine.call(ListTables(schema=schema, with_columns=with_columns), wait=0)
+            answer = self._engine.call(ListNames(), wait=0)
         except ServerError as problem:
             logger.debug("The metastore was not listed: %s", problem)
-            return kept[1] if kept else self._next_best(schema)
+            return
+        if not isinstance(answer, NameList):
+            raise TypeError(f"ListNames was answered by {type(answer).__name__}")
+        with self._changing:
+            before = self._picture
+            self._picture = with_names(before, answer)
+            if self._changes == changes:
+                self._names_at = asked_at
+        if before.tables.keys() != self._picture.tables.keys():
+            self.keep()
+
+    def _unread(self, tables: Iterable[KnownTable], *, with_columns: bool) -> list[KnownTable]:
+        # The more tables there are, the longer the details stand: reading goes on at a fixed rate.
+        lifetime = NAMES_LIFETIME * max(1, len(self._picture.tables) // READ_AT_ONCE)
+        since = self._clock.now() - lifetime
+        return [t for t in tables if not t.is_fresh(since, with_columns=with_columns)]
+
+    def _read_behind(self) -> None:
+        with self._changing:
+            if self._reader is not None and self._reader.is_alive():
+                return
+            self._reader = threading.Thread(target=self._read_all, name="metastore", daemon=True)
+            self._reader.start()
+
+    def _read_all(self) -> None:
+        wanted = self._unread(self._picture.tables.values(), with_columns=False)
+        self._read(wanted, with_columns=False)
+
+    def _read(self, tables: Sequence[KnownTable], *, with_columns: bool) -> None:
+        """Read details batch by batch, schema by schema; ends early without an engine."""
+        names = sorted(table.name for table in tables)
+        for schema, group in groupby(names, key=lambda name: name.schema):
+            of_schema = [name.table for name in group]
+            for start in range(0, len(of_schema), _BATCH):
+                batch = tuple(of_schema[start : start + _BATCH])
+                if not self._read_batch(schema, batch, with_columns=with_columns):
+                    return
+        if names:
+            self.keep()
+
+    def _read_batch(self, schema: str, names: tuple[str, ...], *, with_columns: bool) -> bool:
+        changes, asked_at = self._changes, self._clock.now()
+        request = ListTables(schema=schema, with_columns=with_columns, names=names)
+        try:
+            answer = self._engine.call(request, wait=0)
+        except ServerError as problem:
+            logger.debug("Tables of %s were not read: %s", schema, problem)
+            return False
         if not isinstance(answer, TableList):
             raise TypeError(f"ListTables was answered by {type(answer).__name__}")
-        self._kept[key] = (asked_at, answer)
-        return answer
-
-    def _next_best(self, schema: str | None) -> TableList:
-        kept = self._kept.get((None, True)) or self._kept.get((None, False))
-        if kept is None:
-            return _NOTHING
-        everything = kept[1]
-        tables = tuple(t for t in everything.tables if schema in (None, t.name.schema))
-        return TableList(schemas=everything.schemas, tables=tables)
+        with self._changing:
+            # If something changed meanwhile, this is shown, but read again next time.
+            read_at = asked_at if self._changes == changes else None
+            self._picture = with_details(
+                self._picture, answer.tables, read_at, with_columns=with_columns
+            )
+        return True
 
     def _ask_functions(self, session_id: str) -> None:
         asked_at = self._clock.now()
@@ -115,11 +247,10 @@ class Snapshot:
             return
         if not isinstance(answer, FunctionList):
             raise TypeError(f"ListFunctions was answered by {type(answer).__name__}")
-        self._functions = (asked_at, answer)
+        self._functions, self._functions_at = answer, asked_at
 
-    def _is_old(self, asked_at: datetime, lifetime: timedelta) -> bool:
-        overtaken = self._valid_from is not None and asked_at <= self._valid_from
-        return overtaken or self._clock.now() - asked_at > lifetime
+    def _is_old(self, asked_at: datetime | None, lifetime: timedelta) -> bool:
+        return asked_at is None or self._clock.now() - asked_at > lifetime
 
 
 def merge(materialized: Iterable[MaterializedTable], metastore: TableList) -> Listing:
@@ -130,7 +261,8 @@ def merge(materialized: Iterable[MaterializedTable], metastore: TableList) -> Li
         if not info.name.table.startswith(STORAGE_PREFIX)
     }
     listed.update({table.name.folded(): _from_catalog(table) for table in materialized})
-    schemas = {DEFAULT_SCHEMA, *metastore.schemas, *(t.name.schema for t in listed.values())}
+    schemas = {DEFAULT_SCHEMA, GLOBAL_VIEWS, *metastore.schemas}
+    schemas.update(table.name.schema for table in listed.values())
     return Listing(
         schemas=tuple(sorted(schemas)), tables=tuple(listed[name] for name in sorted(listed))
     )

@@ -27,6 +27,7 @@ _OTHER_UNITS = frozenset(
     for spelling in (unit, unit + "S")
 )
 _LARGEST = 2**31 - 1
+_MOST_BUCKETS = 100_000
 _QUOTE = "Options are written ('key' = 'value', ...)."
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 
@@ -151,7 +152,12 @@ def distribution(at: Cursor) -> Distribution:
 
 
 def _buckets(at: Cursor) -> int:
+    offset = at.offset
     count = at.integer("a number of buckets")
+    if not 1 <= count <= _MOST_BUCKETS:
+        found = shorten(str(count))
+        wanted = f"a number of buckets from 1 to {_MOST_BUCKETS}"
+        raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=found, expected=wanted, hint="")
     at.expect("BUCKETS")
     return count
 

@@ -72,13 +72,14 @@ def schema_changes(at: Cursor) -> tuple[SchemaChange, ...]:
 
 
 def _item(at: Cursor, found: ColumnList) -> None:
+    offset = at.offset
     if _sees_constraint(at):
         _refuse_beside_names(at, found)
         if at.sees("CONSTRAINT") and at.spelling(2) == "EXPECT":
             expectation = _expectation(at, found)
             found.expectations[expectation.name] = expectation
         else:
-            _set_key(at, found, _table_constraint(at))
+            _set_key(at, found, _table_constraint(at), offset)
     elif at.sees("WATERMARK", "FOR"):
         _refuse_beside_names(at, found)
         if found.watermark is not None:
@@ -99,10 +100,11 @@ def _column_item(at: Cursor, found: ColumnList) -> None:
     if bare and only_names is not False:
         found.columns.append(ColumnName(name=name))
         return
+    offset = at.offset
     column, key = _definition(at, name)
     found.columns.append(column)
     if key is not None:
-        _set_key(at, found, key)
+        _set_key(at, found, key, offset)
 
 
 def _refuse_beside_names(at: Cursor, found: ColumnList) -> None:
@@ -110,9 +112,10 @@ def _refuse_beside_names(at: Cursor, found: ColumnList) -> None:
         raise at.unexpected("a column name")
 
 
-def _set_key(at: Cursor, found: ColumnList, key: PrimaryKeyClause) -> None:
+def _set_key(at: Cursor, found: ColumnList, key: PrimaryKeyClause, offset: int) -> None:
     if found.primary_key is not None:
-        raise at.unexpected("no second primary key")
+        what, wanted = "a second primary key", "one at most"
+        raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=what, expected=wanted, hint="")
     found.primary_key = key
 
 

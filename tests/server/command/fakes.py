@@ -87,6 +87,9 @@ class FakeEngine:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.analyses: dict[str, Analysis] = {}
+        self.plan = RefreshPlan(
+            strategy=Strategy.FULL, reason_code="FORCED", reason_text="why", vector={}
+        )
         self.plain: tuple[TableInfo, ...] = ()
         self.failures: dict[type, ServerError] = {}
         self.versions: dict[str, int] = {}
@@ -123,10 +126,7 @@ class FakeEngine:
                     current_schema=schema,
                 )
             case ExplainRefresh():
-                plan = RefreshPlan(
-                    strategy=Strategy.FULL, reason_code="FORCED", reason_text="why", vector={}
-                )
-                return Planned(plan=plan)
+                return Planned(plan=self.plan)
             case SourceVersions(sources=sources):
                 return Versions(
                     versions={s.table_id: self.versions.get(s.table_id, 7) for s in sources}
@@ -271,7 +271,7 @@ class FixedClock:
 class World:
     """A gateway's parts around one session, ready to execute statements."""
 
-    config: Config = field(default_factory=Config)
+    config: Config = field(default_factory=lambda: Config(scheduler={"patience": 0}))  # type: ignore[arg-type]
     catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     scheduler: FakeScheduler = field(default_factory=FakeScheduler)

@@ -77,6 +77,9 @@ def test_case(settings: str, statements: str, expected: str) -> None:
         check_refused(world, statement, code, text)
         return
     world.execute(statement)
+    if checked := re.match(r"(\w+) (shows|hides|asks) (.*)", expected):
+        check_definition(world, *checked.groups())
+        return
     table, _, columns = expected.partition(": ")
     if columns:
         assert ",".join(column.name for column in world.table(table).visible) == columns
@@ -93,6 +96,17 @@ def check_refused(world: World, statement: str, code: str, text: str) -> None:
     assert text in str(caught.value)
     assert (world.catalog.tables(), dict(world.scheduler.workflows)) == before
     assert (dict(world.engine.storage.tables), dict(world.engine.storage.views)) == stored
+
+
+def check_definition(world: World, table: str, how: str, what: str) -> None:
+    """Compare what SHOW CREATE prints, in any spacing, or the query as it was written."""
+    if how == "asks":
+        assert world.table(table).original_query == what
+        return
+    [(text,)] = world.rows(f"SHOW CREATE MATERIALIZED TABLE {table}")
+    printed = " ".join(str(text).split())
+    for part in what.split(" && "):
+        assert (part in printed) is (how == "shows"), printed
 
 
 def check_pace(world: World, expected: str) -> None:

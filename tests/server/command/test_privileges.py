@@ -279,6 +279,22 @@ def test_a_cascade_needs_every_table_it_refreshes(guarded: Guarded) -> None:
     assert guarded.outcome("ALTER MATERIALIZED TABLE m REFRESH CASCADE") != "ACCESS_DENIED"
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "ALTER MATERIALIZED TABLE n REFRESH CASCADE UPSTREAM",
+        "ALTER MATERIALIZED TABLE n REFRESH FULL CASCADE UPSTREAM ASYNC",
+        "EXPLAIN REFRESH n CASCADE UPSTREAM",
+    ],
+)
+def test_so_does_one_upwards(guarded: Guarded, form: str) -> None:
+    guarded.may(Privilege.REFRESH, table="n")
+    guarded.be("bob")
+    assert guarded.outcome(form) == "ACCESS_DENIED"
+    guarded.may(Privilege.REFRESH)
+    assert guarded.outcome(form) != "ACCESS_DENIED"
+
+
 def test_a_condition_reads_under_its_users_name(guarded: Guarded) -> None:
     query = "SELECT 1 FROM `c`.`d`.`n` WHERE a IN (SELECT a FROM m)"
     guarded.engine.surveys[query] = Surveyed(

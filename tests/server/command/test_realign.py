@@ -11,6 +11,7 @@ from tests.server.command.fakes import NOW, World, name
 from tests.server.command.tables import ALTER
 from tests.server.command.test_atomicity import STATEMENTS, Saboteur, effects, world_before
 from tidegate_server.command.realign import realign_storage, realign_workflows
+from tidegate_server.config import Config
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.requests import DropTable
 from tidegate_server.model.names import TableName
@@ -95,3 +96,13 @@ def test_what_is_gone_stays_gone() -> None:
     world.engine.call(DropTable(name=table.name, table_id=table.id))
     assert realigned(world) == ()
     world.execute(f"{ALTER} v SET ('k'='v')")
+
+
+def test_schedules_are_judged_by_the_options_the_server_has() -> None:
+    options = {"materialized-table.schedule.alignment": "interval"}
+    world = World(config=Config(options=options))
+    world.execute("CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '40' MINUTE AS SELECT 1")
+    before = world.workflow("m")
+    assert before.cron == "@every 40 MINUTE"
+    assert realign_workflows(world.catalog, world.scheduler, "UTC", options) == ()  # type: ignore[arg-type]
+    assert world.workflow("m") == before

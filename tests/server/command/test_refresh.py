@@ -7,13 +7,35 @@ from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import NOON
+from tests.contract.examples import run as finished
 from tests.server.command.fakes import T1, World, analysis, name
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import Execute, SourceVersions
-from tidegate_server.model.runs import Trigger
+from tidegate_server.link.messages.requests import Execute, ExplainRefresh, SourceVersions
+from tidegate_server.model.runs import Rejection, SourceChange, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import ColumnOrigin
-from tidegate_server.refresh.request import RefreshPolicy, RefreshRequest
+from tidegate_server.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
+
+PLAN = RefreshPlan(
+    strategy=Strategy.FULL,
+    reason_code="CHANGE_TOO_LARGE",
+    reason_text="90 rows",
+    vector={"t1-id": 7},
+    predicted_seconds=2.5,
+    affected_keys=3,
+    changes=(SourceChange(source="c.d.t1", before=5, after=7, method="CHANGE_FEED", rows=90),),
+    rejected=(
+        Rejection(
+            strategy="INCREMENTAL", reason_code="CHANGE_TOO_LARGE", reason_text="90 rows", cost=7.5
+        ),
+        Rejection(strategy="PARTITION", reason_code="NOT_PARTITIONED", reason_text="no keys"),
+    ),
+)
+SUCCEEDED = {"state": RunState.SUCCEEDED, "started_at": NOON, "finished_at": NOON}
+CHANGED = json.dumps(
+    [{"source": "c.d.t1", "before": 5, "after": 7, "method": "CHANGE_FEED", "rows": 90}]
+)
 
 
 def make(
@@ -98,8 +120,25 @@ def test_a_failed_run_raises_its_own_error_and_ends_the_cascade(world: World) ->
 
 def test_explain_refresh_answers_the_plan_and_runs_nothing(world: World) -> None:
     make(world, "m", "t1")
-    assert world.rows("EXPLAIN REFRESH m") == [("c.d.m", "FULL", "FORCED", "why")]
+    world.engine.plan = PLAN
+    assert world.rows("EXPLAIN REFRESH m") == [
+        ("c.d.m", "CHOSEN", "FULL", "CHANGE_TOO_LARGE", "90 rows", 2.5, 3, CHANGED),
+        ("c.d.m", "REJECTED", "INCREMENTAL", "CHANGE_TOO_LARGE", "90 rows", 7.5, None, None),
+        ("c.d.m", "REJECTED", "PARTITION", "NOT_PARTITIONED", "no keys", None, None, None),
+    ]
     assert world.refreshed == []
+
+
+def test_explain_plans_with_what_a_run_plans_with(world: World) -> None:
+    make(world, "m", "t1")
+    make(world, "n", "m")
+    ended = finished(table_id=world.table("m").id, action=Strategy.FULL, **SUCCEEDED)
+    world.ledger.history.append(ended)
+    world.execute("EXPLAIN REFRESH m")
+    [asked] = world.engine.asked(ExplainRefresh)
+    assert isinstance(asked, ExplainRefresh)
+    assert [past.strategy for past in asked.order.history] == [Strategy.FULL]
+    assert asked.order.has_consumers
 
 
 def test_explain_tells_each_step_of_a_wave(world: World) -> None:
@@ -109,13 +148,13 @@ def test_explain_tells_each_step_of_a_wave(world: World) -> None:
     rows = world.rows(
         "EXPLAIN REFRESH m PARTITION FROM (d='2024-01-01') TO (d='2024-01-02') CASCADE"
     )
-    assert [row[:3] for row in rows] == [
-        ("c.d.m", "FULL", "FORCED"),
-        ("c.d.n", "", "AFTER_UPSTREAM"),
-        ("c.d.o", "", "AFTER_UPSTREAM"),
+    assert [row[:4] for row in rows] == [
+        ("c.d.m", "CHOSEN", "FULL", "FORCED"),
+        ("c.d.n", "LATER", "", "AFTER_UPSTREAM"),
+        ("c.d.o", "LATER", "", "AFTER_UPSTREAM"),
     ]
-    assert rows[1][3] == "2 partition(s), decided when c.d.m is refreshed"
-    assert rows[2][3] == "the table, decided when c.d.n is refreshed"
+    assert rows[1][4] == "2 partition(s), decided when c.d.m is refreshed"
+    assert rows[2][4] == "the table, decided when c.d.n is refreshed"
     assert world.refreshed == []
 
 

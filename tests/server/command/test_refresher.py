@@ -40,7 +40,13 @@ from tidegate_server.refresh.request import (
     RefreshPolicy,
     RefreshRequest,
 )
-from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow, Workflow
+from tidegate_server.scheduler.base import (
+    DEFINITION_LEASE,
+    CreateWorkflow,
+    DeleteWorkflow,
+    ModifyWorkflow,
+    Workflow,
+)
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.store.database import Database
 
@@ -464,6 +470,15 @@ def test_what_comes_again_is_skipped_during_a_run(
         assert first.result().state is RunState.SUCCEEDED
     assert (second.state, second.reason_code) == (RunState.SKIPPED, "PREVIOUS_RUNNING")
     assert len(world.engine.orders) == 1
+
+
+def test_a_fire_waits_for_a_statement_that_changes_the_table(world: World) -> None:
+    owner = f"server-2/{DEFINITION_LEASE}op-1"
+    assert world.ledger.claim("t-1", owner, world.clock.now(), 30) is not None
+    with ThreadPoolExecutor(1) as pool:
+        fire = pool.submit(world.refresher.run, request(Trigger.SCHEDULED))
+        world.ledger.release("t-1", owner)
+        assert fire.result().state is RunState.SUCCEEDED
 
 
 def test_a_manual_refresh_waits_for_the_one_before(world: World, gate: Gate) -> None:

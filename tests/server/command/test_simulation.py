@@ -128,7 +128,7 @@ class World:
         self.numbers = itertools.count(1)
         self.servers = [self.server() for _ in range(SERVERS)]
         workflow = workflow_for(mt, "UTC", {"materialized-table.schedule.cron": CRON})
-        self.servers[0].scheduler.create(CreateWorkflow(workflow=workflow))
+        self.servers[0].scheduler.create(CreateWorkflow(workflow=workflow, table=mt))
 
     def server(self) -> Server:
         server = Server(f"s{next(self.numbers)}")

@@ -199,3 +199,40 @@ def test_many_publications_stay_readable_and_are_tidied(world: World) -> None:
     assert len(world.rows(HISTORY)) == 60
     location = Path(world.system.locations()[HISTORY])
     assert (location / "_delta_log" / "_last_checkpoint").exists()
+
+
+def test_partitions_tell_when_each_was_last_refreshed(world: World) -> None:
+    world.catalog.create(table())
+    world.catalog.create(table(id="t-2", name=name("whole"), partition_keys=()))
+
+    def record(number: int, action: Strategy, *days: str, **changes: object) -> None:
+        ended = {"state": RunState.SUCCEEDED, "to_version": number, "table_id": "t-1", **changes}
+        partitions = tuple({"Ds": day} for day in days)
+        at = NOON + timedelta(minutes=number)
+        world.ledger.record(
+            run(
+                refresh_id=f"r-{number}",
+                action=action,
+                partitions=partitions,
+                finished_at=at,
+                **ended,
+            )
+        )
+
+    record(1, Strategy.PARTITION, "01", "02")
+    record(2, Strategy.FULL)
+    record(3, Strategy.PARTITION, "02", "03")
+    record(4, Strategy.PARTITION, "01", state=RunState.FAILED)
+    record(5, Strategy.PARTITION)
+    record(6, Strategy.ROLLBACK)
+    record(7, Strategy.FULL, table_id="t-2")
+    world.system.publish()
+    rows = world.rows("materialized_table_partitions")
+    assert [(row["partition"], row["refresh_id"], row["version"]) for row in rows] == [
+        ('{"Ds":"01"}', "r-2", 2),
+        ('{"Ds":"02"}', "r-3", 3),
+        ('{"Ds":"03"}', "r-3", 3),
+        (None, "r-2", 2),
+    ]
+    assert rows[1]["refreshed_at"] == NOON + timedelta(minutes=3)
+    assert {row["table_name"] for row in rows} == {"Daily"}

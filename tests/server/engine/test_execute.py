@@ -14,14 +14,23 @@ import pytest
 
 from tests.server.engine.conftest import Client, EngineProcess, Session
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Done, EngineInfo, FunctionList, TableList
+from tidegate_server.link.messages.answers import (
+    Done,
+    EngineInfo,
+    FunctionList,
+    NameList,
+    SchemaNames,
+    TableList,
+)
 from tidegate_server.link.messages.requests import (
     Cancel,
     CloseResult,
     CloseSession,
     Execute,
     ListFunctions,
+    ListNames,
     ListTables,
+    ListTemporaryViews,
     OpenSession,
     Ping,
     RegisterSystemTable,
@@ -278,6 +287,26 @@ def test_tables_are_listed_with_columns_and_kinds(
         ("b", "string", None),
     ]
     assert (view.name.table, view.type, view.columns[0].name) == ("v", "VIEW", "a")
+    some = client.call(ListTables(schema=schema, names=("V", "nothing")))
+    assert isinstance(some, TableList)
+    assert [(info.name.table, info.columns) for info in some.tables] == [("v", ())]
+    names = client.call(ListNames())
+    assert isinstance(names, NameList)
+    assert SchemaNames(schema=schema, tables=("d",), views=("v",)) in names.schemas
+
+
+def test_temporary_views_are_those_of_the_session_and_the_global_ones(
+    session: Session, schema: str
+) -> None:
+    session.execute("CREATE TEMP VIEW mine AS SELECT 1 AS one")
+    session.execute(f"CREATE GLOBAL TEMP VIEW {schema} AS SELECT 'x' AS two")
+    try:
+        listed = session.client.call(ListTemporaryViews(session_id=session.id))
+        assert isinstance(listed, TableList)
+        found = [(v.name.schema, v.name.table, v.columns[0].name) for v in listed.tables]
+        assert found == [("global_temp", schema, "two"), ("", "mine", "one")]
+    finally:
+        session.execute(f"DROP VIEW global_temp.{schema}")
 
 
 def test_functions_are_listed(session: Session) -> None:

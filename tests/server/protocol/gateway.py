@@ -19,8 +19,22 @@ from tidegate_server.auth.tokens import DelegationTokens, TokenRecord
 from tidegate_server.command.context import Context, Services
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import Done, FunctionList, Progress, TableInfo, TableList
-from tidegate_server.link.messages.requests import Cancel, ListFunctions, ListTables
+from tidegate_server.link.messages.answers import (
+    Done,
+    FunctionList,
+    NameList,
+    Progress,
+    SchemaNames,
+    TableInfo,
+    TableList,
+)
+from tidegate_server.link.messages.requests import (
+    Cancel,
+    ListFunctions,
+    ListNames,
+    ListTables,
+    ListTemporaryViews,
+)
 from tidegate_server.model.clock import SystemClock
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result, RowsResult, nothing
@@ -64,6 +78,8 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.ready = True
+        self.tables = [ORDERS, RECENT, OTHER]
+        self.views: list[TableInfo] = []
         self.calls: list[Any] = []
         self.canceled: dict[str, threading.Event] = {}
 
@@ -72,9 +88,17 @@ class FakeEngine:
         if not self.ready:
             raise error(Code.ENGINE_UNAVAILABLE, reason="it is a fake")
         match request:
-            case ListTables(schema=schema):
-                tables = [t for t in (ORDERS, RECENT, OTHER) if schema in (None, t.name.schema)]
+            case ListNames():
+                return self._names()
+            case ListTables(schema=schema, names=names, with_columns=with_columns):
+                tables = [
+                    t if with_columns else replace(t, columns=())
+                    for t in self.tables
+                    if t.name.schema == schema and (names is None or t.name.table in names)
+                ]
                 return TableList(schemas=("default", "other_db"), tables=tuple(tables))
+            case ListTemporaryViews():
+                return TableList(schemas=("global_temp",), tables=tuple(self.views))
             case ListFunctions():
                 return FunctionList(names=("abs", "concat", "sum"))
             case Cancel(operation_id=operation_id):
@@ -83,6 +107,18 @@ class FakeEngine:
 
     def read(self, ticket: Any) -> Any:
         raise AssertionError("results of the fake are in memory")
+
+    def _names(self) -> NameList:
+        def of(schema: str, kind: str) -> tuple[str, ...]:
+            found = (t for t in self.tables if (t.name.schema, t.type) == (schema, kind))
+            return tuple(t.name.table for t in found)
+
+        return NameList(
+            schemas=tuple(
+                SchemaNames(schema=name, tables=of(name, "TABLE"), views=of(name, "VIEW"))
+                for name in ("default", "other_db")
+            )
+        )
 
 
 class FakeCatalog:

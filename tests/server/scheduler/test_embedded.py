@@ -47,7 +47,9 @@ class World:
         self.servers = 0
         self.scheduler = self.another(self.database)
 
-    def another(self, database: Database, server_id: str | None = None) -> EmbeddedScheduler:
+    def another(
+        self, database: Database, server_id: str | None = None, *, arms: bool = True
+    ) -> EmbeddedScheduler:
         self.servers += 1
         return EmbeddedScheduler(
             database=database,
@@ -62,14 +64,19 @@ class World:
             clock=self.clock,
             server_id=server_id or f"server-{self.servers}",
             executor=self.executor,
+            arms=arms,
         )
 
     def add(self, table_id: str = "t-1", cron: str = MINUTELY, **changes: object) -> Workflow:
         mt = table(id=table_id, name=name(table_id), **{"options": {}, **changes})
         self.catalog.create(mt)
         workflow = replace(workflow_for(mt, "UTC"), cron=cron, freshness_seconds=60)
-        self.scheduler.create(CreateWorkflow(workflow=workflow))
+        self.scheduler.create(CreateWorkflow(workflow=workflow, table=mt))
         return workflow
+
+    def modify(self, workflow: Workflow) -> None:
+        mt = self.catalog.by_id(workflow.table_id) or table(id=workflow.table_id)
+        self.scheduler.modify(ModifyWorkflow(workflow=workflow, table=mt))
 
     def tick(self, seconds: float) -> None:
         self.scheduler.tick(self.clock.advance(seconds))
@@ -94,14 +101,14 @@ def test_a_workflow_is_kept_with_its_next_fire(world: World) -> None:
 def test_a_second_workflow_of_a_table_is_refused(world: World) -> None:
     workflow = world.add()
     with pytest.raises(ServerError) as caught:
-        world.scheduler.create(CreateWorkflow(workflow=workflow))
+        world.scheduler.create(CreateWorkflow(workflow=workflow, table=table(id="t-1")))
     assert caught.value.code == "MT_ALREADY_EXISTS"
 
 
 def test_a_missing_workflow_cannot_be_modified_but_deleted(world: World) -> None:
     workflow = Workflow(table_id="nope", mode=RefreshMode.FULL, freshness_seconds=60)
     with pytest.raises(ServerError) as caught:
-        world.scheduler.modify(ModifyWorkflow(workflow=workflow))
+        world.modify(workflow)
     assert caught.value.code == "MT_NOT_FOUND"
     world.scheduler.delete(DeleteWorkflow(table_id="nope"))
 
@@ -180,10 +187,10 @@ def test_a_run_that_cannot_even_be_recorded_frees_its_place(world: World) -> Non
 
 def test_a_suspended_workflow_does_not_fire_and_resumes_with_the_next(world: World) -> None:
     workflow = world.add()
-    world.scheduler.modify(ModifyWorkflow(workflow=replace(workflow, active=False)))
+    world.modify(replace(workflow, active=False))
     world.tick(300)
     assert world.executor.held == []
-    world.scheduler.modify(ModifyWorkflow(workflow=replace(workflow, active=True)))
+    world.modify(replace(workflow, active=True))
     resumed = world.scheduler.workflow("t-1")
     assert resumed is not None
     assert resumed.next_fire == NEXT + timedelta(minutes=5)
@@ -192,7 +199,7 @@ def test_a_suspended_workflow_does_not_fire_and_resumes_with_the_next(world: Wor
 def test_modify_without_a_change_keeps_the_fire_that_is_due(world: World) -> None:
     workflow = world.add()
     world.clock.advance(90)
-    world.scheduler.modify(ModifyWorkflow(workflow=workflow))
+    world.modify(workflow)
     stored = world.scheduler.workflow("t-1")
     assert stored is not None
     assert stored.next_fire == NEXT
@@ -201,7 +208,7 @@ def test_modify_without_a_change_keeps_the_fire_that_is_due(world: World) -> Non
 def test_changed_freshness_gives_a_new_fire(world: World) -> None:
     workflow = world.add()
     daily = replace(workflow, cron="0 0 0 * * ? *", freshness_seconds=86_400)
-    world.scheduler.modify(ModifyWorkflow(workflow=daily))
+    world.modify(daily)
     stored = world.scheduler.workflow("t-1")
     assert stored is not None
     assert stored.next_fire == NOON.replace(day=3, hour=0, minute=0, second=0, microsecond=0)

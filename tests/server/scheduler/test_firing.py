@@ -13,7 +13,6 @@ from tests.contract.examples import run
 from tests.server.scheduler.test_embedded import MINUTELY, NEXT, World
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.scheduler.base import ModifyWorkflow
 from tidegate_server.scheduler.fires import Misfire, due_fires, jitter
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}
@@ -103,7 +102,7 @@ def test_a_suspended_table_is_not_tried_again(world: World) -> None:
     world.runner.end, world.runner.failure = RunState.FAILED, LOST
     tick(world, 60)
     world.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
-    world.scheduler.modify(ModifyWorkflow(workflow=replace(workflow, active=False)))
+    world.modify(replace(workflow, active=False))
     tick(world, 30)
     assert attempts(world) == [(NEXT, 1)]
 
@@ -159,7 +158,7 @@ def test_a_resume_begins_the_count_anew(world: World) -> None:
     fail(world, 2)
     assert status(world)[0] is RefreshStatus.SUSPENDED
     world.catalog.move("t-1", RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
-    world.scheduler.modify(ModifyWorkflow(workflow=workflow))
+    world.modify(workflow)
     fail(world, 1)
     assert status(world)[0] is RefreshStatus.ACTIVATED
     fail(world, 1)

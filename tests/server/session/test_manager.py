@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.server.protocol.gateway import (
 from tidegate_server.command.context import Context
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import Cancel, CloseSession, ListTables
+from tidegate_server.link.messages.requests import Cancel, CloseSession, ListNames
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import OperationState
 from tidegate_server.model.types import Schema
@@ -30,14 +31,19 @@ from tidegate_server.session.session import Session
 class World:
     """A manager over fakes whose statements block until let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.clock = FakeClock()
         self.engine = FakeEngine()
         self.contexts: list[Context] = []
         self.let_go = threading.Event()
         self.result = BatchResult(Schema(), [])
         section = ServerSection(
-            workers=1, max_sessions=3, disconnect_grace=30.0, session_idle_timeout=100.0
+            workers=1,
+            max_sessions=3,
+            disconnect_grace=30.0,
+            session_idle_timeout=100.0,
+            operation_idle_timeout=60.0,
+            **limits,
         )
         parts = services(Config(server=section), engine=self.engine, clock=self.clock)
         self.manager = SessionManager(parts, self.execute, returns_rows)
@@ -188,6 +194,49 @@ def test_idle_sessions_expire(world: World) -> None:
     assert list(world.manager.sessions()) == []
 
 
+def test_a_result_that_nobody_asks_for_is_freed(world: World) -> None:
+    session = world.open()
+    operation, blocked = session.submit("SET a=b"), session.submit("BLOCK")
+    assert ended(operation)
+    assert running(blocked)
+    world.clock.advance(59)
+    assert world.manager.find_operation(operation.handle, session.connection_id) is not None
+    world.clock.advance(59)
+    world.manager.sweep()
+    assert session.find(operation.handle.guid) is operation
+    world.clock.advance(1)
+    world.manager.sweep()
+    assert session.find(operation.handle.guid) is None
+    assert session.find(blocked.handle.guid) is blocked
+    assert operation.state is OperationState.CLOSED
+
+
+def test_one_login_may_have_so_many_sessions() -> None:
+    world = World(max_sessions_per_user=2)
+    try:
+        first = world.open()
+        world.open()
+        with pytest.raises(ServerError, match="TOO_MANY.*sessions of user eva"):
+            world.open()
+        world.manager.open("ada", {}, world.manager.connect())
+        world.manager.close(first)
+        world.open()
+    finally:
+        world.manager.shutdown()
+
+
+@pytest.mark.parametrize("asked", [None, 30.0])
+def test_the_server_ends_what_runs_too_long(asked: float | None) -> None:
+    world = World(query_timeout=0.05)
+    try:
+        operation = world.open().submit("BLOCK", timeout=asked)
+        assert ended(operation)
+        assert operation.state is OperationState.TIMEDOUT
+    finally:
+        world.let_go.set()
+        world.manager.shutdown()
+
+
 def test_a_session_with_running_work_never_idles(world: World) -> None:
     session = world.open()
     assert running(session.submit("BLOCK"))
@@ -320,10 +369,10 @@ def test_the_metastore_is_listed_again_after_a_statement_that_changes_names(
     session = world.open()
     world.manager.snapshot.listing()
     world.manager.snapshot.listing()
-    assert len(world.calls(ListTables)) == 1
+    assert len(world.calls(ListNames)) == 1
     assert ended(session.submit("DROP TABLE t"))
     world.manager.snapshot.listing()
-    assert len(world.calls(ListTables)) == 2
+    assert len(world.calls(ListNames)) == 2
 
 
 def test_a_query_leaves_the_listing_as_it_is(world: World) -> None:
@@ -331,4 +380,4 @@ def test_a_query_leaves_the_listing_as_it_is(world: World) -> None:
     world.manager.snapshot.listing()
     assert ended(session.submit("SELECT 1"))
     world.manager.snapshot.listing()
-    assert len(world.calls(ListTables)) == 1
+    assert len(world.calls(ListNames)) == 1

@@ -127,6 +127,9 @@ class Generator:
     def number(self) -> int:
         return self.one(0, 1, 7, 1000, 2**31, 10**17)
 
+    def buckets(self) -> int:
+        return self.one(1, 7, 1000, 100_000)
+
     def freshness(self) -> Freshness:
         return Freshness(self.one(1, 3, 30, 2**31 - 1), self.one(*TimeUnit))
 
@@ -143,9 +146,9 @@ class Generator:
 
     def distribution(self) -> Distribution:
         if self.chance():
-            return Distribution(buckets=self.number())
+            return Distribution(buckets=self.buckets())
         kind, columns = self.one(None, "HASH", "RANGE"), self.some(self.identifier, 1)
-        return Distribution(kind=kind, columns=columns, buckets=self.maybe(self.number))
+        return Distribution(kind=kind, columns=columns, buckets=self.maybe(self.buckets))
 
     def watermark(self) -> Watermark:
         return Watermark(column=self.identifier(), expression=self.expression())

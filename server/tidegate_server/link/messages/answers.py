@@ -248,7 +248,6 @@ class TableInfo:
     type: str  # TABLE or VIEW
     comment: str | None = None
     columns: tuple[Column, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +256,22 @@ class TableList:
 
     schemas: tuple[str, ...]
     tables: tuple[TableInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaNames:
+    """The names in one schema; a view is no table here."""
+
+    schema: str
+    tables: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameList:
+    """Every schema of the metastore with its names."""
+
+    schemas: tuple[SchemaNames, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +337,7 @@ Answer = (
     | Versions
     | LastCommitted
     | TableList
+    | NameList
     | FunctionList
     | Failure
 )

@@ -283,11 +283,28 @@ class LastCommit:
 class ListTables:
     """Ask for the metastore's content; answered by :class:`TableList`.
 
-    ``schema`` None means every schema; ``with_columns`` also reads the columns.
+    ``schema`` None means every schema, ``names`` None every table of it; ``with_columns`` also
+    reads the columns.
     """
 
     schema: str | None = None
     with_columns: bool = False
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListNames:
+    """Ask for the names of the metastore alone, which is quick; answered by :class:`NameList`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTemporaryViews:
+    """Ask for a session's own views and the global ones; answered by :class:`TableList`.
+
+    A view of the session alone has the empty text as its schema.
+    """
+
+    session_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +357,8 @@ Request = (
     | VerifyTable
     | LastCommit
     | ListTables
+    | ListNames
+    | ListTemporaryViews
     | ListFunctions
     | RegisterSystemTable
 )

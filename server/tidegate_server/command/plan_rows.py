@@ -1,0 +1,82 @@
+"""The plan of a refresh as rows: what was chosen, and every strategy that was not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate_server.command.history import contributions
+from tidegate_server.model.result import Result, RowsResult
+from tidegate_server.model.types import Column, Schema
+from tidegate_server.refresh.request import RefreshPlan
+
+CHOSEN = "CHOSEN"
+REJECTED = "REJECTED"
+LATER = "LATER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """A strategy for one table, and why it is or is not the one."""
+
+    table: str
+    decision: str
+    strategy: str = ""
+    reason_code: str
+    reason_text: str
+    predicted_seconds: float | None = None
+    affected_keys: int | None = None
+    sources: str | None = None
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the cells in the columns' order."""
+        return tuple(getattr(self, column.name) for column in _COLUMNS)
+
+
+_COLUMNS = Schema(
+    (
+        Column(name="table", type="string"),
+        Column(name="decision", type="string"),
+        Column(name="strategy", type="string"),
+        Column(name="reason_code", type="string"),
+        Column(name="reason_text", type="string"),
+        Column(name="predicted_seconds", type="double"),
+        Column(name="affected_keys", type="bigint"),
+        Column(name="sources", type="string"),
+    )
+)
+_ARROW = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64()}
+
+
+def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
+    """Return the chosen strategy, then those that were rejected."""
+    chosen = PlanRow(
+        table=table,
+        decision=CHOSEN,
+        strategy=plan.strategy.value,
+        reason_code=plan.reason_code,
+        reason_text=plan.reason_text,
+        predicted_seconds=plan.predicted_seconds,
+        affected_keys=plan.affected_keys,
+        sources=contributions(plan.changes, plan.vector),
+    )
+    rejected = [
+        PlanRow(
+            table=table,
+            decision=REJECTED,
+            strategy=rejection.strategy,
+            reason_code=rejection.reason_code,
+            reason_text=rejection.reason_text,
+            predicted_seconds=rejection.cost,
+        )
+        for rejection in plan.rejected
+    ]
+    return [chosen, *rejected]
+
+
+def plan_result(rows: list[PlanRow]) -> Result:
+    """Return the rows as a statement's answer."""
+    types = tuple(_ARROW[column.type] for column in _COLUMNS)
+    return RowsResult(_COLUMNS, [row.values() for row in rows], types=types)

@@ -1,0 +1,101 @@
+"""Reads many entries of Spark's catalogs in one call of the JVM instead of several per entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+_CLASS: Final = "tidegate.Listing"
+_SOURCE: Final = """
+package tidegate;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import scala.jdk.javaapi.CollectionConverters;
+
+public class Listing {
+  public String names(ExternalCatalog catalog) throws Exception {
+    List all = new ArrayList();
+    Iterator schemas = CollectionConverters.asJava(catalog.listDatabases()).iterator();
+    while (schemas.hasNext()) {
+      String schema = (String) schemas.next();
+      List row = new ArrayList();
+      row.add(schema);
+      row.add(CollectionConverters.asJava(catalog.listTables(schema)));
+      row.add(CollectionConverters.asJava(catalog.listViews(schema, "*")));
+      all.add(row);
+    }
+    return new ObjectMapper().writeValueAsString(all);
+  }
+
+  public String tables(ExternalCatalog catalog, String schema, List names, boolean columns)
+      throws Exception {
+    List all = new ArrayList();
+    scala.collection.immutable.Seq wanted = CollectionConverters.asScala(names).toSeq();
+    Iterator found =
+        CollectionConverters.asJava(catalog.getTablesByName(schema, wanted)).iterator();
+    while (found.hasNext()) {
+      CatalogTable table = (CatalogTable) found.next();
+      List row = new ArrayList();
+      row.add(table.identifier().table());
+      row.add(table.tableType().name());
+      row.add(table.comment().isDefined() ? table.comment().get() : null);
+      row.add(columns ? table.schema().json() : null);
+      all.add(row);
+    }
+    return new ObjectMapper().writeValueAsString(all);
+  }
+
+  public String temporaryViews(SessionCatalog catalog, String shared) throws Exception {
+    List all = new ArrayList();
+    Iterator found =
+        CollectionConverters.asJava(catalog.listTables(shared, "*", true)).iterator();
+    while (found.hasNext()) {
+      TableIdentifier view = (TableIdentifier) found.next();
+      List row = new ArrayList();
+      row.add(view.database().isDefined() ? view.database().get() : "");
+      row.add(view.table());
+      all.add(row);
+    }
+    return new ObjectMapper().writeValueAsString(all);
+  }
+}
+"""
+
+
+class Listing:
+    """The class above, compiled by the compiler that Spark compiles its queries with."""
+
+    def __init__(self, session: Any, jvm: Any) -> None:
+        """Take a Java SparkSession, whose classes the compiled one sees, and the way to the JVM."""
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(session.getClass().getClassLoader())
+        compiler.cook(_SOURCE)
+        self._jvm = jvm
+        self._listing = compiler.getClassLoader().loadClass(_CLASS).newInstance()
+
+    def names(self, catalog: Any) -> list[tuple[str, list[str], list[str]]]:
+        """Return every schema with its tables, views among them, and its views."""
+        return [tuple(row) for row in json.loads(self._listing.names(catalog))]
+
+    def tables(
+        self, catalog: Any, schema: str, names: Sequence[str], *, columns: bool
+    ) -> list[tuple[str, str, str | None, str | None]]:
+        """Return name, type, comment and perhaps the columns as JSON of those that exist."""
+        wanted = self._jvm.java.util.ArrayList()
+        for name in names:
+            wanted.add(name)
+        return [
+            tuple(row) for row in json.loads(self._listing.tables(catalog, schema, wanted, columns))
+        ]
+
+    def temporary_views(self, catalog: Any, shared: str) -> list[tuple[str, str]]:
+        """Return schema (empty: the session alone) and name of temporary views."""
+        return [tuple(row) for row in json.loads(self._listing.temporaryViews(catalog, shared))]

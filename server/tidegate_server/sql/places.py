@@ -1,0 +1,22 @@
+"""Where a name stands in a statement that was read already."""
+
+from __future__ import annotations
+
+from tidegate_server.sql.cursor import Cursor, position
+from tidegate_server.sql.dialect import tokenize
+
+
+def place_of(text: str, name: str, *clause: str) -> tuple[int, int] | None:
+    """Return line and column of the first mention of a name behind the words of a clause.
+
+    The clause is that of a statement's own part, which comes before any query.
+    """
+    tokens = tokenize(text)
+    at = Cursor(text, tokens)
+    while not at.ended and not at.accept(*clause):
+        at.advance()
+    while not at.ended:
+        if at.sees_name() and (at.word() or "").lower() == name.lower():
+            return position(text, at.offset)
+        at.advance()
+    return None
