@@ -16,7 +16,7 @@ from tests.server.engine.oracle.tables import TABLES, changes
 
 FULL = bool(os.environ.get("TIDEGATE_FULL"))
 TABLES_EACH, STEPS, DEPTH = (10, 6, 3) if FULL else (6, 3, 2)
-STREAMS = int(os.environ.get("TIDEGATE_ORACLE_STREAMS", "300" if FULL else "2"))
+STREAMS = int(os.environ.get("TIDEGATE_ORACLE_STREAMS", "300" if FULL else "1"))
 
 
 @given(query=queries())
