@@ -1,4 +1,4 @@
-"""Compares incremental with full refreshes over sizes and shares of changed rows, in one run."""
+"""Compares incremental, full and chosen refreshes over shares of changed rows, in one run."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from plot import Curve, plot
 from servers import Server, machine, tidegate_server
 
 import tidegate
 
 QUERIES = {
     "append": "SELECT id, k, amount * 2 AS twice FROM facts WHERE amount > 10",
-    "groups": "SELECT k, count(*) AS c, sum(amount) AS s, count(DISTINCT v) AS d, max(v) AS m "
-    "FROM facts GROUP BY k",
     "join": "SELECT f.k, d.name, sum(f.amount) AS s FROM facts f JOIN dims d ON f.k = d.k "
     "GROUP BY f.k, d.name",
+    "groups": "SELECT k, count(*) AS c, sum(amount) AS s, count(DISTINCT v) AS d, max(v) AS m "
+    "FROM facts GROUP BY k",
 }
-FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+SHARES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5, 1.0)
+BOUND = 1.2
+"""A chosen refresh is right as long as it takes at most so many times what the better one took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +38,31 @@ class Figure:
     share: float
     incremental: float
     full: float
-    strategy: str
+    chosen: float
+    action: str
+    """What the table chose by itself."""
 
     @property
     def ratio(self) -> float:
         """How many times faster the incremental refresh was."""
         return self.full / self.incremental
 
+    @property
+    def right(self) -> bool:
+        """Whether the strategy that was chosen was not much slower than the other."""
+        times = {"INCREMENTAL": self.incremental, "FULL": self.full}
+        return times[self.action] <= BOUND * min(times.values())
+
 
 def main() -> int:
     """Measure and print; return 1 when a table differs from its query."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000])
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.0001, 0.01])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES)
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--plot", type=Path, help="also draw the curves into this SVG file")
     options = parser.parse_args()
     print(machine(), flush=True)
     with (
@@ -58,26 +70,31 @@ def main() -> int:
         tidegate_server(Path(directory)) as server,
     ):
         figures = list(_grid(server, options))
+    _summarize(figures)
     if options.json:
         report = {"machine": machine(), "figures": [asdict(figure) for figure in figures]}
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    if options.plot:
+        options.plot.write_text(plot(_curves(figures), f"{options.rows:,} rows"), "utf-8")
     return 0
 
 
 def _grid(server: Server, options: argparse.Namespace) -> Iterator[Figure]:
-    print(f"{'query':<8} {'rows':>12} {'changed':>9} {'incremental':>12} {'full':>8} {'ratio':>7}")
     with tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection:
-        for rows in options.rows:
-            _make_sources(connection, rows)
-            for query in options.queries:
-                for share in options.shares:
-                    figure = _measure(connection, query, rows, share, options.runs)
-                    print(
-                        f"{query:<8} {rows:>12,} {share:>9.4%} {figure.incremental:>10.2f} s "
-                        f"{figure.full:>6.2f} s {figure.ratio:>6.2f}x  {figure.strategy}",
-                        flush=True,
-                    )
-                    yield figure
+        for query in options.queries:
+            _make_sources(connection, options.rows)
+            _make_table(connection, query)
+            print(f"{query}: nothing changed in {_nothing(connection, query) * 1000:.0f} ms")
+            print(f"{'changed':>10} {'incremental':>12} {'full':>9} {'ratio':>7} {'chosen':>9}")
+            for share in options.shares:
+                figure = _measure(connection, query, options.rows, share, options.runs)
+                print(
+                    f"{share:>10.3%} {figure.incremental:>10.2f} s {figure.full:>7.2f} s "
+                    f"{figure.ratio:>6.2f}x {figure.chosen:>7.2f} s  {figure.action}"
+                    f"{'' if figure.right else '  (the slower one)'}",
+                    flush=True,
+                )
+                yield figure
 
 
 def _make_sources(connection: tidegate.Connection, rows: int) -> None:
@@ -85,7 +102,7 @@ def _make_sources(connection: tidegate.Connection, rows: int) -> None:
     for statement in (
         "DROP TABLE IF EXISTS facts",
         "DROP TABLE IF EXISTS dims",
-        f"CREATE TABLE facts (id BIGINT, k BIGINT, amount DECIMAL(12,2), v INT) {FEED}",
+        "CREATE TABLE facts (id BIGINT, k BIGINT, amount DECIMAL(12,2), v INT) USING delta",
         "CREATE TABLE dims (k BIGINT, name STRING) USING delta",
         f"INSERT INTO facts SELECT id, id % {keys}, id % 1000, id % 17 FROM RANGE({rows})",
         f"INSERT INTO dims SELECT id, concat('n', id) FROM RANGE({keys})",
@@ -93,62 +110,75 @@ def _make_sources(connection: tidegate.Connection, rows: int) -> None:
         _run(connection, statement)
 
 
+def _make_table(connection: tidegate.Connection, query: str) -> None:
+    """Create a table that is refreshed when asked, and warm all ways up."""
+    _run(
+        connection,
+        f"CREATE MATERIALIZED TABLE mt_{query} FRESHNESS = INTERVAL '1' DAY AS {QUERIES[query]}",
+    )
+    _run(connection, f"ALTER MATERIALIZED TABLE mt_{query} SUSPEND")
+    for kind in ("", "INCREMENTAL", "FULL"):
+        _change(connection, query, 10, 0)
+        _refresh(connection, query, kind)
+
+
+def _nothing(connection: tidegate.Connection, query: str) -> float:
+    """Return the seconds that the engine takes to find that nothing is to be done."""
+    return statistics.median(_refresh(connection, query, "")[0] for _ in range(9))
+
+
 def _measure(
     connection: tidegate.Connection, query: str, rows: int, share: float, runs: int
 ) -> Figure:
-    table = f"mt_{query}"
-    _run(connection, f"DROP MATERIALIZED TABLE IF EXISTS {table}")
-    _run(
-        connection,
-        f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' DAY AS {QUERIES[query]}",
-    )
-    _run(connection, f"ALTER MATERIALIZED TABLE {table} SUSPEND")
-    _run(connection, f"ALTER MATERIALIZED TABLE {table} REFRESH")
     changed = max(int(rows * share), 1)
-    incremental, full, strategies = [], [], []
+    seconds: dict[str, list[float]] = {"INCREMENTAL": [], "FULL": [], "": []}
+    actions = []
     for run in range(runs):
-        _change(connection, query, rows, changed, run)
-        seconds, strategy = _refresh(connection, table, "INCREMENTAL")
-        incremental.append(seconds)
-        strategies.append(strategy)
-        _check(connection, table, QUERIES[query])
-        _change(connection, query, rows, changed, run)
-        full.append(_refresh(connection, table, "FULL")[0])
+        for kind, taken in seconds.items():
+            _change(connection, query, changed, (run * changed) % max(rows - changed, 1))
+            took, action = _refresh(connection, query, kind)
+            taken.append(took)
+            if kind != "FULL":
+                _check(connection, query)
+            if kind == "":
+                actions.append(action)
     return Figure(
         query=query,
         rows=rows,
         share=share,
-        incremental=statistics.median(incremental),
-        full=statistics.median(full),
-        strategy=strategies[-1],
+        incremental=statistics.median(seconds["INCREMENTAL"]),
+        full=statistics.median(seconds["FULL"]),
+        chosen=statistics.median(seconds[""]),
+        action=statistics.mode(actions),
     )
 
 
-def _change(connection: tidegate.Connection, query: str, rows: int, changed: int, run: int) -> None:
+def _change(connection: tidegate.Connection, query: str, changed: int, low: int) -> None:
     """Append, or update neighbouring rows, as a feed of recent facts would."""
     if query == "append":
-        _run(
-            connection,
-            f"INSERT INTO facts SELECT {rows} + id, id, id % 1000, 1 FROM RANGE({changed})",
-        )
-        return
-    low = (run * changed) % rows
-    where = f"id >= {low} AND id < {low + changed}"
-    _run(connection, f"UPDATE facts SET amount = amount + 1 WHERE {where}")
+        statement = f"INSERT INTO facts SELECT -1 - id, id, id % 1000, 1 FROM RANGE({changed})"
+    else:
+        where = f"id >= {low} AND id < {low + changed}"
+        statement = f"UPDATE facts SET amount = amount + 1 WHERE {where}"
+    _run(connection, statement)
 
 
-def _refresh(connection: tidegate.Connection, table: str, kind: str) -> tuple[float, str]:
+def _refresh(connection: tidegate.Connection, query: str, kind: str) -> tuple[float, str]:
     start = time.perf_counter()
-    rows = _run(connection, f"ALTER MATERIALIZED TABLE {table} REFRESH {kind}")
+    rows = _run(connection, f"ALTER MATERIALIZED TABLE mt_{query} REFRESH {kind}")
     seconds = time.perf_counter() - start
-    return seconds, str(json.loads(str(rows[0][1]))["action"])
+    info = rows[0][1]
+    if not isinstance(info, dict):
+        raise SystemExit(f"REFRESH answered {info}")
+    return seconds, str(info["action"])
 
 
-def _check(connection: tidegate.Connection, table: str, query: str) -> None:
+def _check(connection: tidegate.Connection, query: str) -> None:
+    text, table = QUERIES[query], f"mt_{query}"
     found = _run(
         connection,
-        f"SELECT count(*) FROM ((SELECT * FROM {table} EXCEPT ALL ({query})) UNION ALL "
-        f"(({query}) EXCEPT ALL SELECT * FROM {table}))",
+        f"SELECT count(*) FROM ((SELECT * FROM {table} EXCEPT ALL ({text})) UNION ALL "
+        f"(({text}) EXCEPT ALL SELECT * FROM {table}))",
     )
     if found[0][0]:
         raise SystemExit(f"{table} differs from its query in {found[0][0]} rows")
@@ -158,6 +188,32 @@ def _run(connection: tidegate.Connection, statement: str) -> list[tuple[object, 
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
+
+
+# ---- what it comes to ----------------------------------------------------------------------------
+
+
+def _summarize(figures: Sequence[Figure]) -> None:
+    right = sum(figure.right for figure in figures)
+    worst = max(figures, key=lambda figure: figure.chosen / figure.full)
+    times = worst.chosen / worst.full
+    print(f"chosen right in {right} of {len(figures)} cells")
+    print(f"at worst {times:.2f} times the full refresh: {worst.query} at {worst.share:.3%}")
+    for query in dict.fromkeys(figure.query for figure in figures):
+        slower = [f.share for f in figures if f.query == query and f.ratio < 1]
+        even = f"from {min(slower):.3%} on" if slower else "nowhere"
+        print(f"{query}: a full refresh is faster {even}")
+
+
+def _curves(figures: Sequence[Figure]) -> list[Curve]:
+    curves = []
+    for query in dict.fromkeys(figure.query for figure in figures):
+        of_query = [figure for figure in figures if figure.query == query]
+        shares = [figure.share for figure in of_query]
+        for name in ("incremental", "full", "chosen"):
+            times = [float(getattr(figure, name)) for figure in of_query]
+            curves.append(Curve(panel=query, name=name, points=[*zip(shares, times, strict=True)]))
+    return curves
 
 
 if __name__ == "__main__":

@@ -19,6 +19,15 @@ settings.load_profile("full" if os.environ.get("TIDEGATE_FULL") else "quick")
 _LAST = ("spark", "jdbc", "faults", "package")
 """Markers of slow tests, the slowest last."""
 
+_ENGINES = frozenset({"start_engine", "spark_root"})
+"""Fixtures that start Spark without a gateway."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs an engine, by which ``bin/test`` divides the tests among two processes."""
+    if _ENGINES.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker("engine")
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

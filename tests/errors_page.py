@@ -30,7 +30,10 @@ This page is written from the table in `server/tidegate_server/errors.py` by
 _SECTIONS = (
     ("Syntax", ("PARSE_", "MT_OPTIONS_EMPTY", "MT_TEMPORARY_UNSUPPORTED", "MT_REPLACE_")),
     ("Names and kinds", ("MT_NOT_FOUND", "MT_ALREADY_", "MT_WRONG_", "MT_CYCLE", "SCHEMA_")),
-    ("Freshness and start", ("MT_FRESHNESS_", "MT_START_", "MT_SCHEDULE_", "MT_NO_SCHEDULER")),
+    (
+        "Freshness and start",
+        ("MT_FRESHNESS_", "MT_TRIGGER_", "MT_START_", "MT_SCHEDULE_", "MT_NO_SCHEDULER"),
+    ),
     ("Partitions", ("MT_PARTITION_", "MT_DATE_", "MT_PREDICATE")),
     (
         "Columns and keys",

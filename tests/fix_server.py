@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyspark
 import pytest
 
 import tidegate
+from tests.small import SMALL
 from tidegate_server.link.java import find_java
 
 ENGINE_SECONDS = 240.0
@@ -26,9 +27,10 @@ STOP_SECONDS = 60.0
 QUICK = (
     "--set=engine.master=local[2]",
     "--set=engine.driver_memory=1g",
-    "--set=engine.settings.spark.sql.shuffle.partitions=2",
 )
-"""Settings that suit small data on a small machine."""
+"""Settings that suit a small machine."""
+AS_SHIPPED = {"spark.sql.shuffle.partitions": "2"}
+"""Settings of Spark's for a server on which queries run as a user's do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +121,20 @@ class Server:
 
 
 @contextmanager
-def running_server(folder: Path, *arguments: str, python: str = sys.executable) -> Iterator[Server]:
+def running_server(
+    folder: Path,
+    *arguments: str,
+    python: str = sys.executable,
+    settings: Mapping[str, str] = SMALL,
+) -> Iterator[Server]:
     """Start a gateway on a free port with its data in ``folder``; ends whatever is left of it."""
     folder.mkdir(parents=True, exist_ok=True)
     ready_file = folder / "ready.json"
     ready_file.unlink(missing_ok=True)
     command = [python, "-m", "tidegate_server", "--data", str(folder / "data")]
-    command += ["--port", "0", "--ready-file", str(ready_file), *QUICK, *arguments]
+    command += ["--port", "0", "--ready-file", str(ready_file), *QUICK]
+    command += [f"--set=engine.settings.{key}={value}" for key, value in settings.items()]
+    command += arguments
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_SERVER")}
     output = folder / "output.log"
     with output.open("ab") as sink:
@@ -145,10 +154,23 @@ def running_server(folder: Path, *arguments: str, python: str = sys.executable) 
                 process.wait()
 
 
+Rows = list[tuple[Any, ...]]
+Run = Callable[..., Rows]
+
+
+def last_rows(cursor: tidegate.Cursor, *statements: str) -> Rows:
+    """Execute statements and return the rows of the last one."""
+    rows: Rows = []
+    for statement in statements:
+        cursor.execute(statement)
+        rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+    return rows
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of the whole test session, its engine up."""
-    with running_server(tmp_path_factory.mktemp("server")) as server:
+    with running_server(tmp_path_factory.mktemp("server"), settings=AS_SHIPPED) as server:
         server.wait_for_engine()
         yield server
 
@@ -167,6 +189,9 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
         yield start
 
 
+_SPARK_HOME = Path(pyspark.__file__).parent
+
+
 @dataclass(frozen=True, slots=True)
 class Beeline:
     """Runs PySpark's own beeline."""
@@ -174,24 +199,29 @@ class Beeline:
     home: Path
     url: str
 
+    def command(self, *options: str) -> list[str]:
+        """Return the command that connects to the server."""
+        return [str(_SPARK_HOME / "bin" / "beeline"), *options, "-u", self.url]
+
+    def environment(self) -> dict[str, str]:
+        """Return what it needs to know of the machine."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(_SPARK_HOME),
+        }
+
     def run(
         self, *statements: str, options: Sequence[str] = (), user: str = "tester"
     ) -> subprocess.CompletedProcess[str]:
         """Run statements in one session and return what beeline printed."""
-        spark_home = Path(pyspark.__file__).parent
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "JAVA_HOME": str(find_java().home),
-            "SPARK_HOME": str(spark_home),
-        }
-        command = [str(spark_home / "bin" / "beeline"), "--outputformat=csv2", *options]
-        command += ["-u", self.url, "-n", user]
+        command = self.command("--outputformat=csv2", *options, "-n", user)
         for statement in statements:
             command += ["-e", statement if statement.startswith("!") else f"{statement};"]
         return subprocess.run(
             command,
-            env=environment,
+            env=self.environment(),
             cwd=self.home,
             capture_output=True,
             text=True,

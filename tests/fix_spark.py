@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.small import IN_MEMORY
 from tidegate_server.engine.spark import Directories, start_spark
 from tidegate_server.link.messages.requests import EngineOptions
 from tidegate_server.model.names import TableName
@@ -73,22 +74,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(quiet)
 
 
+def start_root(
+    home: Path, master: str = "local[2]", memory: str = "1g", **settings: str
+) -> SparkSession:
+    """Start Spark in this process as an engine does, its data in ``home``."""
+    options = EngineOptions(
+        socket="",
+        data=str(home),
+        master=master,
+        driver_memory=memory,
+        java_home="",
+        direct_bytes=32 << 20,
+        spool_quota=1 << 30,
+        settings=settings,
+    )
+    directories = Directories(home)
+    directories.prepare()
+    return start_spark(options, directories)
+
+
 @pytest.fixture(scope="session")
 def spark_root() -> Iterator[SparkSession]:
     """The process's one root session."""
     home = Path(tempfile.mkdtemp(prefix="tg"))
-    options = EngineOptions(
-        socket="",
-        data=str(home),
-        master="local[2]",
-        driver_memory="1g",
-        java_home="",
-        direct_bytes=32 << 20,
-        spool_quota=1 << 30,
-    )
-    directories = Directories(home)
-    directories.prepare()
-    spark = start_spark(options, directories)
+    spark = start_root(home, **IN_MEMORY)
     yield spark
     spark.stop()
     shutil.rmtree(home, ignore_errors=True)

@@ -55,9 +55,13 @@ def table_rows(table: pa.Table, columns: Sequence[WireColumn]) -> list[tuple[Any
 def _column_values(column: pa.ChunkedArray, wire_type: WireType) -> list[Any]:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return _in_python_years(_local(column, wire_type).cast(pa.timestamp("us")))
+        local = _local(column, wire_type).cast(pa.timestamp("us"))
+        return _in_python_years(local, wire_type.name)
     if pa.types.is_date(kind):
-        return _in_python_years(column)
+        return _in_python_years(column, wire_type.name)
+    if pa.types.is_float32(kind):
+        # 1.1 and not 1.100000023841858: the shortest text that means the same, as Thrift has it.
+        return list(column.cast(pa.string()).cast(pa.float64()).to_pylist())
     if pa.types.is_decimal(kind) and _HAS_NUMPY:
         # Three times as fast as to_pylist, which builds every value from a scalar.
         return list(column.to_numpy(zero_copy_only=False).tolist())
@@ -87,7 +91,7 @@ def _local(column: pa.ChunkedArray, wire_type: WireType) -> pa.ChunkedArray:
         ) from error
 
 
-def _in_python_years(column: pa.ChunkedArray) -> list[Any]:
+def _in_python_years(column: pa.ChunkedArray, type_name: str) -> list[Any]:
     try:
         if not _HAS_NUMPY:
             return list(column.to_pylist())
@@ -97,7 +101,7 @@ def _in_python_years(column: pa.ChunkedArray) -> list[Any]:
         pc.min_max(column).as_py()
     except (ValueError, OverflowError) as error:
         raise DataError(
-            f"a {column.type} is outside of Python's years 1 to 9999",
+            f"a {type_name} is outside of Python's years 1 to 9999",
             sqlstate="22008",
             hint="Select it as CAST(... AS STRING).",
         ) from error

@@ -14,7 +14,18 @@ from tidegate.auth import authorization, default_user
 from tidegate.channel import Channel, TransportFactory
 from tidegate.cursor import Cursor
 from tidegate.dsn import ConnectOptions
-from tidegate.errors import Error, InterfaceError, NotSupportedError, OperationalError
+from tidegate.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,
+)
 from tidegate.http import HttpTransport
 from tidegate.rows import RowFactory, tuple_row
 from tidegate.status import check
@@ -38,6 +49,18 @@ class Connection:
     Threads may share it: their calls run one after the other. There are no transactions: every
     statement is committed by itself.
     """
+
+    # PEP 249 has the exceptions here too, for code that gets a connection of any driver.
+    Warning = Warning
+    Error = Error
+    InterfaceError = InterfaceError
+    DatabaseError = DatabaseError
+    DataError = DataError
+    OperationalError = OperationalError
+    IntegrityError = IntegrityError
+    InternalError = InternalError
+    ProgrammingError = ProgrammingError
+    NotSupportedError = NotSupportedError
 
     def __init__(
         self,

@@ -79,7 +79,7 @@ def _bind_positional(sql: str, parameters: Sequence[Any], marks: str) -> str:
     bound = _TOKEN.sub(replace, sql)
     if wanted != len(parameters):
         raise ProgrammingError(
-            f"the statement has {wanted} markers, but {len(parameters)} parameters were given"
+            f"markers in the statement: {wanted}, parameters given: {len(parameters)}"
         )
     return bound
 
@@ -115,7 +115,7 @@ def _index(value: object) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise DataError(f"a {type(value).__name__} cannot be a parameter") from None
+        raise DataError(f"no parameter can be of the type {type(value).__name__}") from None
 
 
 def _null(value: None) -> str:

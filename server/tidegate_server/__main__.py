@@ -26,6 +26,7 @@ NEEDED = (
     "sqlalchemy",
     "argon2",
     "h11",
+    "httpx2",
     "jwt",
     "ldap3",
     "croniter",
@@ -34,6 +35,7 @@ NEEDED = (
     "pydantic_settings",
     "prometheus_client",
     "starlette",
+    "tenacity",
     "uvicorn",
 )
 

@@ -17,6 +17,7 @@ from tidegate_server.auth.access import UNCHECKED, build_access, check_exposure
 from tidegate_server.auth.token_store import SqlTokenStore
 from tidegate_server.auth.tokens import DelegationTokens
 from tidegate_server.catalog.sql import SqlCatalog
+from tidegate_server.command.alerts import Alerts, couriers
 from tidegate_server.command.authorize import check_owner
 from tidegate_server.command.context import Services
 from tidegate_server.command.dispatch import execute, returns_rows
@@ -52,6 +53,7 @@ from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.scheduler.plugged import fired_by
 from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.manager import SessionManager
+from tidegate_server.store.breaches import Breaches
 from tidegate_server.store.database import Database
 from tidegate_server.store.privileges import SqlPrivileges
 
@@ -87,8 +89,8 @@ class Gateway:
         ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
         back the definitions that stand in the warehouse and not in the store.
 
-        :raises ServerError: INSECURE_ADDRESS, INSECURE_PASSWORDS, LOGIN_CONFIGURATION,
-            SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
+        :raises ServerError: ALERTS_CONFIGURATION, INSECURE_ADDRESS, INSECURE_PASSWORDS,
+            LOGIN_CONFIGURATION, SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
         """
         check_exposure(config)
         if config.authorization.enabled and config.server.auth in UNCHECKED:
@@ -119,6 +121,17 @@ class Gateway:
         ledger = SqlLedger(self._database)
         server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         metrics = Metrics()
+        self._couriers = couriers(config.alerts, metrics.alert_ended)
+        self._alerts = Alerts(
+            config=config,
+            catalog=catalog,
+            ledger=ledger,
+            breaches=Breaches(self._database),
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            tell=[courier.take for courier in self._couriers],
+        )
         self._system_tables = SystemTables(catalog, ledger, self._clock, self.data / "system")
         self._refresher = Refresher(
             catalog=catalog,
@@ -130,11 +143,12 @@ class Gateway:
             lease_seconds=config.scheduler.lease,
             check_owner=lambda table_id: check_owner(table_id, self._services),
         )
+        run_refresh = observed(self._refresher.run, metrics, new_id, self._alerts.refresh_ended)
         waves = Waves(
             catalog=catalog,
             engine=self._engine,
             queue=self._refresher,
-            run_refresh=observed(self._refresher.run, metrics, new_id),
+            run_refresh=run_refresh,
             new_id=new_id,
             max_concurrent=config.scheduler.max_concurrent,
         )
@@ -154,6 +168,7 @@ class Gateway:
             options=config.options,
             server_id=server_id,
             arms=config.fires_itself,
+            suspended=self._alerts.suspended,
         )
         self._scheduler = fired_by(config, embedded, catalog, lambda: (self.host, self.http_port))
         self._recovery = Recovery(
@@ -172,7 +187,7 @@ class Gateway:
             ledger=ledger,
             scheduler=self._scheduler,
             engine=self._engine,
-            run_refresh=observed(self._refresher.run, metrics, new_id),
+            run_refresh=run_refresh,
             waves=waves,
             cancel_refresh=self._refresher.cancel,
             publish_system_tables=self._system_tables.publish,
@@ -185,6 +200,7 @@ class Gateway:
         self._services = services
         kept = KeptPicture(self.data / "metastore.msgpack")
         sessions = SessionManager(services, execute, returns_rows, kept)
+        self._snapshot = sessions.snapshot
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
         access = counted(build_access(config, self._clock, tokens), metrics)
         self._listener = _Listener(ThriftServer(config, sessions, access))
@@ -206,7 +222,11 @@ class Gateway:
                 # Before any statement comes, which might just be changing one.
                 zone, options = self.config.scheduler.timezone, self.config.options
                 realign_workflows(self._services.catalog, self._scheduler, zone, options)
+            self._snapshot.load()
             stack.callback(self._engine.close)
+            for courier in self._couriers:
+                courier.start()
+                stack.callback(courier.close)
             refreshes_ended = threading.Event()
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
             stack.callback(self._supervisor.stop)
@@ -217,6 +237,9 @@ class Gateway:
             self.http_port = self._http.start()
             if self._database.shared:
                 stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
+            if self._alerts.watches_lag:
+                look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
+                stack.enter_context(look)
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self

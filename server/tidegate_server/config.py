@@ -13,6 +13,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+SCHEDULER_OPTIONS = "workflow-scheduler."
+"""How the names of options begin that are the server's alone, and reach its scheduler."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -23,6 +26,9 @@ AuthMethod = Literal["NONE", "NOSASL", "PASSWORD", "LDAP", "CUSTOM", "JWT", "KER
 
 Hazard = Literal["resources", "jar-functions", "scripts", "static-settings", "paths", "locations"]
 """Ways from SQL to files, programs and the JVM, as ``authorization.allow`` names them."""
+
+
+AlertKind = Literal["failed", "suspended", "lag"]
 
 
 class ServerSection(_Section):
@@ -223,6 +229,26 @@ class AuthorizationSection(_Section):
     """What users who are no administrators may do besides, although it reaches beyond tables."""
 
 
+class AlertsSection(_Section):
+    """Who is told of failures and of lag, and how."""
+
+    webhook: str = Field(default="", repr=False)
+    """URL that takes each alert as JSON by POST; empty means none."""
+    webhook_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Headers of these calls, for example ``Authorization``."""
+    command: tuple[str, ...] = ()
+    """Program and arguments that are run for each alert, which stands on standard input."""
+    events: tuple[AlertKind, ...] = ("failed", "suspended", "lag")
+    timeout: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds that one attempt may take."""
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    """How often delivery is tried."""
+    lag_interval: Annotated[float, Field(gt=0)] = 15.0
+    """Seconds between looks at how far the tables lag."""
+    lag_grace: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds by which a lag may exceed the freshness before it is told."""
+
+
 class StoreSection(_Section):
     """The relational database."""
 
@@ -243,6 +269,7 @@ class Config(BaseSettings):
     engine: EngineSection = EngineSection()
     scheduler: SchedulerSection = SchedulerSection()
     store: StoreSection = StoreSection()
+    alerts: AlertsSection = AlertsSection()
     logging: LoggingSection = LoggingSection()
     authorization: AuthorizationSection = AuthorizationSection()
     login: LoginSection = LoginSection()
@@ -259,7 +286,7 @@ class Config(BaseSettings):
     @property
     def scheduler_type(self) -> str:
         """Who fires schedules; Flink's key in ``options`` says it as well."""
-        return self.options.get("workflow-scheduler.type", self.scheduler.type).strip()
+        return self.options.get(f"{SCHEDULER_OPTIONS}type", self.scheduler.type).strip()
 
     @property
     def fires_itself(self) -> bool:

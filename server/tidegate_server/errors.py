@@ -102,6 +102,14 @@ class Code(Enum):
     MT_FRESHNESS_DAY = ErrorSpec(
         "22007", "In FULL mode freshness must be 1 when the time unit is DAY, but it is {value}."
     )
+    MT_TRIGGER_INTERVAL = ErrorSpec(
+        "22007",
+        "AT MOST EVERY only supports positive integer values, not {value}.",
+        "Write it as AT MOST EVERY INTERVAL '10' MINUTE.",
+    )
+    MT_TRIGGER_UNSUPPORTED = ErrorSpec(
+        "0A000", "REFRESH_TRIGGER = ON UPDATE is not possible here: {reason}.", "{hint}"
+    )
     MT_TEMPORARY_UNSUPPORTED = ErrorSpec(
         "0A000", "A materialized table cannot be TEMPORARY.", "Leave the word out."
     )
@@ -140,6 +148,11 @@ class Code(Enum):
         "Column {name} at position {position} is declared {declared}, to which the query's "
         "{produced} is not implicitly castable.",
         "Write the CAST in the query.",
+    )
+    UNSUPPORTED_DATATYPE = ErrorSpec(
+        "0A000",
+        "Column {name} is declared {type}, which is not a data type.",
+        "Write a type of Spark SQL, such as BIGINT, STRING, DECIMAL(10, 2) or ARRAY<INT>.",
     )
     MT_EVOLUTION_UNSUPPORTED = ErrorSpec(
         "0A000",
@@ -305,10 +318,21 @@ class Code(Enum):
     MT_ROLLBACK_IMPOSSIBLE = ErrorSpec(
         "55000", "{table} cannot be rolled back to version {version}: {reason}.", "{hint}"
     )
+    MT_DEFINITION_NOT_FOUND = ErrorSpec(
+        "42704",
+        "{table} has no definition version {version}; it has {available}.",
+        "SHOW VERSIONS {table} DEFINITION tells what each one was.",
+    )
     MT_NOT_INCREMENTAL = ErrorSpec(
         "0A000",
         "{table} cannot be refreshed incrementally: {reasons}.",
         "Use refresh mode INCREMENTAL, which then refreshes fully, or change the query.",
+    )
+    MT_TOO_STALE = ErrorSpec(
+        "55000",
+        "Materialized table {table} is too stale to be read: {reason}.",
+        "Refresh it with ALTER MATERIALIZED TABLE {table} REFRESH, or have that done with "
+        "SET '{key}' = '... REFRESH'.",
     )
     MT_DATA_LOST = ErrorSpec(
         "58030",
@@ -325,6 +349,12 @@ class Code(Enum):
         "58000",
         "The workflow scheduler {scheduler} failed to {action} the workflow of {table}: {reason}.",
         "Nothing was changed; see to the scheduler and repeat the statement.",
+    )
+    ALERTS_CONFIGURATION = ErrorSpec(
+        "55000",
+        "Alerts cannot be sent by {key}: {reason}.",
+        "alerts.webhook is an http or https URL, alerts.webhook_headers are plain header lines, "
+        "alerts.command is a list of a program and its arguments.",
     )
     STORE_VERSION = ErrorSpec(
         "55000",

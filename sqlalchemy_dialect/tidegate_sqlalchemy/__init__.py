@@ -9,6 +9,7 @@ from tidegate_sqlalchemy.ddl import (
     ResumeMaterializedTable,
     SetMaterializedTableFreshness,
     SetMaterializedTableRefreshMode,
+    SetMaterializedTableRefreshTrigger,
     SuspendMaterializedTable,
 )
 from tidegate_sqlalchemy.dialect import TidegateDialect
@@ -39,6 +40,7 @@ __all__ = [
     "ResumeMaterializedTable",
     "SetMaterializedTableFreshness",
     "SetMaterializedTableRefreshMode",
+    "SetMaterializedTableRefreshTrigger",
     "SuspendMaterializedTable",
     "TidegateDialect",
     "parse_type",

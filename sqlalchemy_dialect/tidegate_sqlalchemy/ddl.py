@@ -53,6 +53,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
         start_mode: str | None = None,
         freshness: Freshness | None = None,
         refresh_mode: str | None = None,
+        refresh_trigger: str | None = None,
     ) -> None:
         super().__init__(name, schema=schema)
         if columns and primary_key:
@@ -68,6 +69,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.start_mode = start_mode
         self.freshness = freshness
         self.refresh_mode = refresh_mode
+        self.refresh_trigger = refresh_trigger
 
 
 class DropMaterializedTable(_MaterializedTableElement):
@@ -140,6 +142,14 @@ class SetMaterializedTableRefreshMode(_MaterializedTableElement):
         self.refresh_mode = refresh_mode
 
 
+class SetMaterializedTableRefreshTrigger(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t SET REFRESH_TRIGGER = …``, such as ``ON UPDATE``."""
+
+    def __init__(self, name: str, refresh_trigger: str, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.refresh_trigger = refresh_trigger
+
+
 class AlterMaterializedTableQuery(_MaterializedTableElement):
     """``ALTER MATERIALIZED TABLE t AS query``: new columns may only be appended."""
 
@@ -191,6 +201,8 @@ def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
         lines.append(f"FRESHNESS = {interval_literal(element.freshness)}")
     if element.refresh_mode is not None:
         lines.append(f"REFRESH_MODE = {element.refresh_mode}")
+    if element.refresh_trigger is not None:
+        lines.append(f"REFRESH_TRIGGER = {element.refresh_trigger}")
     lines.append(f"AS {_query(element.query, compiler)}")
     return "\n".join(lines)
 
@@ -234,6 +246,13 @@ def _set_freshness(element: SetMaterializedTableFreshness, compiler: Any, **kw: 
 @compiles(SetMaterializedTableRefreshMode, "tidegate")
 def _set_refresh_mode(element: SetMaterializedTableRefreshMode, compiler: Any, **kw: Any) -> str:
     return _alter(element, compiler, f"SET REFRESH_MODE = {element.refresh_mode}")
+
+
+@compiles(SetMaterializedTableRefreshTrigger, "tidegate")
+def _set_refresh_trigger(
+    element: SetMaterializedTableRefreshTrigger, compiler: Any, **kw: Any
+) -> str:
+    return _alter(element, compiler, f"SET REFRESH_TRIGGER = {element.refresh_trigger}")
 
 
 @compiles(AlterMaterializedTableQuery, "tidegate")

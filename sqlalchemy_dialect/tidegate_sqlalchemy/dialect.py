@@ -18,7 +18,13 @@ from tidegate_sqlalchemy.compiler import (
     TidegateTypeCompiler,
 )
 from tidegate_sqlalchemy.reflection import ReflectionMixin
-from tidegate_sqlalchemy.types import SparkBinary, SparkDate, SparkDateTime, SparkString
+from tidegate_sqlalchemy.types import (
+    SparkBinary,
+    SparkDate,
+    SparkDateTime,
+    SparkEnum,
+    SparkString,
+)
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
@@ -36,6 +42,7 @@ class TidegateDialect(ReflectionMixin, default.DefaultDialect):
     construct_arguments = CONSTRUCT_ARGUMENTS
     colspecs = {
         sqltypes.String: SparkString,
+        sqltypes.Enum: SparkEnum,
         sqltypes.Date: SparkDate,
         sqltypes.DateTime: SparkDateTime,
         sqltypes.LargeBinary: SparkBinary,

@@ -97,6 +97,10 @@ class SparkString(sqltypes.String):
         return write
 
 
+class SparkEnum(sqltypes.Enum, SparkString):
+    """One of some texts, stored as that text."""
+
+
 class SparkDate(sqltypes.Date):
     """Dates with typed literals."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.examples import name, source, table
+from tests.contract.examples import NOON, name, source, table
 from tests.contract.stores import open_database
 from tidegate_server.catalog.base import Catalog
 from tidegate_server.catalog.memory import MemoryCatalog
@@ -138,6 +138,42 @@ def test_a_move_outside_the_life_cycle_is_refused(catalog: Catalog) -> None:
     with pytest.raises(ServerError) as caught:
         catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.INITIALIZING)
     assert caught.value.code == "INTERNAL"
+
+
+def test_what_a_higher_definition_version_replaces_is_kept_as_it_last_was(
+    catalog: Catalog,
+) -> None:
+    catalog.create(table())
+    catalog.create(table(id="t-2", name=name("other")))
+    catalog.replace(first := table(comment="later", sources=(source("ev", "delta-ev"),)))
+    second = replace(first, definition_version=2, defined_by="bo", defined_at=NOON)
+    catalog.replace(second)
+    assert catalog.by_id("t-1") == second
+    catalog.replace(replace(second, definition_version=3, restored_from=1))
+    assert catalog.replaced_definitions("t-1") == (first, second)
+    catalog.replace(table(id="t-2", name=name("other"), definition_version=2))
+    assert [t.id for t in catalog.replaced_definitions()] == ["t-1", "t-1", "t-2"]
+    assert catalog.replaced_definitions("nope") == ()
+
+
+def test_a_lower_definition_version_forgets_those_it_undoes(catalog: Catalog) -> None:
+    catalog.create(table())
+    catalog.replace(table(definition_version=2))
+    catalog.replace(table(definition_version=3))
+    catalog.replace(table(definition_version=2))
+    assert [t.definition_version for t in catalog.replaced_definitions()] == [1]
+    catalog.replace(table(definition_version=3))
+    assert [t.definition_version for t in catalog.replaced_definitions()] == [1, 2]
+
+
+def test_replaced_definitions_come_and_go_with_their_table(catalog: Catalog) -> None:
+    catalog.create(table())
+    with pytest.raises(ServerError):
+        catalog.replace(table(definition_version=2), table(id="nope", name=name("nope")))
+    assert catalog.replaced_definitions() == ()
+    catalog.replace(table(definition_version=2))
+    catalog.drop("t-1")
+    assert catalog.replaced_definitions() == ()
 
 
 def test_a_dropped_table_is_gone_and_its_name_free(catalog: Catalog) -> None:

@@ -17,6 +17,7 @@ from tidegate_sqlalchemy import (
     ResumeMaterializedTable,
     SetMaterializedTableFreshness,
     SetMaterializedTableRefreshMode,
+    SetMaterializedTableRefreshTrigger,
     SuspendMaterializedTable,
     TidegateDialect,
 )
@@ -42,11 +43,12 @@ def test_a_create_has_its_clauses_in_the_fixed_order() -> None:
         options={"partition.fields.ds.date-formatter": "yyyy-MM-dd"},
         freshness=datetime.timedelta(hours=1),
         refresh_mode="FULL",
+        refresh_trigger="ON UPDATE",
     )
     assert ddl(element) == (
         "CREATE MATERIALIZED TABLE sales.daily COMMENT 'per day' PARTITIONED BY (ds) "
         "WITH ('partition.fields.ds.date-formatter' = 'yyyy-MM-dd') "
-        "FRESHNESS = INTERVAL '1' HOUR REFRESH_MODE = FULL "
+        "FRESHNESS = INTERVAL '1' HOUR REFRESH_MODE = FULL REFRESH_TRIGGER = ON UPDATE "
         "AS SELECT orders.ds, sum(orders.amount) AS total FROM orders "
         "WHERE orders.amount > 0 GROUP BY orders.ds"
     )
@@ -123,6 +125,10 @@ def test_freshness_must_be_whole_positive_seconds(seconds: float) -> None:
         (
             SetMaterializedTableRefreshMode("m", "CONTINUOUS"),
             "ALTER MATERIALIZED TABLE m SET REFRESH_MODE = CONTINUOUS",
+        ),
+        (
+            SetMaterializedTableRefreshTrigger("m", "ON SCHEDULE"),
+            "ALTER MATERIALIZED TABLE m SET REFRESH_TRIGGER = ON SCHEDULE",
         ),
         (
             AlterMaterializedTableQuery("m", sa.select(ORDERS.c.ds)),

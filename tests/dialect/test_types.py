@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import pytest
 from sqlalchemy import types as sqltypes
 
@@ -60,3 +62,18 @@ def test_nested_values_are_read_from_json_text_and_left_alone_otherwise() -> Non
     assert process("[1, null]") == [1, None]
     assert process([1]) == [1]
     assert process(None) is None
+
+
+def test_an_enum_is_text_that_spark_reads() -> None:
+    kind = sqltypes.Enum("it's", "other", name="kind").dialect_impl(DIALECT)
+    assert DIALECT.type_compiler_instance.process(kind) == "STRING"
+    assert kind.literal_processor(DIALECT)("it's") == r"'it\'s'"
+
+
+def test_an_enum_of_a_class_is_stored_by_name() -> None:
+    class Color(enum.Enum):
+        RED = 1
+
+    kind = sqltypes.Enum(Color).dialect_impl(DIALECT)
+    assert kind.bind_processor(DIALECT)(Color.RED) == "RED"
+    assert kind.result_processor(DIALECT, None)("RED") is Color.RED

@@ -44,6 +44,11 @@ AT = datetime(2020, 7, 1, 10, tzinfo=UTC)
 VALUES: list[tuple[str | WireType, pa.Array, list[Any]]] = [
     ("INT", pa.array([1, None], pa.int32()), [1, None]),
     ("DOUBLE", pa.array([0.5, None]), [0.5, None]),
+    (
+        "FLOAT",
+        pa.array([1.1, 3.4028235e38, 1e-45, float("inf"), None], pa.float32()),
+        [1.1, 3.4028235e38, 1e-45, float("inf"), None],
+    ),
     ("BOOLEAN", pa.array([True, None]), [True, None]),
     ("STRING", pa.array(["ä", None]), ["ä", None]),
     ("BINARY", pa.array([b"\xff", None]), [b"\xff", None]),

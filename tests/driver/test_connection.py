@@ -68,6 +68,12 @@ def test_a_url_names_the_server_and_arguments_override_it() -> None:
         assert request.configuration["set:hiveconf:spark.x"] == "1"
 
 
+def test_the_exceptions_are_found_at_the_connection() -> None:
+    names = [name for name in tidegate.__all__ if name.endswith("Error")]
+    for name in [*names, "Warning"]:
+        assert getattr(tidegate.Connection, name) is getattr(tidegate, name)
+
+
 def test_the_server_suggests_how_many_rows_to_fetch() -> None:
     key = "hive.server2.thrift.resultset.default.fetch.size"
     with (

@@ -16,7 +16,7 @@ from tidegate_server.demo.nyc import Year, read_year
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-HISTORY, DAYS = 3, 2
+HISTORY, DAYS = 1, 2
 LAST = date(2013, 1, HISTORY + DAYS)
 
 
@@ -27,7 +27,7 @@ def year() -> Year:
 
 @pytest.fixture(scope="module")
 def shown(server: Any) -> Iterator[Any]:
-    """A server to which the demo brought five days, interrupted after four."""
+    """A server to which the demo brought three days, interrupted after two."""
     _drop(server)
     _demo(server, days=DAYS - 1)
     _demo(server, days=1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 
 import tidegate
-from tests.fix_server import StartServer
+from tests.fix_server import Run, StartServer, last_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -19,15 +20,10 @@ TOTALS = "SELECT k, sum(n) AS total FROM src GROUP BY k"
 
 
 @pytest.fixture
-def sql(server: Any) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
+def sql(server: Any) -> Iterator[Run]:
     """Executes statements in a schema of its own and returns the rows of the last one."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
-
-        def run(*statements: str) -> list[tuple[Any, ...]]:
-            for statement in statements:
-                cursor.execute(statement)
-            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-
+        run = partial(last_rows, cursor)
         run("CREATE SCHEMA evolution", "USE evolution")
         run("CREATE TABLE src (k STRING, n INT) USING delta")
         run("INSERT INTO src VALUES ('a', 1), ('a', 2), ('b', 3)")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer
+from tests.fix_server import Server, StartServer, last_rows, running_server
 
 pytestmark = pytest.mark.faults
 
@@ -24,9 +24,7 @@ RETRIABLE = "08006"
 
 def fetch(server: Server, *statements: str) -> list[tuple[object, ...]]:
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return [tuple(row) for row in cursor.fetchall()]
+        return last_rows(cursor, *statements)
 
 
 def gone(processes: list[psutil.Process], seconds: float = 30.0) -> list[psutil.Process]:
@@ -42,22 +40,23 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def test_statements_without_spark_are_answered_before_the_engine_is_up(
-    start_server: StartServer,
-) -> None:
+def run_beside(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidegate_server", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose engine is killed again and again."""
+    with running_server(tmp_path_factory.mktemp("mortal")) as server:
+        yield server
+
+
+def test_a_server_answers_from_its_start_until_ctrl_c(start_server: StartServer) -> None:
     server = start_server()
     assert fetch(server, "SHOW MATERIALIZED TABLES") == []
-    assert server.told()["engine"] is None
-
-
-def test_a_statement_for_spark_waits_for_the_engine(start_server: StartServer) -> None:
-    server = start_server()
+    assert server.told()["engine"] is None, "an answer without Spark waits for no engine"
     assert fetch(server, "SELECT 1 AS one") == [(1,)]
-
-
-def test_ctrl_c_stops_everything(start_server: StartServer) -> None:
-    server = start_server()
-    server.wait_for_engine()
     everything = server.processes()
     assert any("java" in process.name() for process in everything)
     server.process.send_signal(signal.SIGINT)
@@ -107,15 +106,15 @@ def test_nothing_survives_a_killed_gateway_and_its_tables_are_there_again(
     assert fetch(again, "SELECT n FROM mt") == [(2,)]
 
 
-def test_a_killed_engine_is_replaced_and_sessions_go_on(start_server: StartServer) -> None:
-    server = start_server()
-    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+def test_a_killed_engine_is_replaced_and_sessions_go_on(mortal: Server) -> None:
+    mortal.wait_for_engine()
+    with closing(mortal.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("CREATE SCHEMA kept")
         cursor.execute("USE kept")
         cursor.execute("SET spark.sql.shuffle.partitions=7")
-        first = server.engine_pid
+        first = mortal.engine_pid
         os.kill(first, signal.SIGKILL)
-        server.wait_for_engine(other_than=first)
+        mortal.wait_for_engine(other_than=first)
 
         cursor.execute("SELECT current_schema(), 1")
         assert [tuple(row) for row in cursor.fetchall()] == [("kept", 1)]
@@ -123,11 +122,11 @@ def test_a_killed_engine_is_replaced_and_sessions_go_on(start_server: StartServe
         assert "7" in [str(cell) for cell in tuple(cursor.fetchone() or ())]
 
 
-def test_a_statement_fails_retriably_when_its_engine_is_killed(start_server: StartServer) -> None:
-    server = start_server()
-    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+def test_a_statement_fails_retriably_when_its_engine_is_killed(mortal: Server) -> None:
+    mortal.wait_for_engine()
+    with closing(mortal.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("SELECT 1")
-        first = server.wait_for_engine()
+        first = mortal.wait_for_engine()
         cursor.execute_async("SELECT count(*) FROM range(1000000000) a JOIN range(1000000) b")
         time.sleep(1)
         os.kill(first["pid"], signal.SIGKILL)
@@ -136,49 +135,39 @@ def test_a_statement_fails_retriably_when_its_engine_is_killed(start_server: Sta
         assert caught.value.sqlstate == RETRIABLE
         cursor.execute("SELECT 2")
         assert tuple(cursor.fetchone() or ()) == (2,)
+    mortal.wait_for_engine(other_than=first["pid"])
     assert (
         gone([psutil.Process(first["jvm_pid"])] if psutil.pid_exists(first["jvm_pid"]) else [])
         == []
     )
 
 
-def test_a_killed_jvm_is_replaced(start_server: StartServer) -> None:
-    server = start_server()
-    first = server.wait_for_engine()
+def test_a_killed_jvm_is_replaced(mortal: Server) -> None:
+    first = mortal.wait_for_engine()
     os.kill(first["jvm_pid"], signal.SIGKILL)
-    server.wait_for_engine(other_than=first["pid"])
-    assert fetch(server, "SELECT 1 AS one") == [(1,)]
+    mortal.wait_for_engine(other_than=first["pid"])
+    assert fetch(mortal, "SELECT 1 AS one") == [(1,)]
 
 
-def test_metadata_and_lists_are_answered_while_the_engine_is_dead(
-    start_server: StartServer,
-) -> None:
-    server = start_server()
-    os.kill(server.engine_pid, signal.SIGKILL)
-    assert fetch(server, "SHOW MATERIALIZED TABLES") == []
+def test_metadata_and_lists_are_answered_while_the_engine_is_dead(mortal: Server) -> None:
+    first = mortal.engine_pid
+    os.kill(first, signal.SIGKILL)
+    assert fetch(mortal, "SHOW MATERIALIZED TABLES") == []
+    mortal.wait_for_engine(other_than=first)
 
 
-def run_beside(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidegate_server", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_a_second_gateway_on_the_same_data_is_refused(start_server: StartServer) -> None:
-    server = start_server()
-    done = run_beside(server, "--data", str(server.data), "--port", "0")
+def test_a_second_gateway_on_the_same_data_is_refused(mortal: Server) -> None:
+    done = run_beside("--data", str(mortal.data), "--port", "0")
     assert done.returncode == 2
-    assert f"process id {server.pid}" in done.stderr
+    assert f"process id {mortal.pid}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_second_gateway_on_the_same_port_is_refused(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = start_server()
-    done = run_beside(server, "--data", str(tmp_path / "other"), "--port", str(server.port))
+def test_a_second_gateway_on_the_same_port_is_refused(mortal: Server, tmp_path: Path) -> None:
+    done = run_beside("--data", str(tmp_path / "other"), "--port", str(mortal.port))
     assert done.returncode == 2
     assert done.stderr == (
-        f"tidegate-server: Another program listens on 127.0.0.1:{server.port}: "
+        f"tidegate-server: Another program listens on 127.0.0.1:{mortal.port}: "
         "stop it or choose another --port.\n"
     )
 

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 import tidegate
-from tests.fix_server import Server
+from tests.fix_server import Rows, Run, Server, last_rows
 
 pytestmark = pytest.mark.spark
-
-Rows = list[tuple[object, ...]]
-Run = Callable[..., Rows]
 
 
 @pytest.fixture
 def run(server: Server) -> Iterator[Run]:
     """Execute statements in a schema of its own; returns the last one's rows."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
-
-        def execute(*statements: str) -> Rows:
-            rows: Rows = []
-            for statement in statements:
-                cursor.execute(statement)
-                rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-            return rows
-
+        execute = partial(last_rows, cursor)
         execute("CREATE SCHEMA forms", "USE forms", *_SETUP)
         try:
             yield execute

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from getpass import getpass
 from importlib.util import find_spec
-from pathlib import Path
 
 import tidegate
 from tidegate.cli.arguments import Arguments, Script, Source, parse
 from tidegate.cli.commands import QuitShellError, run_command
+from tidegate.cli.files import STDIN, UnreadableFileError, read_script
 from tidegate.cli.formats import MissingExtraError
 from tidegate.cli.report import describe_error
 from tidegate.cli.run import Display, InterruptedStatementError
@@ -47,7 +47,7 @@ def _main(arguments: Arguments, connect: Connect) -> int:
     try:
         scripts = [_read(script) for script in (*arguments.init, *_scripts(arguments))]
         shell = _shell() if _is_interactive(arguments) else None
-    except (MissingExtraError, OSError, UnicodeDecodeError) as error:
+    except (MissingExtraError, UnreadableFileError) as error:
         bench.display.complain(f"ERROR {error}")
         return WRONG_USAGE
     target = arguments.target
@@ -98,19 +98,17 @@ def _is_interactive(arguments: Arguments) -> bool:
 def _scripts(arguments: Arguments) -> tuple[Script, ...]:
     if arguments.scripts or sys.stdin.isatty():
         return arguments.scripts
-    return (Script(Source.FILE, "-"),)
+    return (Script(Source.FILE, STDIN),)
 
 
 def _read(script: Script) -> tuple[str, str | None]:
     """Return the text of a script and the name that its errors show.
 
-    :raises OSError: if the file cannot be read.
+    :raises UnreadableFileError: if the file cannot be read.
     """
     if script.source is Source.STATEMENT:
         return script.value, None
-    if script.value == "-":
-        return sys.stdin.read(), "stdin"
-    return Path(script.value).read_text(encoding="utf-8"), script.value
+    return read_script(script.value), "stdin" if script.value == STDIN else script.value
 
 
 def _display(arguments: Arguments) -> Display:

@@ -6,8 +6,8 @@ import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from tidegate.cli.files import UnreadableFileError, read_script
 from tidegate.cli.formats import FORMATS
 from tidegate.cli.run import run_metadata
 from tidegate.cli.script import CommandError, Workbench, run_text
@@ -147,9 +147,9 @@ def _run(bench: Workbench, arguments: Sequence[str]) -> None:
     if len(arguments) != 1:
         raise CommandError("Write !run FILE.")
     try:
-        text = Path(arguments[0]).expanduser().read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"Cannot read the file: {error}.") from error
+        text = read_script(arguments[0])
+    except UnreadableFileError as error:
+        raise CommandError(f"The script was not run: {error}.") from error
     if not run_text(bench, text, command=run_command, source=arguments[0]):
         raise CommandError(f"{arguments[0]} was not run to its end.")
 

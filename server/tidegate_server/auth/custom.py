@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
 from tidegate_server.auth.base import Authenticator
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.plugins import find_plugin
 
 GROUP: Final = "tidegate.authenticators"
 """The entry-point group in which packages offer authenticators."""
@@ -28,16 +27,13 @@ def load_authenticator(name: str, options: Mapping[str, str]) -> Authenticator:
 
 
 def _find(name: str) -> Any:
-    module, colon, attribute = name.partition(":")
     try:
-        if colon:
-            return getattr(import_module(module), attribute)
-        found = entry_points(group=GROUP, name=name)
-        if not found:
-            raise _unusable(f"no package offers {name!r} in the entry points {GROUP}")
-        return next(iter(found)).load()
+        found = find_plugin(name, GROUP)
     except (ImportError, AttributeError) as problem:
         raise _unusable(f"{name} cannot be loaded: {problem}") from problem
+    if found is None:
+        raise _unusable(f"no package offers {name!r} in the entry points {GROUP}")
+    return found
 
 
 def _unusable(reason: str) -> ServerError:

@@ -38,6 +38,11 @@ class CatalogReader(Protocol):
         """Return the materialized tables whose query reads ``name`` directly, by name."""
         ...
 
+    def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
+        """Return the definitions of a table (None: of all) that a newer version replaced, by
+        version, each as it last was."""
+        ...
+
 
 class Catalog(CatalogReader, Protocol):
     """The writing side."""
@@ -52,6 +57,7 @@ class Catalog(CatalogReader, Protocol):
     def replace(self, *tables: MaterializedTable) -> None:
         """Write changed definitions over those of the same ids, all of them or none.
 
+        What a higher definition version replaces is kept; a lower one forgets those it undoes.
         Their refresh status and status reason stay as stored; :meth:`move` changes them.
 
         :raises ServerError: MT_NOT_FOUND if an id is gone, MT_ALREADY_EXISTS if a new name is
@@ -66,7 +72,7 @@ class Catalog(CatalogReader, Protocol):
         ...
 
     def drop(self, table_id: str) -> None:
-        """Remove a definition; one that is gone already is harmless."""
+        """Remove a definition and those it replaced; one that is gone already is harmless."""
         ...
 
 

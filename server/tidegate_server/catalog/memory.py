@@ -19,6 +19,7 @@ class MemoryCatalog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: dict[str, MaterializedTable] = {}
+        self._replaced: dict[tuple[str, int], MaterializedTable] = {}
 
     def find(self, name: TableName) -> MaterializedTable | None:
         return next((t for t in self._all() if t.name.folded() == name.folded()), None)
@@ -45,6 +46,11 @@ class MemoryCatalog:
             if any(source.name.folded() == wanted for source in table.sources)
         )
 
+    def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
+        with self._lock:
+            kept = sorted(self._replaced.items())
+        return tuple(table for (owner, _), table in kept if table_id in (None, owner))
+
     def create(self, table: MaterializedTable) -> None:
         with self._lock:
             if table.id in self._tables:
@@ -54,12 +60,12 @@ class MemoryCatalog:
 
     def replace(self, *tables: MaterializedTable) -> None:
         with self._lock:
-            before = dict(self._tables)
+            before, kept = dict(self._tables), dict(self._replaced)
             try:
                 for table in tables:
                     self._replace(table)
             except ServerError:
-                self._tables = before
+                self._tables, self._replaced = before, kept
                 raise
 
     def move(
@@ -76,15 +82,24 @@ class MemoryCatalog:
     def drop(self, table_id: str) -> None:
         with self._lock:
             self._tables.pop(table_id, None)
+            self._replaced = {k: v for k, v in self._replaced.items() if k[0] != table_id}
 
     def _replace(self, table: MaterializedTable) -> None:
         stored = self._tables.get(table.id)
         if stored is None:
             raise error(Code.MT_NOT_FOUND, table=table.name)
         self._check_name(table)
+        self._keep(stored, table.definition_version)
         self._tables[table.id] = replace(
             table, refresh_status=stored.refresh_status, status_reason=stored.status_reason
         )
+
+    def _keep(self, stored: MaterializedTable, version: int) -> None:
+        if version > stored.definition_version:
+            self._replaced[stored.id, stored.definition_version] = stored
+            return
+        for later in [key for key in self._replaced if key[0] == stored.id and key[1] >= version]:
+            del self._replaced[later]
 
     def _all(self) -> tuple[MaterializedTable, ...]:
         with self._lock:

@@ -18,6 +18,7 @@ from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, R
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.store.database import Database
+from tidegate_server.store.tables import definition_versions as d
 from tidegate_server.store.tables import materialized_tables as t
 from tidegate_server.store.tables import sources as s
 
@@ -47,6 +48,13 @@ class SqlCatalog:
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         reading = select(s.c.materialized_table_id).where(*_named(s, name))
         return self._select(t.c.id.in_(reading))
+
+    def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
+        kept = select(d.c.definition).order_by(d.c.table_id, d.c.definition_version)
+        if table_id is not None:
+            kept = kept.where(d.c.table_id == table_id)
+        with self._database.read() as connection:
+            return tuple(connection.execute(kept).scalars())
 
     def create(self, table: MaterializedTable) -> None:
         try:
@@ -81,26 +89,28 @@ class SqlCatalog:
             connection.execute(delete(t).where(t.c.id == table_id))
 
     def _select(self, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
-        tables = (
-            select(t)
-            .where(*where)
-            .order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table)
-        )
-        edges = (
-            select(s)
-            .where(s.c.materialized_table_id.in_(select(t.c.id).where(*where)))
-            .order_by(s.c.position)
-        )
         with self._database.read() as connection:
-            rows = connection.execute(tables).all()
-            if not rows:
-                return ()
-            reads: dict[str, list[Source]] = defaultdict(list)
-            for edge in connection.execute(edges):
-                reads[edge.materialized_table_id].append(_source(edge))
-        # A database's collation may sort otherwise than Python; the order is ours to promise.
-        found = [_table(row, tuple(reads[row.id])) for row in rows]
-        return tuple(sorted(found, key=lambda table: table.name.folded()))
+            return _selected(connection, *where)
+
+
+def _selected(connection: Connection, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
+    tables = (
+        select(t).where(*where).order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table)
+    )
+    edges = (
+        select(s)
+        .where(s.c.materialized_table_id.in_(select(t.c.id).where(*where)))
+        .order_by(s.c.position)
+    )
+    rows = connection.execute(tables).all()
+    if not rows:
+        return ()
+    reads: dict[str, list[Source]] = defaultdict(list)
+    for edge in connection.execute(edges):
+        reads[edge.materialized_table_id].append(_source(edge))
+    # A database's collation may sort otherwise than Python; the order is ours to promise.
+    found = [_table(row, tuple(reads[row.id])) for row in rows]
+    return tuple(sorted(found, key=lambda table: table.name.folded()))
 
 
 def _named(table: Any, name: TableName) -> tuple[ColumnElement[bool], ...]:
@@ -158,19 +168,40 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
         "distribution": table.distribution,
         "start_mode": table.start_mode,
         "downstream": table.downstream,
+        "on_update": table.on_update,
         "expectations": table.expectations,
         "lineage": table.lineage,
         "resume_options": table.resume_options,
         "checkpoint_floor": table.checkpoint_floor,
+        "defined_by": table.defined_by,
+        "defined_at": table.defined_at,
+        "restored_from": table.restored_from,
+        "leaving": table.leaving,
     }
 
 
 def _replace(connection: Connection, table: MaterializedTable) -> None:
+    _keep(connection, table.id, table.definition_version)
     change = update(t).where(t.c.id == table.id).values(**_values(table))
     if connection.execute(change).rowcount == 0:
         raise error(Code.MT_NOT_FOUND, table=table.name)
     connection.execute(delete(s).where(s.c.materialized_table_id == table.id))
     _insert_sources(connection, table)
+
+
+def _keep(connection: Connection, table_id: str, version: int) -> None:
+    """Keep the definition that a higher version replaces, or forget those a lower one undoes."""
+    current = select(t.c.definition_version).where(t.c.id == table_id)
+    found = connection.execute(current).scalar_one_or_none()
+    if found is None or found == version:
+        return
+    if found > version:
+        undone = (d.c.table_id == table_id, d.c.definition_version >= version)
+        connection.execute(delete(d).where(*undone))
+        return
+    for stored in _selected(connection, t.c.id == table_id):
+        kept = {"table_id": table_id, "definition_version": found, "definition": stored}
+        connection.execute(insert(d).values(**kept))
 
 
 def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
@@ -222,10 +253,15 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         distribution=row.distribution,
         start_mode=row.start_mode,
         downstream=row.downstream,
+        on_update=row.on_update,
         expectations=row.expectations,
         lineage=row.lineage,
         resume_options=row.resume_options,
         checkpoint_floor=row.checkpoint_floor,
+        defined_by=row.defined_by,
+        defined_at=row.defined_at,
+        restored_from=row.restored_from,
+        leaving=row.leaving,
     )
 
 

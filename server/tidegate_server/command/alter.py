@@ -10,7 +10,7 @@ from tidegate_server.command.apply import last_epoch, put_in_place, stop_running
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import asked_mode, need_scheduler, refuse_unstable
 from tidegate_server.command.shape import check_formatters
-from tidegate_server.command.validate import Pace, check_options, layered, pace
+from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
 from tidegate_server.errors import Code, error
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
@@ -19,6 +19,7 @@ from tidegate_server.sql.statements import (
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
     Downstream,
 )
 
@@ -34,7 +35,7 @@ def set_freshness(statement: AlterSetFreshness, context: Context) -> Result:
     table = alterable(statement.name, context)
     requested = asked_mode(table.logical_refresh_mode)
     setting = layered(table.options, context.setting)
-    chosen = pace(statement.freshness, requested, setting)
+    chosen = pace(statement.freshness, requested, setting, table.on_update)
     return _change_pace(table, chosen, context)
 
 
@@ -42,9 +43,25 @@ def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result
     """Change the refresh mode to an explicit one; raises as :func:`set_freshness`."""
     table = alterable(statement.name, context)
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
-    chosen = pace(freshness, statement.mode, layered(table.options, context.setting))
+    setting = layered(table.options, context.setting)
+    chosen = pace(freshness, statement.mode, setting, table.on_update)
     if chosen.logical_mode is LogicalRefreshMode.INCREMENTAL_STRICT:
         refuse_unstable(table.name, chosen.logical_mode, analyze_stored(table, context))
+    return _change_pace(table, chosen, context)
+
+
+def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> Result:
+    """Change what starts a table's refreshes: changes of its sources, or its schedule.
+
+    In AUTOMATIC mode the refresh mode follows. Raises as :func:`set_freshness`, and
+    MT_TRIGGER_UNSUPPORTED or MT_QUERY_UNSUPPORTED.
+    """
+    table = alterable(statement.name, context)
+    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
+    requested = asked_mode(table.logical_refresh_mode)
+    setting = layered(table.options, context.setting)
+    chosen = pace(freshness, requested, setting, statement.on_update)
+    check_versions(table.sources, setting, watched=chosen.watched)
     return _change_pace(table, chosen, context)
 
 
@@ -93,7 +110,7 @@ def _with_options(
         return changed
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
     requested = asked_mode(table.logical_refresh_mode)
-    chosen = pace(freshness, requested, layered(options, context.setting))
+    chosen = pace(freshness, requested, layered(options, context.setting), table.on_update)
     need_scheduler("ALTER", chosen.mode, context)
     return replace(changed, refresh_mode=chosen.mode)
 
@@ -106,6 +123,7 @@ def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Re
         logical_refresh_mode=chosen.logical_mode,
         refresh_mode=chosen.mode,
         downstream=chosen.downstream,
+        on_update=chosen.on_update,
     )
     if changed != table:
         put_in_place(table, changed, context)

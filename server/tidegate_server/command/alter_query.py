@@ -103,7 +103,7 @@ def _whole_evolution(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Evolution:
     wanted = define(statement, text, context, existing=_ready(existing))
-    return _compared(existing, wanted, context)
+    return compared(existing, wanted, context)
 
 
 def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Evolution:
@@ -120,7 +120,7 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
         lineage=analysis.lineage,
         settings=stored_settings(context),
     )
-    found = _compared(table, wanted, context)
+    found = compared(table, wanted, context)
     if table.derived and any(change.object.startswith("COLUMN ") for change in found.changes):
         names = ", ".join(column.name for column in table.derived)
         raise error(Code.MT_EVOLUTION_NON_PERSISTED, table=table.name, names=names)
@@ -144,8 +144,11 @@ def _fitted(table: MaterializedTable, analysis: Analysis, context: Context) -> t
     return wanted, casting(produced, wanted, query)
 
 
-def _compared(before: MaterializedTable, wanted: MaterializedTable, context: Context) -> Evolution:
-    """Compare; the old query is looked at again only where nullability seems to change."""
+def compared(before: MaterializedTable, wanted: MaterializedTable, context: Context) -> Evolution:
+    """Compare two definitions of a table.
+
+    The old query is looked at again only where nullability seems to change.
+    """
     loosened: set[str] = set()
     if tightened(before.schema, wanted.schema):
         loosened = _never_null(before, context)

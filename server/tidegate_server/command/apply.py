@@ -41,6 +41,9 @@ def put_in_place(before: MaterializedTable, after: MaterializedTable, context: C
     The entry in the catalog comes last: until it is written the old definition holds, and the
     storage then has at most columns that are NULL.
     """
+    if after.definition_version != before.definition_version:
+        now, user = context.services.clock.now(), context.session.user
+        after = replace(after, defined_by=user, defined_at=now)
     with changing(before, context), ExitStack() as undo:
         change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
@@ -98,6 +101,19 @@ def register(table: MaterializedTable, context: Context, undo: ExitStack) -> Non
     scheduler.create(CreateWorkflow(workflow=_workflow(table, context), table=table))
 
 
+def withdraw_workflow(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
+    """Delete the workflow of a table that ends; one that is gone already is harmless."""
+    scheduler = context.services.scheduler
+    workflow = scheduler.workflow(table.id)
+
+    def keep() -> None:
+        if workflow is not None and scheduler.workflow(table.id) is None:
+            scheduler.create(CreateWorkflow(workflow=workflow, table=table))
+
+    compensate(undo, keep)
+    scheduler.delete(DeleteWorkflow(table_id=table.id))
+
+
 def change_workflow(
     before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
 ) -> None:
@@ -145,6 +161,15 @@ def change_storage(
     return after
 
 
+def write_definition(
+    before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
+) -> None:
+    """Write a definition into the properties of a storage that stays as it is."""
+    engine = context.services.engine
+    compensate(undo, lambda: engine.call(restored(before, after)))
+    engine.call(SetTableProperties(name=after.storage, properties=definition_properties(after)))
+
+
 def evolved(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
     """Return the request that brings the storage to a definition."""
     types = {column.name.lower(): column.type for column in before.schema}
@@ -172,6 +197,11 @@ def restored(before: MaterializedTable, after: MaterializedTable) -> EvolveTable
         comment=before.comment,
         properties=definition_properties(before),
     )
+
+
+def taken_back(table: MaterializedTable) -> EvolveTable:
+    """Return the request that makes a storage the table's own again, should it be nobody's."""
+    return replace(restored(table, table), adopts="")
 
 
 def put_view(table: MaterializedTable) -> PutView:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never, cast
 
 from tidegate_server.catalog.base import Catalog
-from tidegate_server.command import resolve
+from tidegate_server.command import definitions, resolve
 from tidegate_server.command.context import Context, Services
 from tidegate_server.command.privileges import Action, Rights, is_foreign, is_static, overlap
+from tidegate_server.command.show import creating
 from tidegate_server.command.spark import survey
 from tidegate_server.command.visible import (
     VisibleCatalog,
@@ -32,6 +33,7 @@ from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
     AlterCancelRefresh,
+    AlterConvertToTable,
     AlterDrop,
     AlterModify,
     AlterRefresh,
@@ -39,9 +41,11 @@ from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterResume,
     AlterRollback,
+    AlterRollbackDefinition,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
     AlterSuspend,
     Cascade,
     CreateMaterializedTable,
@@ -198,8 +202,16 @@ def _check(statement: Statement, context: Context) -> None:
             _judge_definition(query, context)
         case AlterRefresh():
             _check_refresh(statement, context)
-        case AlterRename(name=name) | DropMaterializedTable(name=name):
+        case AlterRollbackDefinition():
+            _check_restored(statement, context)
+        case (
+            AlterRename(name=name)
+            | DropMaterializedTable(name=name)
+            | AlterConvertToTable(name=name)
+        ):
             _require(Action.OWN, name, context)
+        case AlterSuspend(name=name, cascade=True) | AlterResume(name=name, cascade=True):
+            _require_along(Action.ALTER, name, Cascade.DOWNSTREAM, context)
         case AlterCancelRefresh(name=name):
             _require(Action.REFRESH, name, context)
         case VerifyMaterializedTable(name=name):
@@ -211,6 +223,7 @@ def _check(statement: Statement, context: Context) -> None:
             | AlterResetOptions(name=name)
             | AlterSetFreshness(name=name)
             | AlterSetRefreshMode(name=name)
+            | AlterSetRefreshTrigger(name=name)
             | AlterDrop(name=name)
             | AlterRollback(name=name)
         ):
@@ -239,20 +252,41 @@ def _check(statement: Statement, context: Context) -> None:
 
 def _check_refresh(statement: AlterRefresh, context: Context) -> None:
     """Check a refresh, the tables it takes along, and what its condition reads."""
+    _require_along(Action.REFRESH, statement.name, statement.cascade, context)
     table = resolve.find(statement.name, context)
+    if table is not None and statement.predicate is not None:
+        query = f"SELECT 1 FROM {table.name.quoted()} WHERE {statement.predicate}\n"
+        _judge(_survey(query, context), context, besides=table)
+
+
+def _check_restored(statement: AlterRollbackDefinition, context: Context) -> None:
+    """Check that a user may bring an earlier definition back, as if it was written out."""
+    table = resolve.find(statement.name, context)
+    if table is None:
+        return  # the command says so
+    require(Action.ALTER, table, context.session.user, context.services)
+    known = definitions.versions(table, context.services.catalog)
+    wanted = definitions.wanted(statement.version, table)
+    for definition in known:
+        if definition.definition_version == wanted:
+            creation = creating(definition)
+            _judge_definition(creation.query, context)
+            _judge_expressions(expressions(creation), context)
+
+
+def _require_along(action: Action, name: Name, cascade: Cascade | None, context: Context) -> None:
+    """Require a privilege on a table and on all that a cascade takes along."""
+    table = resolve.find(name, context)
     if table is None:
         return  # the command says so
     user, services = context.session.user, context.services
     along: Iterable[MaterializedTable] = ()
-    if statement.cascade is Cascade.DOWNSTREAM:
+    if cascade is Cascade.DOWNSTREAM:
         along = descendants(table, services.catalog.consumers)
-    elif statement.cascade is Cascade.UPSTREAM:
+    elif cascade is Cascade.UPSTREAM:
         along = ancestors(table, services.catalog.find)
     for taken in (table, *along):
-        require(Action.REFRESH, taken, user, services)
-    if statement.predicate is not None:
-        query = f"SELECT 1 FROM {table.name.quoted()} WHERE {statement.predicate}\n"
-        _judge(_survey(query, context), context, besides=table)
+        require(action, taken, user, services)
 
 
 def _require(action: Action, name: Name, context: Context) -> None:
@@ -347,11 +381,12 @@ def _judge(
         if foreign and _refuses(Reach.LOCATIONS, config, user):
             raise _reaching(Reach.LOCATIONS, location, user)
     for table in tables:
-        if table != besides and any(_is_of(reading, table) for reading in surveyed.readings):
+        if table != besides and any(is_of(reading, table) for reading in surveyed.readings):
             require(Action.SELECT, table, user, context.services)
 
 
-def _is_of(reading: Reading, table: MaterializedTable) -> bool:
+def is_of(reading: Reading, table: MaterializedTable) -> bool:
+    """Say whether a statement reads a materialized table there."""
     if reading.name is not None:
         name = reading.name.folded()
         if name in (table.name.folded(), table.storage.folded()):

@@ -17,10 +17,11 @@ from tidegate_server.command.derived import (
     typed,
 )
 from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
-from tidegate_server.command.shape import Shape, shape
+from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
 from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
+from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Inspected
 from tidegate_server.link.messages.requests import Analyze, InspectTable
@@ -37,7 +38,6 @@ from tidegate_server.sql.statements import (
     RequestedMode,
 )
 
-_NOT_STORED = "workflow-scheduler."
 _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
     Code.MT_PK_NULLABLE.name: ("PRIMARY", "KEY"),
@@ -66,17 +66,18 @@ def define(
     """
     name = resolve.table_name(statement.name, context)
     refuse_storage_name(name)
+    check_types(statement.columns, text)
     check_options(statement.options)
     requested = statement.refresh_mode
     if requested is None and existing is not None:
         requested = asked_mode(existing.logical_refresh_mode)
     setting = layered(statement.options, context.setting)
-    chosen = pace(statement.freshness, requested, setting)
+    chosen = pace(statement.freshness, requested, setting, statement.on_update)
     need_scheduler("CREATE", chosen.mode, context)
     target = context.setting(EXECUTION_MODE_KEY) or "embedded"
     check_option(EXECUTION_MODE_KEY, target)
     analysis = analyze(statement.query, text, name, context)
-    check_versions(analysis.sources, chosen.mode, setting)
+    check_versions(analysis.sources, setting, watched=chosen.watched)
     refuse_unstable(name, chosen.logical_mode, analysis)
     try:
         fitted = shape(
@@ -93,6 +94,7 @@ def define(
             table.date_formatters(),
             context.setting,
             or_alter=statement.or_alter,
+            on_update=chosen.on_update is not None,
         ),
     )
     return _with_derived(statement, table, context)
@@ -210,7 +212,7 @@ def stored_settings(context: Context) -> dict[str, str]:
         key: value
         for key, value in chosen.items()
         if server.get(key) != value
-        and not key.startswith(_NOT_STORED)
+        and not key.startswith(SCHEDULER_OPTIONS)
         and key != EXECUTION_MODE_KEY
     }
 
@@ -264,6 +266,7 @@ def _definition(
         logical_refresh_mode=chosen.logical_mode,
         refresh_mode=chosen.mode,
         downstream=chosen.downstream,
+        on_update=chosen.on_update,
         refresh_status=RefreshStatus.INITIALIZING,
         owner=context.session.user,
         created_at=context.services.clock.now(),

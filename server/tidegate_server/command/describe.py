@@ -16,7 +16,7 @@ from tidegate_server.model.table import DerivedColumn, MaterializedTable, Refres
 from tidegate_server.model.types import Column, text_schema
 from tidegate_server.scheduler.base import Workflow
 from tidegate_server.sql.query import spark_statement
-from tidegate_server.sql.render import render_distribution, render_start_mode
+from tidegate_server.sql.render import render_distribution, render_start_mode, render_trigger
 from tidegate_server.sql.statements import DescribeTable
 
 _COLUMNS = text_schema("col_name", "data_type", "comment")
@@ -77,7 +77,7 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
     success = services.ledger.last_success(table.id)
     report = shown.present(table, context)
     continuous = table.refresh_mode is RefreshMode.CONTINUOUS
-    handler = "embedded" if continuous else services.config.scheduler_type
+    handler = "embedded" if table.watched else services.config.scheduler_type
     return {
         "logical_refresh_mode": table.logical_refresh_mode.value,
         "refresh_mode": table.refresh_mode.value,
@@ -86,6 +86,7 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
         "refresh_handler": f"{handler}:{table.id}" if workflow else None,
         "execution_target": table.execution_target,
         "freshness": shown.freshness(table),
+        "refresh_trigger": None if continuous else render_trigger(table.on_update),
         "cron": workflow.cron if workflow else None,
         "next_refresh": _next(workflow),
         "last_success": shown.moment(success.finished_at) if success else None,

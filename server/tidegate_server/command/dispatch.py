@@ -10,6 +10,8 @@ from tidegate_server.command import (
     alter_query,
     authorize,
     cancel,
+    cascade,
+    convert_to_table,
     create,
     describe,
     downstream,
@@ -19,10 +21,12 @@ from tidegate_server.command import (
     refresh,
     rename,
     rollback,
+    rollback_definition,
     schema_changes,
     settings,
     show,
     spark,
+    staleness,
     verify,
 )
 from tidegate_server.command.context import Context
@@ -35,6 +39,7 @@ from tidegate_server.sql.statements import (
     AlterAsQuery,
     Alteration,
     AlterCancelRefresh,
+    AlterConvertToTable,
     AlterDrop,
     AlterModify,
     AlterRefresh,
@@ -42,9 +47,11 @@ from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterResume,
     AlterRollback,
+    AlterRollbackDefinition,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
     AlterSuspend,
     CreateMaterializedTable,
     DescribeTable,
@@ -94,6 +101,8 @@ def returns_rows(text: str) -> bool:
     match statement:
         case AlterRefresh() | AlterCancelRefresh() | VerifyMaterializedTable():
             return True
+        case AlterSuspend(cascade=True) | AlterResume(cascade=True):
+            return True
         case _:
             return begins_like_rows(text)
 
@@ -101,6 +110,7 @@ def returns_rows(text: str) -> bool:
 def _carry_out(statement: Statement, text: str, context: Context) -> Result:
     match statement:
         case SparkStatement(text=sql):
+            staleness.keep_bound(sql, context)
             return spark.execute(sql, context)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
@@ -141,6 +151,10 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
 
 def _alter(statement: Alteration, text: str, context: Context) -> Result:
     match statement:
+        case AlterSuspend(cascade=True):
+            return cascade.suspend(statement, context)
+        case AlterResume(cascade=True):
+            return cascade.resume(statement, context)
         case AlterSuspend():
             return lifecycle.suspend(statement, context)
         case AlterResume():
@@ -151,6 +165,8 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
             return alter.set_freshness(statement, context)
         case AlterSetRefreshMode():
             return alter.set_refresh_mode(statement, context)
+        case AlterSetRefreshTrigger():
+            return alter.set_refresh_trigger(statement, context)
         case AlterSetOptions():
             return alter.set_options(statement, context)
         case AlterResetOptions():
@@ -160,13 +176,17 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
         case AlterAsQuery():
             return alter_query.alter_query(statement, text, context)
         case AlterAdd():
-            return schema_changes.add(statement, context)
+            return schema_changes.add(statement, text, context)
         case AlterModify():
-            return schema_changes.modify(statement, context)
+            return schema_changes.modify(statement, text, context)
         case AlterDrop():
             return schema_changes.drop(statement, context)
         case AlterRollback():
             return rollback.roll_back(statement, context)
+        case AlterConvertToTable():
+            return convert_to_table.convert_to_table(statement, context)
+        case AlterRollbackDefinition():
+            return rollback_definition.roll_back_definition(statement, text, context)
         case AlterRename():
             return rename.rename(statement, context)
         case _:
@@ -180,6 +200,8 @@ _REDEFINING = (
     AlterSetFreshness,
     AlterSetRefreshMode,
     AlterRename,
+    AlterRollbackDefinition,
+    AlterConvertToTable,
 )
 """Statements after which consumers, or what they need, may be other ones."""
 

@@ -61,7 +61,7 @@ def _without_constraint(table: MaterializedTable, name: str) -> MaterializedTabl
         raise _missing(table, f"constraint {name}")
     # Rows that it kept out come back, so that the content is another.
     version = table.definition_version + 1
-    return replace(table, expectations=kept, definition_version=version)
+    return replace(table, expectations=kept, definition_version=version, restored_from=None)
 
 
 def _check_column(table: MaterializedTable, name: str) -> None:

@@ -12,12 +12,13 @@ from enum import Enum
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from tidegate_server.command.shape import plain_type, shown_type
+from tidegate_server.command.shape import shown_type
 from tidegate_server.command.start import resumes
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.model.types import Column, Schema, plain_type
 from tidegate_server.sql.dialect import tokenize
+from tidegate_server.sql.render import render_trigger
 
 _EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
 
@@ -98,6 +99,9 @@ def evolution(
         execution_target=before.execution_target,
         resume_options=before.resume_options,
         checkpoint_floor=before.checkpoint_floor,
+        defined_by=before.defined_by,
+        defined_at=before.defined_at,
+        restored_from=None if content else before.restored_from,
         definition_version=before.definition_version + bool(content),
     )
     return Evolution(before=before, after=after, changes=changes)
@@ -278,6 +282,7 @@ def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
             yield Change(object=f"OPTION {key}", before=old, after=new, effect=restarting)
     for what, one, other, effect in (
         ("FRESHNESS", _freshness(before), _freshness(wanted), Effect.NONE),
+        ("REFRESH_TRIGGER", _trigger(before), _trigger(wanted), Effect.NONE),
         ("START_MODE", _start(before), _start(wanted), Effect.NONE),
         ("DERIVED COLUMNS", _derived(before), _derived(wanted), Effect.NONE),
         ("METADATA COLUMNS", _metadata(before), _metadata(wanted), Effect.NONE),
@@ -307,6 +312,10 @@ def _derived(table: MaterializedTable) -> str | None:
 def _metadata(table: MaterializedTable) -> str | None:
     shown = (f"{name} FROM {key}" for name, key in sorted(table.persisted_metadata.items()))
     return ", ".join(shown) or None
+
+
+def _trigger(table: MaterializedTable) -> str:
+    return render_trigger(table.on_update)
 
 
 def _start(table: MaterializedTable) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidegate_server.command import resolve
+from tidegate_server.command import definitions, resolve
 from tidegate_server.command.context import Context
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.runs import RefreshRun, Rejection, SourceChange, Strategy
@@ -97,7 +97,7 @@ VERSIONS: tuple[RunColumn, ...] = (
     _text("trigger", lambda run: run.trigger.value),
     _text("refresh_id", lambda run: run.refresh_id),
 )
-"""The columns of SHOW VERSIONS."""
+"""The columns of SHOW VERSIONS, before the query of the definition version."""
 
 
 def show_history(statement: ShowRefreshHistory, context: Context) -> Result:
@@ -114,10 +114,18 @@ def show_history(statement: ShowRefreshHistory, context: Context) -> Result:
 
 
 def show_versions(statement: ShowVersions, context: Context) -> Result:
-    """List the versions of a table's data that refreshes made, newest first."""
+    """List the versions of a table's data that refreshes made, or of its definition.
+
+    The newest come first.
+    """
     table = resolve.materialized_table(statement.name, context)
+    if statement.definition:
+        return definitions.show(table, context.services.catalog)
+    known = definitions.versions(table, context.services.catalog)
+    queries = {entry.definition_version: entry.original_query for entry in known}
+    query = _text("query", lambda run: queries.get(run.definition_version))
     runs = context.services.ledger.runs(table.id, limit=_SEARCHED)
-    return _rows(VERSIONS, [run for run in runs if _made_a_version(run)])
+    return _rows((*VERSIONS, query), [run for run in runs if _made_a_version(run)])
 
 
 def table_of(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> pa.Table:
@@ -140,12 +148,17 @@ def _made_a_version(run: RefreshRun) -> bool:
 def _reason(run: RefreshRun) -> str | None:
     """Return why this strategy was chosen, and what stood against each other one."""
     told = [run.reason_text] if run.reason_text else []
-    return "; ".join([*told, *(_rejected(rejection) for rejection in run.rejected)]) or None
+    return "; ".join([*told, *(_rejected(each, run.reason_text) for each in run.rejected)]) or None
 
 
-def _rejected(rejection: Rejection) -> str:
-    cost = f", about {rejection.cost:.1f} s" if rejection.cost is not None else ""
-    return f"not {rejection.strategy} ({rejection.reason_code}): {rejection.reason_text}{cost}"
+def _rejected(rejection: Rejection, chosen_since: str | None) -> str:
+    """Return what stood against a strategy, without what was said already."""
+    against = f"not {rejection.strategy} ({rejection.reason_code})"
+    if rejection.reason_text == chosen_since:
+        return against
+    cost = f"{rejection.cost:.1f} s" if rejection.cost is not None else ""
+    told = f", about {cost}" if cost not in rejection.reason_text else ""
+    return f"{against}: {rejection.reason_text}{told}"
 
 
 def contributions(changes: Sequence[SourceChange], vector: Mapping[str, int]) -> str:

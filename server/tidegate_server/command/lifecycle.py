@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.command import resolve
-from tidegate_server.command.apply import compensate, drop_view, put_view
+from tidegate_server.command.apply import (
+    compensate,
+    drop_view,
+    put_view,
+    withdraw_workflow,
+)
 from tidegate_server.command.at_rest import at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
@@ -20,7 +26,6 @@ from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.scheduler.base import (
     CreateWorkflow,
-    DeleteWorkflow,
     ModifyWorkflow,
     Workflow,
 )
@@ -37,7 +42,12 @@ def suspend(statement: AlterSuspend, context: Context) -> Result:
 
     :raises ServerError: MT_STATE unless it is ACTIVATED.
     """
-    table = resolve.materialized_table(statement.name, context)
+    suspend_table(resolve.materialized_table(statement.name, context), context)
+    return nothing()
+
+
+def suspend_table(table: MaterializedTable, context: Context) -> None:
+    """Suspend one table, or change nothing; raises as :func:`suspend`."""
     if table.refresh_status is not _ACTIVATED:
         raise wrong_state(table, "SUSPEND", "ACTIVATED")
     need_scheduler("SUSPEND", table.refresh_mode, context)
@@ -49,7 +59,6 @@ def suspend(statement: AlterSuspend, context: Context) -> Result:
         context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
         raise
     log.info("Suspended materialized table %s", table.name)
-    return nothing()
 
 
 def resume(statement: AlterResume, context: Context) -> Result:
@@ -61,15 +70,18 @@ def resume(statement: AlterResume, context: Context) -> Result:
         MT_OPTION_VALUE.
     """
     table = resolve.materialized_table(statement.name, context)
-    if table.refresh_status is RefreshStatus.INITIALIZING:
+    check_options(statement.options)
+    resume_table(table, statement.options, context)
+    return nothing()
+
+
+def resume_table(table: MaterializedTable, options: Mapping[str, str], context: Context) -> None:
+    """Resume one table, or change nothing; raises as :func:`resume`."""
+    if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
         raise wrong_state(table, "RESUME", "SUSPENDED")
     need_scheduler("RESUME", table.refresh_mode, context)
-    check_options(statement.options)
-    alive = context.services.scheduler.workflow(table.id) is not None
-    if table.refresh_status is _ACTIVATED and alive:
-        raise wrong_state(table, "RESUME", "SUSPENDED")
     with ExitStack() as undo:
-        resumed = replace(table, resume_options=dict(statement.options))
+        resumed = replace(table, resume_options=dict(options))
         context.services.catalog.replace(resumed)
         undo.callback(context.services.catalog.replace, table)
         if table.refresh_status is not _ACTIVATED:
@@ -85,7 +97,12 @@ def resume(statement: AlterResume, context: Context) -> Result:
         _set_pipeline(table, context, active=True)
         undo.pop_all()
     log.info("Resumed materialized table %s", table.name)
-    return nothing()
+
+
+def is_kept_fresh(table: MaterializedTable, context: Context) -> bool:
+    """Say whether a table is ACTIVATED and has its pipeline."""
+    alive = context.services.scheduler.workflow(table.id) is not None
+    return table.refresh_status is _ACTIVATED and alive
 
 
 def drop(statement: DropMaterializedTable, context: Context) -> Result:
@@ -150,23 +167,14 @@ def _lost_race(
 
 def _remove(table: MaterializedTable, context: Context) -> None:
     services = context.services
-    workflow = services.scheduler.workflow(table.id)
     with ExitStack() as undo:
-        if workflow is not None:
-            compensate(undo, lambda: _keep_pipeline(workflow, table, context))
-        services.scheduler.delete(DeleteWorkflow(table_id=table.id))
+        withdraw_workflow(table, context, undo)
         if table.storage_table is not None:
             compensate(undo, lambda: services.engine.call(put_view(table)))
             services.engine.call(drop_view(table))
         services.engine.call(DropTable(name=table.storage, table_id=table.id))
         undo.pop_all()
     services.catalog.drop(table.id)
-
-
-def _keep_pipeline(workflow: Workflow, table: MaterializedTable, context: Context) -> None:
-    scheduler = context.services.scheduler
-    if scheduler.workflow(workflow.table_id) is None:
-        scheduler.create(CreateWorkflow(workflow=workflow, table=table))
 
 
 def _warn_consumers(table: MaterializedTable, context: Context) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, parse_duration
 from tidegate_server.refresh.eligibility import RULES_OPTION, Rule, read_rules
 from tidegate_server.refresh.retries import RETRIES_OPTION, SUSPEND_OPTION
+from tidegate_server.refresh.staleness import Bound, parse_bound
 from tidegate_server.scheduler.continuous import EXCLUDE_OPTION
 from tidegate_server.scheduler.cron import CRON_OPTION, TIMEZONE_OPTION, check_cron, read_timezone
 from tidegate_server.scheduler.fires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
@@ -23,13 +25,14 @@ CONVERSION_KEY = "table.materialized-table.conversion-from-table.enabled"
 INITIALIZE_KEY = "materialized-table.initialize"
 POLICY_KEY = "materialized-table.partition-refresh.policy"
 STRICT_KEY = "materialized-table.continuous.strict"
+MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
 DESCRIBE_KEY = "materialized-table.describe.format"
 EXECUTION_MODE_KEY = "execution.mode"
 EXECUTION_MODES = ("embedded",)
 
 _OURS = (
     "materialized-table.",
-    "workflow-scheduler.",
+    SCHEDULER_OPTIONS,
     "execution.",
     "table.",
     "kubernetes.",
@@ -67,6 +70,23 @@ def read_duration(key: str, value: str) -> Freshness:
     if found is None:
         raise unusable(key, value, "write a positive duration such as 30 min, 1 h or 10 s")
     return found
+
+
+def read_bound(key: str, value: str) -> Bound:
+    """Read the greatest age that may be read, for example ``10 min REFRESH``.
+
+    :raises ServerError: MT_OPTION_VALUE, and NOT_SUPPORTED for INLINE.
+    """
+    words = value.split()
+    if words and words[-1].upper() == "INLINE":
+        # The definition query would have to run with the owner's rights, in views as well.
+        hint = "Use REFRESH to read what is new, SERVE or FAIL."
+        raise error(Code.NOT_SUPPORTED, what=f"INLINE in {key}", hint=hint)
+    bound = parse_bound(value)
+    if bound is None:
+        reason = "write a positive duration and SERVE, FAIL or REFRESH, such as 10 min REFRESH"
+        raise unusable(key, value, reason)
+    return bound
 
 
 def unusable(key: str, value: str, reason: str) -> ServerError:
@@ -122,6 +142,7 @@ _CHECKS: Mapping[str, Check] = {
     SUSPEND_OPTION: _whole_number,
     RULES_OPTION: _incremental_rules,
     EXCLUDE_OPTION: lambda key, value: None,
+    MAX_STALENESS_KEY: read_bound,
     DESCRIBE_KEY: _one_of("HS2", "FLINK"),
     STRICT_KEY: _one_of("FALSE", "TRUE"),
     EXECUTION_MODE_KEY: _execution_mode,

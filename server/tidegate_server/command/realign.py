@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from tidegate_server.catalog.base import CatalogReader
-from tidegate_server.command.apply import put_view
-from tidegate_server.errors import Code, error
+from tidegate_server.catalog.base import Catalog, CatalogReader
+from tidegate_server.command.apply import put_view, taken_back
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import DefinitionsFound, TableList
 from tidegate_server.link.messages.requests import (
@@ -59,20 +59,24 @@ def realign_workflows(
 
 
 def realign_storage(
-    catalog: CatalogReader, ledger: Ledger, engine: Engine, now: datetime, server_id: str
+    catalog: Catalog, ledger: Ledger, engine: Engine, now: datetime, server_id: str
 ) -> tuple[TableName, ...]:
     """Put storage and views where the catalog says; return the tables that were elsewhere.
 
     One look at the metastore tells whether there is anything to do. What is gone stays gone, and
-    what a statement of this very server is moving is left to it. For a store of one server.
+    what a statement of this very server is moving is left to it. A table that was to become a
+    plain one stays a materialized one. For a store of one server.
     """
-    suspects = _misplaced(catalog, engine)
+    suspects = [*_misplaced(catalog, engine), *_leaving(catalog)]
     owner = f"{server_id}/realign"
     claimed = {t.id for t in suspects if _claim(t, ledger, owner, now, server_id)}
     try:
         if not claimed:
             return ()
         # Looked at again: a statement may have come to its end meanwhile.
+        kept = [table for table in _leaving(catalog) if table.id in claimed]
+        for table in kept:
+            _keep(table, catalog, engine)
         places = _places(engine)
         found = [
             table
@@ -82,7 +86,7 @@ def realign_storage(
         for table in found:
             _place(table, places[table.id], engine)
             log.warning("the storage of %s is again where it belongs", table.name)
-        return tuple(table.name for table in found)
+        return tuple(table.name for table in (*kept, *found))
     finally:
         for table_id in claimed:
             ledger.release(table_id, owner)
@@ -94,6 +98,23 @@ def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable
         raise error(Code.INTERNAL, reason=f"tables were asked, {answer!r} came")
     kinds = {info.name.folded(): info.type for info in answer.tables}
     return [table for table in _complete(catalog) if not _is_placed(table, kinds)]
+
+
+def _leaving(catalog: CatalogReader) -> list[MaterializedTable]:
+    return [table for table in catalog.tables() if table.leaving]
+
+
+def _keep(table: MaterializedTable, catalog: Catalog, engine: Engine) -> None:
+    """Give a table its storage back, of which CONVERT TO TABLE may have made a plain one."""
+    kept = replace(table, leaving=False)
+    try:
+        engine.call(taken_back(kept), wait=0)
+    except ServerError as problem:
+        if problem.code != Code.MT_DATA_LOST.name:
+            raise
+        log.warning("%s has lost its storage: %s", table.name, problem)
+    catalog.replace(kept)
+    log.warning("%s did not become a plain table", table.name)
 
 
 def _claim(

@@ -18,6 +18,7 @@ from tidegate_server.command.orders import (
     with_error,
 )
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.faults import Point, hold
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import LastCommitted, Refreshed
 from tidegate_server.link.messages.requests import Cancel, LastCommit, Refresh
@@ -216,7 +217,9 @@ class Refresher:
                 self._changed.notify_all()
 
     def _run(self, active: _Active, request: RefreshRequest) -> RefreshRun:
+        hold(Point.BEFORE_LEASE)
         epoch = self._claim(active, wait=request.trigger not in GIVES_WAY)
+        hold(Point.AFTER_LEASE)
         if active.canceled:
             cause = self._cause("canceled before it began")
             return self._settle(active, RunState.CANCELLED, *cause)
@@ -280,6 +283,7 @@ class Refresher:
         try:
             self._check_owner(order.table_id)
             answer = self._engine.call(Refresh(order=order))
+            hold(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)
         finally:
@@ -303,6 +307,7 @@ class Refresher:
         )
         text = outcome.plan.reason_text + self._suspended_sources(order)
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
+        hold(Point.AFTER_STORE)
         return active.run
 
     def _suspended_sources(self, order: RefreshOrder) -> str:

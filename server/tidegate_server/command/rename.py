@@ -7,18 +7,19 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.command.alter_query import alterable
-from tidegate_server.command.apply import change_storage, changing, compensate, restored
+from tidegate_server.command.apply import (
+    change_storage,
+    changing,
+    compensate,
+    write_definition,
+)
 from tidegate_server.command.at_rest import at_rest
 from tidegate_server.command.context import Context
-from tidegate_server.command.define import (
-    definition_properties,
-    refuse_storage_name,
-    refuse_taken,
-)
+from tidegate_server.command.define import refuse_storage_name, refuse_taken
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Rewritten
-from tidegate_server.link.messages.requests import RewriteNames, SetTableProperties
+from tidegate_server.link.messages.requests import RewriteNames
 from tidegate_server.model.names import TableName, qualify, storage_name
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import MaterializedTable
@@ -47,7 +48,7 @@ def rename(statement: AlterRename, context: Context) -> Result:
             resting.enter_context(at_rest(reader, context))
         stored = change_storage(table, renamed, context, undo)
         for reader, changed in readers:
-            _rewrite(reader, changed, context, undo)
+            write_definition(reader, changed, context, undo)
         before, after = [table], [stored]
         for reader, changed in readers:
             before.append(reader)
@@ -106,11 +107,3 @@ def _reading(
         for origin in consumer.lineage
     )
     return replace(consumer, expanded_query=query, sources=sources, lineage=lineage)
-
-
-def _rewrite(
-    before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
-) -> None:
-    engine = context.services.engine
-    compensate(undo, lambda: engine.call(restored(before, after)))
-    engine.call(SetTableProperties(name=after.storage, properties=definition_properties(after)))

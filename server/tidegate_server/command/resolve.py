@@ -31,6 +31,20 @@ def schema_name(name: Name, context: Context) -> tuple[str, str]:
             )
 
 
+def check_schema(catalog: str, schema: str, context: Context) -> None:
+    """Refuse a schema that does not exist; while no engine is up every name is taken for one.
+
+    :raises ServerError: SCHEMA_NOT_FOUND.
+    """
+    engine = context.services.engine
+    if not engine.ready:
+        return
+    answer = engine.call(ListTables(schema=schema, names=()), wait=0)
+    known = answer.schemas if isinstance(answer, TableList) else (schema,)
+    if schema.lower() not in {name.lower() for name in known}:
+        raise error(Code.SCHEMA_NOT_FOUND, schema=f"{catalog}.{schema}")
+
+
 def find(name: Name, context: Context) -> MaterializedTable | None:
     """Return the materialized table of that name, or None."""
     return context.services.catalog.find(table_name(name, context))

@@ -25,9 +25,9 @@ from tidegate_server.command.dropped import drop_columns, drop_part
 from tidegate_server.command.shape import (
     castable,
     casting,
+    check_types,
     is_stored,
     keyed,
-    plain_type,
     selecting,
     shown_type,
 )
@@ -36,7 +36,7 @@ from tidegate_server.model.clauses import Distribution, Watermark
 from tidegate_server.model.names import storage_name
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import DerivedColumn, MaterializedTable
-from tidegate_server.model.types import Column
+from tidegate_server.model.types import Column, plain_type
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterDrop,
@@ -52,22 +52,25 @@ from tidegate_server.sql.statements import (
 )
 
 
-def add(statement: AlterAdd, context: Context) -> Result:
+def add(statement: AlterAdd, text: str, context: Context) -> Result:
     """Add columns that are evaluated on read, a key, a watermark or a distribution.
 
-    :raises ServerError: MT_ALTER_SCHEMA_*, MT_PERSISTED_COLUMN_NOT_IN_QUERY for a stored column.
+    :raises ServerError: MT_ALTER_SCHEMA_*, MT_PERSISTED_COLUMN_NOT_IN_QUERY for a stored column,
+        UNSUPPORTED_DATATYPE.
     """
     table = alterable(statement.name, context)
+    check_types(_columns(statement.changes), text)
     changed = reduce(_Change(_column_added, _refuse_second), statement.changes, table)
     return _put(table, changed, context)
 
 
-def modify(statement: AlterModify, context: Context) -> Result:
+def modify(statement: AlterModify, text: str, context: Context) -> Result:
     """Change what is there: comments, places, wider types, expressions, key, watermark.
 
-    :raises ServerError: MT_ALTER_SCHEMA_*.
+    :raises ServerError: MT_ALTER_SCHEMA_*, UNSUPPORTED_DATATYPE.
     """
     table = alterable(statement.name, context)
+    check_types(_columns(statement.changes), text)
     changed = reduce(_Change(_column_modified, _need), statement.changes, table)
     return _put(table, changed, context)
 
@@ -81,6 +84,10 @@ def drop(statement: AlterDrop, context: Context) -> Result:
     if statement.columns:
         return _put(table, drop_columns(table, statement.columns), context)
     return _put(table, drop_part(table, statement), context)
+
+
+def _columns(changes: Sequence[SchemaChange]) -> list[ColumnItem]:
+    return [change.column for change in changes if isinstance(change, ColumnChange)]
 
 
 def _put(before: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:

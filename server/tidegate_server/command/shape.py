@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate_server.command.validate import date_formatters, is_text
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.table import PrimaryKey
-from tidegate_server.model.types import Column, Schema, TypeKind, distinct_names, parse_type
+from tidegate_server.model.types import (
+    Column,
+    Schema,
+    TypeKind,
+    distinct_names,
+    parse_type,
+    plain_type,
+    unknown_type,
+)
+from tidegate_server.sql.places import place_of
 from tidegate_server.sql.statements import (
     ColumnItem,
     ColumnName,
@@ -61,6 +70,20 @@ def shape(
     partitions = _partition_keys(statement.partition_keys, schema)
     check_formatters(statement.options, partitions, schema)
     return Shape(schema=schema, expanded_query=query, partition_keys=partitions, primary_key=key)
+
+
+def check_types(items: Iterable[ColumnItem], text: str) -> None:
+    """Refuse declared types that are none of Spark's, at their place in a statement.
+
+    :raises ServerError: UNSUPPORTED_DATATYPE.
+    """
+    for item in items:
+        if not isinstance(item, (PhysicalColumn, MetadataColumn)):
+            continue
+        if (word := unknown_type(item.type)) is not None:
+            problem = error(Code.UNSUPPORTED_DATATYPE, name=item.name, type=word)
+            problem.line, problem.column = place_of(text, word, "TABLE") or (None, None)
+            raise problem
 
 
 def distinct(produced: Schema, query: str) -> tuple[Schema, str]:
@@ -256,17 +279,6 @@ def refuse_repeated(names: list[str] | tuple[str, ...]) -> None:
 
 def _list(names: tuple[str, ...]) -> str:
     return ", ".join(quote_identifier(name) for name in names)
-
-
-def plain_type(data_type: str) -> str:
-    """Return a type in one spelling, for comparing."""
-    kind = parse_type(data_type)
-    text = kind.text if kind.kind in (TypeKind.DECIMAL, TypeKind.CHAR, TypeKind.VARCHAR) else ""
-    if kind.kind in (TypeKind.ARRAY, TypeKind.MAP, TypeKind.STRUCT, TypeKind.OTHER):
-        text = kind.text
-    if "interval" in data_type.lower():
-        text = kind.text
-    return kind.kind.value + "".join(text.lower().split())
 
 
 def shown_type(data_type: str, nullable: bool) -> str:

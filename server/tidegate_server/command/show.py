@@ -46,10 +46,16 @@ _EXTENDED = text_schema(
 
 
 def show_tables(statement: ShowMaterializedTables, context: Context) -> Result:
-    """List the materialized tables of a schema by name."""
+    """List the materialized tables of a schema by name.
+
+    :raises ServerError: SCHEMA_NOT_FOUND if the engine is up and knows no schema of that name.
+    """
     catalog, schema = resolve.schema_name(statement.schema, context)
     fits = _filter(statement)
-    found = [t for t in context.services.catalog.tables(catalog, schema) if fits(t.name.table)]
+    listed = context.services.catalog.tables(catalog, schema)
+    if statement.schema and not listed:
+        resolve.check_schema(catalog, schema, context)
+    found = [table for table in listed if fits(table.name.table)]
     found.sort(key=lambda table: table.name.table)
     if not statement.extended:
         return RowsResult(_NAMES, [(table.name.table,) for table in found])
@@ -121,6 +127,7 @@ def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMater
         start_mode=_start_mode(table, or_alter=or_alter),
         freshness=Downstream.DOWNSTREAM if table.downstream else table.freshness,
         refresh_mode=_requested(table),
+        on_update=table.on_update,
         query=table.expanded_query,
     )
 
@@ -166,12 +173,12 @@ def _requested(table: MaterializedTable) -> RequestedMode:
 def _start_mode(table: MaterializedTable, *, or_alter: bool) -> StartMode | None:
     """Return a start mode as the statement may have it: a new table has nothing to resume.
 
-    A CONTINUOUS one then begins with its sources, as it did when it was made.
+    One whose sources are watched then begins with them, as it did when it was made.
     """
     mode = table.start_mode
     if mode is None or or_alter or not resumes(mode):
         return mode
-    if table.refresh_mode is RefreshMode.CONTINUOUS:
+    if table.watched:
         return StartMode(kind=StartKind.FROM_BEGINNING)
     kind = StartKind(mode.kind.value.removeprefix("RESUME_OR_"))
     return StartMode(

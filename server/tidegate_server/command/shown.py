@@ -34,9 +34,12 @@ def lag(report: LagReport) -> str | None:
 
 def present(table: MaterializedTable, context: Context) -> LagReport:
     """Measure a table's lag now from its history alone, without an engine."""
-    services = context.services
-    runs = _newest(table, services.ledger, _RUNS_FOR_NOW)
-    return lag_report(table, runs, services.clock.now())
+    return present_at(table, context.services.ledger, context.services.clock.now())
+
+
+def present_at(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
+    """Measure a table's lag at a moment from its history alone."""
+    return lag_report(table, _newest(table, ledger, _RUNS_FOR_NOW), now)
 
 
 def measured(table: MaterializedTable, context: Context) -> LagReport:

@@ -39,6 +39,7 @@ def start_mode(
     setting: Setting,
     *,
     or_alter: bool,
+    on_update: bool = False,
 ) -> StartMode | None:
     """Return the start mode of a definition, the configured default if none was written.
 
@@ -52,12 +53,14 @@ def start_mode(
             raise error(Code.MT_START_MODE_CREATE, kind=written.kind.value)
     if chosen is None or chosen.kind in _BEGINNINGS:
         return chosen
-    if mode is RefreshMode.CONTINUOUS:
+    if mode is RefreshMode.CONTINUOUS or on_update:
         if resumes(chosen):
             return chosen
+        what = "with REFRESH_TRIGGER = ON UPDATE" if on_update else "CONTINUOUS"
+        words = f"table {what}" if on_update else f"{what} table"
         raise _unsupported(
             chosen,
-            "a CONTINUOUS table always equals its query, which begins with its sources",
+            f"a {words} always equals its query, which begins with its sources",
             "Use FROM_BEGINNING, or restrict the query with WHERE.",
         )
     if not formatters:

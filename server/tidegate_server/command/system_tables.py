@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.command import definitions
 from tidegate_server.command.history import HISTORY, RunColumn, table_of
 from tidegate_server.command.history_copy import HistoryCopy
 from tidegate_server.command.partition_rows import COLUMNS as PARTITION_COLUMNS
@@ -23,9 +25,9 @@ from tidegate_server.command.show import LAG
 from tidegate_server.command.shown import measure
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun
-from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.scheduler.base import Ledger
-from tidegate_server.sql.render import render_distribution, render_start_mode
+from tidegate_server.sql.render import render_distribution, render_start_mode, render_trigger
 
 T = TypeVar("T")
 
@@ -38,8 +40,9 @@ _LAG_TABLE = "materialized_table_lag"
 _PARTITION_TABLE = "materialized_table_partitions"
 _PARTITION_RUNS = 2000
 """Runs of one table that are looked through for its partitions."""
-_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE)
-"""Tables that cost a look at each table's runs: filled for statements that name them."""
+_DEFINITION_TABLE = "materialized_table_definitions"
+_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE)
+"""Tables that cost a look at each table's runs or past: filled for statements that name them."""
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
 """How long a query may go on reading a version that was replaced meanwhile."""
@@ -59,6 +62,7 @@ _TABLES = pa.schema(
         ("refresh_mode", pa.string()),
         ("freshness", pa.string()),
         ("freshness_seconds", pa.int64()),
+        ("refresh_trigger", pa.string()),
         ("partition_keys", pa.string()),
         ("primary_key", pa.string()),
         ("options", pa.string()),
@@ -134,6 +138,10 @@ _EXPECTATIONS = pa.schema(
 
 _PARTITIONS = pa.schema([*((c.name, c.arrow) for c in _KEYS), *PARTITION_COLUMNS])
 
+_DEFINITIONS = pa.schema(
+    [*((c.name, c.arrow) for c in _KEYS), ("in_force", pa.bool_()), *definitions.ARROW]
+)
+
 _LAG = pa.schema([(name, kind) for name, _, kind, _ in LAG] + [(c.name, c.arrow) for c in _KEYS])
 
 
@@ -144,6 +152,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "materialized_table_column_lineage": _COLUMN_LINEAGE,
     "materialized_table_expectations": _EXPECTATIONS,
     _PARTITION_TABLE: _PARTITIONS,
+    _DEFINITION_TABLE: _DEFINITIONS,
     _LAG_TABLE: _LAG,
 }
 """The system tables and their columns."""
@@ -192,6 +201,9 @@ class SystemTables:
             ),
             _PARTITION_TABLE: _SystemTable(
                 "When each partition of a materialized table was last refreshed", self._partitions
+            ),
+            _DEFINITION_TABLE: _SystemTable(
+                "Every version of each materialized table's definition", self._past
             ),
             _LAG_TABLE: _SystemTable(
                 "How far each materialized table lags behind its sources", self._lag
@@ -290,6 +302,18 @@ class SystemTables:
         ]
         return pa.Table.from_pylist(rows, schema=_PARTITIONS)
 
+    def _past(self) -> pa.Table:
+        replaced: dict[str, list[MaterializedTable]] = defaultdict(list)
+        for definition in self._catalog.replaced_definitions():
+            replaced[definition.id].append(definition)
+        rows = [
+            {**_named(table), "in_force": v.definition_version == table.definition_version}
+            | dict(zip(definitions.ARROW.names, v.row(), strict=True))
+            for table in self._catalog.tables()
+            for v in definitions.described([*replaced[table.id], table])
+        ]
+        return pa.Table.from_pylist(rows, schema=_DEFINITIONS)
+
     def _lag(self) -> pa.Table:
         now = self._clock.now()
         tables = self._catalog.tables()
@@ -308,6 +332,7 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         "refresh_mode": table.refresh_mode.value,
         "freshness": "DOWNSTREAM" if table.downstream else str(table.freshness),
         "freshness_seconds": table.freshness.seconds,
+        "refresh_trigger": _trigger(table),
         "partition_keys": _json(table.partition_keys),
         "primary_key": None if table.primary_key is None else _json(table.primary_key),
         "options": _json(table.options),
@@ -325,6 +350,10 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         "expanded_query": table.expanded_query,
         "created_at": table.created_at,
     }
+
+
+def _trigger(table: MaterializedTable) -> str | None:
+    return None if table.refresh_mode is RefreshMode.CONTINUOUS else render_trigger(table.on_update)
 
 
 def _edges(table: MaterializedTable) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ from tidegate_server.command.options import (
     check_option,
     read_duration,
 )
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.clauses import OnUpdate
 from tidegate_server.model.freshness import (
     DEFAULT_CONTINUOUS,
     DEFAULT_FULL,
@@ -43,21 +44,33 @@ class Pace:
     mode: RefreshMode
     downstream: bool = False
     """Whether the freshness is that of the consumers, which are not known here."""
+    on_update: OnUpdate | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether changes of the sources start refreshes."""
+        return self.mode is RefreshMode.CONTINUOUS or self.on_update is not None
 
 
 # ---- freshness and mode ----------------------------------------------------------------------
 
 
 def pace(
-    freshness: Freshness | Downstream | None, requested: RequestedMode | None, setting: Setting
+    freshness: Freshness | Downstream | None,
+    requested: RequestedMode | None,
+    setting: Setting,
+    on_update: OnUpdate | None = None,
 ) -> Pace:
     """Fill in defaults and choose the refresh mode.
 
     :raises ServerError: MT_FRESHNESS_* if cron cannot express a FULL table's freshness,
-        MT_OPTION_VALUE for a CONTINUOUS table with a schedule or FRESHNESS = DOWNSTREAM.
+        MT_OPTION_VALUE for a CONTINUOUS table with a schedule or FRESHNESS = DOWNSTREAM,
+        MT_TRIGGER_UNSUPPORTED for a trigger beside any of these.
     """
     logical = logical_mode(requested)
     cron = setting(CRON_OPTION)
+    if on_update is not None:
+        return _on_update(on_update, freshness, logical, setting)
     if isinstance(freshness, Downstream):
         if logical is LogicalRefreshMode.CONTINUOUS or cron is not None:
             reason = "such a table is refreshed when its consumers are, and has no pace of its own"
@@ -80,14 +93,47 @@ def pace(
     return Pace(freshness=freshness, logical_mode=logical, mode=mode)
 
 
-def check_versions(sources: Sequence[Source], mode: RefreshMode, setting: Setting) -> None:
+def _on_update(
+    on_update: OnUpdate,
+    freshness: Freshness | Downstream | None,
+    logical: LogicalRefreshMode,
+    setting: Setting,
+) -> Pace:
+    """Return the pace of a table that follows its sources; no cron has to express its freshness."""
+    if isinstance(freshness, Downstream):
+        reason = "with FRESHNESS = DOWNSTREAM a table is refreshed when its consumers are"
+        raise _no_trigger(reason, "Write a FRESHNESS, or leave the trigger out.")
+    if logical is LogicalRefreshMode.CONTINUOUS:
+        reason = "a CONTINUOUS table follows every change of its sources already"
+        raise _no_trigger(reason, "Leave the trigger out, or use FULL or INCREMENTAL.")
+    if setting(CRON_OPTION) is not None:
+        reason = f"{CRON_OPTION} gives the table a schedule"
+        raise _no_trigger(reason, "Use one of the two.")
+    every = on_update.at_most_every
+    if freshness is None:
+        default = _default_freshness(LogicalRefreshMode.FULL, setting)
+        longer = every is not None and every.seconds > default.seconds
+        freshness = every if every is not None and longer else default
+    if every is not None and every.seconds > freshness.seconds:
+        reason = f"AT MOST EVERY {every} cannot keep FRESHNESS = {freshness}"
+        raise _no_trigger(reason, "Write a shorter interval or a longer FRESHNESS.")
+    scheduled = logical is LogicalRefreshMode.AUTOMATIC
+    mode = RefreshMode.FULL if scheduled else physical_mode(logical, freshness, setting)
+    return Pace(freshness=freshness, logical_mode=logical, mode=mode, on_update=on_update)
+
+
+def _no_trigger(reason: str, hint: str) -> ServerError:
+    return error(Code.MT_TRIGGER_UNSUPPORTED, reason=reason, hint=hint)
+
+
+def check_versions(sources: Sequence[Source], setting: Setting, *, watched: bool) -> None:
     """Refuse to watch sources that have no versions, where that was asked for.
 
     :raises ServerError: MT_QUERY_UNSUPPORTED.
     """
     strict = (setting(STRICT_KEY) or "").strip().upper() == "TRUE"
     plain = [str(source.name) for source in sources if source.kind is SourceKind.PLAIN]
-    if strict and plain and mode is RefreshMode.CONTINUOUS:
+    if strict and plain and watched:
         reason = f"it reads {', '.join(plain)} without versions, which {STRICT_KEY} forbids"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 

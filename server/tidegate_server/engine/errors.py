@@ -41,9 +41,14 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
     text = _first_line(str(thrown.getMessage() or "")) if thrown is not None else ""
     if thrown is not None and _CANCELED.search(text):
         return error(Code.OPERATION_CANCELED, by="", detail=detail)
-    if isinstance(caught, (Py4JNetworkError, ConnectionError)):
+    if isinstance(caught, (Py4JNetworkError, ConnectionError)) or _no_answer(caught):
         return error(Code.ENGINE_LOST, detail=detail)
     return error(Code.INTERNAL, reason=text or _first_line(str(caught)), detail=detail)
+
+
+def _no_answer(caught: BaseException) -> bool:
+    """Say whether Py4J, which swallows the error of its socket, got no answer from the JVM."""
+    return type(caught) is Py4JError and "Trace:" not in str(caught)
 
 
 def exceeds_result_limit(caught: BaseException) -> bool:

@@ -62,14 +62,19 @@ class Metastore:
         self, schema: str | None, *, with_columns: bool, names: Sequence[str] | None = None
     ) -> TableList:
         """Return schemas and tables by name; what does not exist is left out."""
+        if schema is not None and names is not None:
+            folded = schema.lower()
+            there = self._catalog.databaseExists(folded)
+            wanted = sorted({name.lower() for name in names}) if there else []
+            infos = tuple(self._tables_of(folded, wanted, with_columns))
+            return TableList(schemas=(folded,) if there else (), tables=infos)
         found = self.names().schemas
-        infos: list[TableInfo] = []
+        all_infos: list[TableInfo] = []
         for known in found:
             if schema is None or known.schema == schema.lower():
-                there = {*known.tables, *known.views}
-                wanted = there if names is None else there & {name.lower() for name in names}
-                infos += self._tables_of(known.schema, sorted(wanted), with_columns)
-        return TableList(schemas=tuple(known.schema for known in found), tables=tuple(infos))
+                wanted = sorted({*known.tables, *known.views})
+                all_infos += self._tables_of(known.schema, wanted, with_columns)
+        return TableList(schemas=tuple(known.schema for known in found), tables=tuple(all_infos))
 
     def temporary_views(self, child: Child) -> TableList:
         """Return a session's own views, of no schema, and those that all sessions share."""

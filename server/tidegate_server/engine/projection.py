@@ -29,6 +29,15 @@ _NATURAL = (
     T.TimestampType,
     T.TimestampNTZType,
 )
+_TEXTS = (
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.DayTimeIntervalType,
+    T.YearMonthIntervalType,
+    T.CalendarIntervalType,
+)
+"""Types whose nested values go out as the text that they have by themselves."""
+_JSON_KEYS = (T.StringType, T.BooleanType, T.IntegralType, T.FractionalType)
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
@@ -87,14 +96,75 @@ def _wire_column(name: str, data_type: T.DataType) -> SparkColumn:
         case T.VariantType():
             text = F.to_json(column)
         case _ if isinstance(data_type, _NESTED):
-            text = F.to_json(column, {"ignoreNullFields": "false"})
-        case T.DayTimeIntervalType():
-            text = _day_time_text(column)
-        case T.YearMonthIntervalType():
-            text = _quoted_part(column.cast("interval year to month"))
+            text = F.to_json(_json_ready(column, data_type), {"ignoreNullFields": "false"})
         case _:
-            text = column.cast("string")
+            text = _text(column, data_type)
     return text.alias(name)
+
+
+def _text(column: SparkColumn, data_type: T.DataType) -> SparkColumn:
+    match data_type:
+        case T.DayTimeIntervalType():
+            return _day_time_text(column)
+        case T.YearMonthIntervalType():
+            return _quoted_part(column.cast("interval year to month"))
+        case _:
+            return column.cast("string")
+
+
+# ---- nested values as JSON --------------------------------------------------------------------
+
+
+def _is_json(data_type: T.DataType) -> bool:
+    """Say whether ``to_json`` writes every value of a type as clients expect it.
+
+    It cuts timestamps to milliseconds, writes intervals as SQL, and keys as Spark stores them: a
+    date as its number of days.
+    """
+    match data_type:
+        case T.ArrayType():
+            return _is_json(data_type.elementType)
+        case T.MapType():
+            return isinstance(data_type.keyType, _JSON_KEYS) and _is_json(data_type.valueType)
+        case T.StructType():
+            return all(_is_json(field.dataType) for field in data_type.fields)
+        case _:
+            return not isinstance(data_type, _TEXTS)
+
+
+def _json_ready(column: SparkColumn, data_type: T.DataType) -> SparkColumn:
+    """Return a nested value with the text of all that is no JSON in its place."""
+    if _is_json(data_type):
+        return column
+    match data_type:
+        case T.ArrayType():
+            element = data_type.elementType
+            return F.transform(column, lambda value: _json_ready(value, element))
+        case T.MapType():
+            kind, value_kind = data_type.keyType, data_type.valueType
+            keyed = F.transform_keys(column, lambda key, _: _json_key(key, kind))
+            return F.transform_values(keyed, lambda _, value: _json_ready(value, value_kind))
+        case T.StructType():
+            fields = (
+                _json_ready(column.getField(field.name), field.dataType).alias(field.name)
+                for field in data_type.fields
+            )
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case _:
+            return _text(column, data_type)
+
+
+def _json_key(key: SparkColumn, data_type: T.DataType) -> SparkColumn:
+    match data_type:
+        case T.TimestampType():
+            # With its offset: an hour that comes twice would make two keys the same.
+            return F.date_format(key, "yyyy-MM-dd HH:mm:ss.SSSSSSXXX")
+        case T.BinaryType():
+            return F.base64(key)
+        case T.ArrayType() | T.StructType():
+            return F.to_json(_json_ready(key, data_type), {"ignoreNullFields": "false"})
+        case _:
+            return _text(key, data_type)
 
 
 def _day_time_text(column: SparkColumn) -> SparkColumn:

@@ -25,6 +25,7 @@ from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.sessions import apply_settings
 from tidegate_server.engine.sources import Tables
+from tidegate_server.engine.unchanged import AnalyzedQueries
 from tidegate_server.engine.upstream import (
     check_present,
     check_types,
@@ -32,6 +33,7 @@ from tidegate_server.engine.upstream import (
     recorded_columns,
 )
 from tidegate_server.errors import Code, error
+from tidegate_server.faults import Point, hold
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.runs import Rejection, RunMetrics, Strategy
 from tidegate_server.model.versions import Source, SourceKind
@@ -47,6 +49,8 @@ from tidegate_server.refresh.waves import forward
 from tidegate_server.storage.base import TableFormat, Written
 
 logger = logging.getLogger(__name__)
+
+_analyzed = AnalyzedQueries()
 
 # Reasons for which a table that must be incremental is refreshed fully all the same.
 _STARTS = frozenset(
@@ -101,11 +105,15 @@ def refresh(
         the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
         MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
     """
+    nothing = _analyzed.nothing_to_do(order, format)
+    if nothing is not None:
+        return _without_work(*nothing)
     session = spark.newSession()
     apply_settings(session, order.settings)
     with ExitStack() as resources:
         planned = _plan(order, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
+        hold(Point.AFTER_VERSIONS)
         logger.info(
             "refresh %s of %s: %s, %s",
             order.refresh_id,
@@ -143,13 +151,15 @@ def _plan(
     )
     with explained(order, session):
         text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
-        query = read_query(order, session, tables, text)
-        tree = analyzed_plan(session.sql(text))
+        frame = session.sql(text)
+        query = read_query(order, session, tables, text, frame)
+        tree = analyzed_plan(frame)
     check_types(order, tree)
     names = changes_by_itself(unstable(tree))
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
     order = replace(order, fingerprint=query.fingerprint if stable else None)
+    _analyzed.remember(order, tables, session)
     full = plan_refresh(order, tables.vector(), last, stable=stable)
     if full.reason_code == UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
@@ -207,13 +217,7 @@ def _carried_out(
     planned: Planned, session: SparkSession, format: TableFormat, operation: Operation
 ) -> RefreshOutcome:
     if planned.plan.strategy is Strategy.NO_DATA:
-        before = planned.last.version if planned.last is not None else None
-        return RefreshOutcome(
-            plan=planned.plan,
-            from_version=before,
-            to_version=before,
-            metrics=RunMetrics(rows_written=0),
-        )
+        return _without_work(planned.plan, planned.last)
     if planned.plan.strategy is Strategy.INCREMENTAL:
         try:
             return _outcome(planned, _applied(planned, session, format))
@@ -226,6 +230,13 @@ def _carried_out(
     return _outcome(planned, _written(planned, session, format, operation))
 
 
+def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOutcome:
+    before = last.version if last is not None else None
+    return RefreshOutcome(
+        plan=plan, from_version=before, to_version=before, metrics=RunMetrics(rows_written=0)
+    )
+
+
 def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
@@ -236,7 +247,15 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
     if appends and format.untouched_since(order, last.version):
         rows = format.fitted(order, prepared.diff.drop(prepared.diff.columns[-1]))
         return format.append(rows, order, vector, base=last.version)
-    return apply(session, format, order, prepared.diff, vector, base=last.version)
+    return apply(
+        session,
+        format,
+        order,
+        prepared.diff,
+        vector,
+        base=last.version,
+        replaces=prepared.replaces,
+    )
 
 
 def _written(
@@ -281,11 +300,8 @@ def _outcome(planned: Planned, written: Written) -> RefreshOutcome:
 
 def _rows_read(planned: Planned) -> int:
     """Return what the cost model takes for the rows read, so that it learns from the run."""
-    changed = sum(change.rows or 0 for change in planned.plan.changes)
-    if planned.prepared.appends:
-        return changed
     incremental = planned.plan.strategy is Strategy.INCREMENTAL
-    return planned.query.rows + (changed if incremental else 0)
+    return planned.prepared.rows_read if incremental else planned.query.rows
 
 
 def _is_whole(chosen: RefreshPlan, last: CommittedRefresh | None, order: RefreshOrder) -> bool:

@@ -54,5 +54,8 @@ class EngineServer(flight.FlightServerBase):  # type: ignore[misc]
             yield from self._service.answers(request)
         except Exception as failed:
             told = to_server_error(failed)
-            logger.warning("%s failed: %s\n%s", action.type, told, told.detail)
+            if told.code == Code.OPERATION_CANCELED.name:
+                logger.info("%s was canceled", action.type)
+            else:
+                logger.warning("%s failed: %s\n%s", action.type, told, told.detail)
             yield failure(told)

@@ -69,6 +69,8 @@ class Tables:
     """Versions to read instead of the newest, by table id."""
     travelled: set[TableName] = field(default_factory=set)
     """Tables of which the query itself chooses a version."""
+    functions: set[str] = field(default_factory=set)
+    """Lower-case names of one part of the functions that a pinned text calls."""
     registered: set[str] = field(default_factory=set)
     """Temporary views made for views that were created under other settings."""
 
@@ -112,6 +114,7 @@ class Tables:
 
     def _pinned_text(self, text: str, place: Place, depth: int) -> str:
         query = parse_query(self.spark, text)
+        self.functions |= query.functions
         edits = reference_edits(query, lambda r: self._pinned(r, place, depth))
         return edited(text, [*edits, *self.name_edits(query, place)])
 

@@ -129,12 +129,13 @@ def _recomputed(
     text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
     if dict(tables.vector()) != dict(commit.vector):
         raise _refused(order, version, "its sources are other tables by now")
-    query = read_query(order, session, tables, text)
+    frame = session.sql(text)
+    query = read_query(order, session, tables, text, frame)
     if not query.stable:
         raise _refused(order, version, "its query reads the time or random values")
     if commit.fingerprint is not None and query.fingerprint != commit.fingerprint:
         raise _refused(order, version, "a view, function or setting of its query has changed")
-    return kept(format.fitted(order, session.sql(text)), order)
+    return kept(format.fitted(order, frame), order)
 
 
 def _refused(order: RefreshOrder, version: int, reason: str) -> ServerError:

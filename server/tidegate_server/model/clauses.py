@@ -30,6 +30,14 @@ class StartMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnUpdate:
+    """REFRESH_TRIGGER = ON UPDATE: refreshed when a source changed, and by no schedule."""
+
+    at_most_every: Freshness | None = None
+    """The least time between the beginnings of two such refreshes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
     """WATERMARK FOR column AS expression."""
 

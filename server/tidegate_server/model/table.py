@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
-from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
+from tidegate_server.model.clauses import (
+    Distribution,
+    Expectation,
+    OnUpdate,
+    StartMode,
+    Watermark,
+)
 from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
@@ -119,17 +125,41 @@ class MaterializedTable:
     start_mode: StartMode | None = None
     downstream: bool = False
     """FRESHNESS = DOWNSTREAM: ``freshness`` is then the least of the consumers'."""
+    on_update: OnUpdate | None = None
+    """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None goes by a schedule."""
     expectations: tuple[Expectation, ...] = ()
     lineage: tuple[ColumnOrigin, ...] = ()
     resume_options: Mapping[str, str] = field(default_factory=dict)
     """Options of the last RESUME WITH, which hold until the next resume."""
     checkpoint_floor: int = 0
     """Commits up to this epoch are no checkpoint: the pipeline starts from the beginning."""
+    defined_by: str | None = None
+    """Who made this definition version; None for the first one, which its owner made."""
+    defined_at: datetime | None = None
+    """When this definition version was made; None for the first one."""
+    restored_from: int | None = None
+    """The definition version that this one brought back."""
+    leaving: bool = False
+    """Whether CONVERT TO TABLE has begun; true after it only if its server died within it."""
 
     @property
     def storage(self) -> TableName:
         """The table that holds the rows."""
         return self.storage_table or self.name
+
+    @property
+    def watched(self) -> bool:
+        """Whether changes of its sources start its refreshes."""
+        return self.refresh_mode is RefreshMode.CONTINUOUS or self.on_update is not None
+
+    @property
+    def gathering(self) -> timedelta:
+        """How long after the beginning of a refresh changes gather into the next one."""
+        least = timedelta(seconds=1)
+        if self.on_update is None:
+            return max(least, self.freshness.duration / 4)
+        every = self.on_update.at_most_every
+        return every.duration if every is not None else least
 
     @property
     def visible(self) -> tuple[Column | DerivedColumn, ...]:

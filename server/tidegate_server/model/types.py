@@ -81,6 +81,136 @@ def parse_type(text: str) -> ColumnType:
     return ColumnType(kind, text.strip())
 
 
+_WORDS_OF_TYPES = frozenset(
+    {kind.value.split()[0] for kind in TypeKind if kind is not TypeKind.OTHER}
+    | (_SYNONYMS.keys() - {"null"})
+    | {"dec", "numeric", "character", "time", "geometry", "geography"}
+)
+"""The words with which a type of Spark SQL begins."""
+_ELSEWHERE = (
+    # Spark keeps microseconds, whatever number of digits is asked for.
+    (r"timestamp(_ltz\b|\s+with\s+local\s+time\s+zone\b)", "TIMESTAMP_LTZ"),
+    (r"timestamp\s+without\s+time\s+zone\b", "TIMESTAMP_NTZ"),
+    (r"(bytes|varbinary|binary)\b(\s*\(\s*\d+\s*\))?", "BINARY"),
+    (r"double\s+precision\b", "DOUBLE"),
+    (r"varchar\s*\(\s*2147483647\s*\)", "STRING"),
+)
+_DIGITS = re.compile(r"^(timestamp(?:_ltz|_ntz)?)\s*\(\s*\d\s*\)", re.IGNORECASE)
+_ROW = re.compile(r"^row(?=\s*<)", re.IGNORECASE)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
+_HELD = "\u01c2"  # a letter that nobody's types have
+_HELD_NUMBER = re.compile(f"{_HELD}([0-9]+){_HELD}")
+_NESTED = re.compile(r"^(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
+_FIELD = re.compile(r"^\w+\s*:?\s*(.*)$", re.DOTALL)
+_FIELD_END = re.compile(rf"\s+(not\s+null|comment\s+{_HELD}[0-9]+{_HELD})\s*$", re.IGNORECASE)
+
+
+def spark_type(text: str) -> str:
+    """Return a data type as Spark spells it; what Flink spells otherwise is put in Spark's words.
+
+    https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/types/
+    """
+    plain, quoted = _unquoted(text)
+    return _quoted_again(_spelled(plain), quoted)
+
+
+def plain_type(text: str) -> str:
+    """Return a type in one spelling, for comparing; comments of fields do not count."""
+    plain, quoted = _unquoted(text)
+    names = [each.strip("`").replace("``", "`").lower() for each in quoted]
+    return _quoted_again(_plain(plain), names)
+
+
+def unknown_type(text: str) -> str | None:
+    """Return the first word of a type, or of one within it, that is none of Spark's; or None."""
+    plain, quoted = _unquoted(text)
+    word = _unknown(plain)
+    return None if word is None else _quoted_again(word, quoted)
+
+
+def _spelled(text: str) -> str:
+    plain = _ROW.sub("STRUCT", text)
+    nested = _taken_apart(plain)
+    if nested is not None:
+        parts = (name + _spelled(type) for name, type in nested.parts)
+        return f"{nested.before}{', '.join(parts)}{nested.after}"
+    plain = _DIGITS.sub(r"\1", plain)
+    for pattern, word in _ELSEWHERE:
+        plain = re.sub(f"^{pattern}", word, plain, count=1, flags=re.IGNORECASE)
+    return plain
+
+
+def _plain(text: str) -> str:
+    while (shorter := _FIELD_END.sub("", text)) != text:
+        text = shorter
+    nested = _taken_apart(text)
+    if nested is not None:
+        parts = (name.strip(": ").lower() + ":" + _plain(type) for name, type in nested.parts)
+        return f"{''.join(nested.before.lower().split())}{','.join(parts)}>"
+    found = parse_type(text)
+    sized = (TypeKind.DECIMAL, TypeKind.CHAR, TypeKind.VARCHAR, TypeKind.OTHER)
+    told = found.kind in sized or "interval" in text.lower()
+    return found.kind.value + ("".join(found.text.lower().split()) if told else "")
+
+
+def _unknown(text: str) -> str | None:
+    nested = _taken_apart(text)
+    if nested is not None:
+        return next(filter(None, (_unknown(type) for _, type in nested.parts)), None)
+    word = re.split(r"\W", text, maxsplit=1)[0]
+    return word if word.lower() not in _WORDS_OF_TYPES else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """A nested type taken apart."""
+
+    before: str
+    """Its word and the bracket."""
+    parts: tuple[tuple[str, str], ...]
+    """The name of each field with what follows it, and the type; no name outside of structs."""
+    after: str
+
+
+def _taken_apart(text: str) -> _Nested | None:
+    found = _NESTED.match(text)
+    if found is None:
+        return None
+    start, end = found.span(2)
+    parts = _parts(text[start:end])
+    pairs = (_field(part) if found[1].lower() == "struct" else ("", part) for part in parts)
+    return _Nested(text[:start], tuple(pairs), text[end:])
+
+
+def _field(text: str) -> tuple[str, str]:
+    found = _FIELD.match(text)
+    return ("", text) if found is None else (text[: found.start(1)], found[1])
+
+
+def _unquoted(text: str) -> tuple[str, list[str]]:
+    """Put words in the place of names and comments in quotes, whatever these have in them."""
+    quoted = _QUOTED.findall(text)
+    numbers = iter(range(len(quoted)))
+    return _QUOTED.sub(lambda _: f"{_HELD}{next(numbers)}{_HELD}", text).strip(), quoted
+
+
+def _quoted_again(text: str, quoted: Sequence[str]) -> str:
+    words = {str(number): each for number, each in enumerate(quoted)}
+    return _HELD_NUMBER.sub(lambda found: words.get(found[1], found[0]), text)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield what stands between the commas outside of brackets."""
+    depth = start = 0
+    for at, letter in enumerate(text):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            yield text[start:at].strip()
+            start = at + 1
+    if last := text[start:].strip():
+        yield last
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column: its name in the case the user wrote, its type as Spark DDL text."""

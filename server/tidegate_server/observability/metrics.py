@@ -58,6 +58,11 @@ class Metrics:
         self._denials = self._counter(
             "tidegate_access_denials", "Statements refused for want of a privilege."
         )
+        self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
+
+    def alert_ended(self, channel: str, outcome: str) -> None:
+        """Count an alert that was delivered, failed, or dropped."""
+        self._alerts.labels(channel, outcome).inc()
 
     def operation_ended(self, kind: str, state: str) -> None:
         """Count an operation."""

@@ -13,10 +13,15 @@ from tidegate_server.refresh.request import RefreshRequest
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
 
 
-def observed(run: RunRefresh, metrics: Metrics, new_id: Callable[[], str]) -> RunRefresh:
+def observed(
+    run: RunRefresh,
+    metrics: Metrics,
+    new_id: Callable[[], str],
+    ended: Callable[[RefreshRun], None] = lambda run: None,
+) -> RunRefresh:
     """Return ``run`` with its outcomes counted and its log lines naming the refresh.
 
-    ``new_id`` names a refresh whose asker did not.
+    ``new_id`` names a refresh whose asker did not; ``ended`` is told of each outcome.
     """
 
     def carried_out(request: RefreshRequest) -> RefreshRun:
@@ -24,6 +29,7 @@ def observed(run: RunRefresh, metrics: Metrics, new_id: Callable[[], str]) -> Ru
         with serving(user=named.requested_by, refresh_id=named.refresh_id):
             outcome = run(named)
         metrics.refresh_ended(outcome)
+        ended(outcome)
         return outcome
 
     return carried_out

@@ -8,6 +8,7 @@ from typing import Any
 from tidegate.wire.service import ttypes
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Progress
+from tidegate_server.model.states import OperationState
 from tidegate_server.model.types import Column, ColumnType, Schema, TypeKind, parse_type
 from tidegate_server.session.handle import Handle
 from tidegate_server.session.operation import Operation, OperationKind, OperationView, percent_done
@@ -107,7 +108,7 @@ def progress_update(view: OperationView) -> Any:
         status = statuses.COMPLETE if view.state.terminal else statuses.IN_PROGRESS
     return ttypes.TProgressUpdateResp(
         headerNames=[] if progress is None else list(_PROGRESS_COLUMNS),
-        rows=[] if progress is None else [_progress_row(progress, view.state.terminal)],
+        rows=[] if progress is None else [_progress_row(progress, view.state)],
         progressedPercentage=0.0 if progress is None else percent_done(progress) / 100,
         status=status,
         footerSummary="" if progress is None else _progress_footer(progress),
@@ -133,11 +134,21 @@ _PROGRESS_COLUMNS = (
 )
 
 
-def _progress_row(progress: Progress, ended: bool) -> list[str]:
+_PROGRESS_STATUS = {
+    OperationState.FINISHED: "FINISHED",
+    OperationState.CLOSED: "FINISHED",
+    OperationState.ERROR: "FAILED",
+    OperationState.CANCELED: "KILLED",
+    OperationState.TIMEDOUT: "KILLED",
+}
+"""Hive's words for what is no longer running."""
+
+
+def _progress_row(progress: Progress, state: OperationState) -> list[str]:
     pending = max(0, progress.tasks_total - progress.tasks_done - progress.tasks_running)
     counts = (progress.tasks_total, progress.tasks_done, progress.tasks_running, pending, 0)
-    state = "FINISHED" if ended else "RUNNING"
-    return [progress.message or "Spark", "0", state, *map(str, counts), ""]
+    status = _PROGRESS_STATUS.get(state, "RUNNING")
+    return [progress.message or "Spark", "0", status, *map(str, counts), ""]
 
 
 def _progress_footer(progress: Progress) -> str:

@@ -81,6 +81,7 @@ def _way_of(run: PastRun) -> Way | None:
         case Strategy.FULL:
             return Way.OVERWRITE
         case Strategy.INCREMENTAL:
-            return Way.MERGE if run.metrics.rows_deleted else Way.APPEND
+            looked = run.metrics.rows_deleted or run.metrics.affected_keys is not None
+            return Way.MERGE if looked else Way.APPEND
         case _:
             return None

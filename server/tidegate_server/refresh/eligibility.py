@@ -29,6 +29,9 @@ class Rule(Enum):
     NESTED = "NESTED"
     """Such an operator below others: its rows of the affected keys are computed at both versions
     instead of being read from the table."""
+    ALGEBRA = "ALGEBRA"
+    """Exact sums and counts at the top follow from the change alone; without it, and wherever that
+    is not so, groups are computed anew."""
 
 
 ALL_RULES = frozenset(Rule)

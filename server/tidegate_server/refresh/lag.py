@@ -160,13 +160,12 @@ def _changed(
 
     A watched table asks for a refresh when it sees a change: one that asked for none saw none.
     """
-    if table.refresh_mode.scheduled or table.refresh_status is not RefreshStatus.ACTIVATED:
+    if not table.watched or table.refresh_status is not RefreshStatus.ACTIVATED:
         return _read_at(last)
-    gathering = max(timedelta(seconds=1), table.freshness.duration / 4)
     asked = next((r for r in after if r.trigger is Trigger.UPSTREAM_CHANGE), None)
     if asked is None:
         return _read_at(last) if after or known else None
-    return max(_read_at(last), asked.queued_at - gathering)
+    return max(_read_at(last), asked.queued_at - table.gathering)
 
 
 # ---- over the window -------------------------------------------------------------------------

@@ -32,6 +32,8 @@ class Evidence:
     """Whether rows are only added, without looking at those that are there."""
     keyed: bool = False
     """Whether rows are found by affected keys."""
+    algebraic: bool = False
+    """Whether affected keys follow from the change alone."""
     rows_in_sources: int = 0
     rows_in_changed: int = 0
     """Rows of the sources that changed."""
@@ -173,14 +175,24 @@ def _rejected(
     )
 
 
-def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
-    """Return what the incremental and the full refresh are expected to take."""
+def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
+    """Return how an incremental refresh reaches the table, and the rows it has to do with."""
     read = evidence.rows_changed
-    if not evidence.appends:
+    if evidence.algebraic:
+        # Joins look up the sources that did not change; those that did are read as a change.
+        unchanged = max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
+        read += unchanged + evidence.rows_in_table
+    elif not evidence.appends:
         read += evidence.rows_in_sources
     written = evidence.affected_keys if evidence.keyed else evidence.rows_changed
     way = Way.APPEND if evidence.appends else Way.MERGE
-    incremental = predict(way, Work(rows_read=read, rows_written=written or 0), order.history)
+    return way, Work(rows_read=read, rows_written=written or 0)
+
+
+def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
+    """Return what the incremental and the full refresh are expected to take."""
+    way, work = incremental_work(evidence)
+    incremental = predict(way, work, order.history)
     whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)
     return incremental, predict(Way.OVERWRITE, whole, order.history)
 
@@ -194,7 +206,7 @@ def _not_worth(
         text = f"{changed} rows changed, about {share:.0f} % of the sources"
         return Obstacle(code="CHANGE_TOO_LARGE", text=text)
     keys = evidence.affected_keys or 0
-    if keys > _MOST_KEYS * evidence.rows_in_table:
+    if keys > _MOST_KEYS * evidence.rows_in_table and not evidence.algebraic:
         text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
         return Obstacle(code="TOO_MANY_KEYS", text=text)
     before = order.history[0].strategy if order.history else None
@@ -215,6 +227,8 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
     shown = ", ".join(moved) or "no source rows changed"
     if evidence.appends:
         return "ROWS_APPENDED", f"adds rows for {shown}"
+    if evidence.algebraic:
+        return "GROUPS_COMBINED", f"adds up the stored groups and {shown}"
     if evidence.keyed:
         return "KEYS_AFFECTED", f"computes affected keys anew for {shown}"
     return "ROWS_CHANGED", f"applies the query to {shown}"

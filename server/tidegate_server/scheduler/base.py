@@ -28,8 +28,8 @@ RunRefresh = Callable[[RefreshRequest], RefreshRun]
 class Workflow:
     """The standing order to keep one table fresh.
 
-    ``cron`` is a Quartz expression of seven fields for FULL and None for CONTINUOUS, whose table
-    is refreshed when its sources change. ``freshness_seconds`` bounds how long changes gather.
+    ``cron`` is a Quartz expression of seven fields, or None for a table that is refreshed when its
+    sources change. ``freshness_seconds`` bounds how long changes gather.
     """
 
     table_id: str

@@ -13,7 +13,7 @@ from tidegate_server.errors import ServerError
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.downstream import refreshed_with
 from tidegate_server.refresh.request import RefreshRequest
@@ -68,10 +68,11 @@ class _Watch:
 
 
 class ContinuousWatcher:
-    """Says which ACTIVATED CONTINUOUS tables are behind their sources.
+    """Says which ACTIVATED tables are behind their sources: CONTINUOUS ones, and those ON UPDATE.
 
     An idle table is refreshed as soon as a source changes; changes that follow within a quarter of
-    its freshness (at least a second) gather into the next refresh. What a table with FRESHNESS =
+    its freshness (at least a second), or within what AT MOST EVERY says, gather into the next
+    refresh. What a table with FRESHNESS =
     DOWNSTREAM reads is watched for those that read it, with which it is refreshed.
     """
 
@@ -89,8 +90,7 @@ class ContinuousWatcher:
         tables = [
             table
             for table in self._tables.tables()
-            if table.refresh_mode is RefreshMode.CONTINUOUS
-            and table.refresh_status is RefreshStatus.ACTIVATED
+            if table.watched and table.refresh_status is RefreshStatus.ACTIVATED
         ]
         self._forget_others(tables)
         current = self._look(tables)
@@ -162,7 +162,7 @@ class ContinuousWatcher:
         watch = self._watch(table, pipeline)
         if watch.not_before is not None and now < watch.not_before:
             return None
-        if watch.started_at is not None and now < watch.started_at + _pause(table):
+        if watch.started_at is not None and now < watch.started_at + table.gathering:
             return None
         observed = {
             (entry.id, source.table_id): current[source.table_id]
@@ -195,7 +195,7 @@ class ContinuousWatcher:
         no_checkpoint = table.checkpoint_floor > 0 and watch.epoch <= table.checkpoint_floor
         if no_checkpoint or watch.definition_version != table.definition_version:
             return Trigger.EVOLUTION
-        silent = {key for entry in pipeline for key in _excluded(entry)}
+        silent = {key for entry in pipeline for key in excluded(entry)}
         heard = _without(observed, silent)
         known = [_without(o, silent) for o in (watch.vector, watch.seen) if o is not None]
         if heard not in known:
@@ -247,18 +247,18 @@ class ContinuousWatcher:
 def _first_look(table: MaterializedTable, ledger: Ledger) -> _Watch:
     """Continue after a restart from what the history says."""
     failures = 0
-    latest: RefreshRun | None = None
-    for run in ledger.runs(table.id, limit=10):
-        latest = latest or run
+    runs = ledger.runs(table.id, limit=10)
+    for run in runs:
         if run.state is not RunState.FAILED:
             break
         failures += 1
-    if latest is None:
+    if not runs:
         return _Watch()
-    ended = latest.finished_at or latest.queued_at
+    ended = runs[0].finished_at or runs[0].queued_at
     return _Watch(
         failures=failures,
-        started_at=latest.started_at,
+        # One that was skipped never began, and does not shorten the pause after the one before.
+        started_at=next((run.started_at for run in runs if run.started_at is not None), None),
         not_before=ended + _backoff(failures) if failures else None,
     )
 
@@ -271,8 +271,8 @@ def _without(observed: Observed, silent: set[tuple[str, str]]) -> Observed:
     return {key: version for key, version in observed.items() if key not in silent}
 
 
-def _excluded(table: MaterializedTable) -> set[tuple[str, str]]:
-    """Return the sources whose changes do not start a refresh of a table."""
+def excluded(table: MaterializedTable) -> set[tuple[str, str]]:
+    """Return the sources whose changes do not start a refresh, each with the table's own id."""
     words = (table.options.get(EXCLUDE_OPTION) or "").lower().split(",")
     names = [tuple(word.strip().split(".")) for word in words if word.strip()]
     return {
@@ -281,10 +281,6 @@ def _excluded(table: MaterializedTable) -> set[tuple[str, str]]:
         for name in names
         if tuple(str(source.name).lower().split("."))[-len(name) :] == name
     }
-
-
-def _pause(table: MaterializedTable) -> timedelta:
-    return max(timedelta(seconds=1), table.freshness.duration / 4)
 
 
 def _backoff(failures: int) -> timedelta:

@@ -25,7 +25,7 @@ from tidegate_server.scheduler.base import (
 )
 from tidegate_server.scheduler.continuous import ContinuousWatcher, Tables
 from tidegate_server.scheduler.cron import next_fire
-from tidegate_server.scheduler.firing import Firing, SkipRefresh
+from tidegate_server.scheduler.firing import Firing, SkipRefresh, Suspended
 from tidegate_server.scheduler.workflows import WorkflowStore
 from tidegate_server.store.database import Database
 
@@ -56,11 +56,13 @@ class EmbeddedScheduler:
         server_id: str = "server",
         executor: Executor | None = None,
         arms: bool = True,
+        suspended: Suspended = lambda table, reason: None,
     ) -> None:
         """Take the parts; ``options`` are the server-wide defaults of the tables' options.
 
         ``server_id`` is under whose name fires are claimed. ``executor`` replaces the threads
         that run refreshes. Without ``arms`` another scheduler fires what is created here.
+        ``suspended`` is told of tables that failed too often.
         """
         self._arms = arms
         self._workflows = WorkflowStore(database)
@@ -73,6 +75,7 @@ class EmbeddedScheduler:
             owner=server_id,
             lease=config.lease,
             clock=clock,
+            suspended=suspended,
         )
         self._ledger = ledger
         self._run_refresh = run_refresh
@@ -107,9 +110,10 @@ class EmbeddedScheduler:
     def modify(self, request: ModifyWorkflow) -> None:
         wanted = request.workflow
         stored = self._workflows.find(wanted.table_id)
-        same = stored is not None and replace(wanted, next_fire=stored.next_fire) == stored
-        if same and (self._arms or (stored is not None and stored.next_fire is None)):
-            return
+        if stored is not None:
+            fire = stored.next_fire if self._arms else None
+            if replace(wanted, next_fire=fire) == stored:
+                return
         self._workflows.replace(self._armed(wanted))
         if not wanted.active:
             self._firing.drop(wanted.table_id)

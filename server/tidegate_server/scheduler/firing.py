@@ -52,6 +52,9 @@ MISFIRED = "MISFIRED"
 SkipRefresh = Callable[[RefreshRequest, str, str], RefreshRun]
 """Records a fire that does not run: the request, the reason's code and its text."""
 
+Suspended = Callable[[MaterializedTable, str], None]
+"""Is told of a table that was suspended since it keeps failing, and why."""
+
 _LOOKED_THROUGH = 50
 """Runs among which those of one fire are looked for."""
 _MOST_WAITING = 100
@@ -76,6 +79,7 @@ class Firing:
         owner: str,
         lease: float,
         clock: Clock,
+        suspended: Suspended = lambda table, reason: None,
     ) -> None:
         self._workflows = WorkflowStore(database)
         self._backlog = Backlog(database)
@@ -86,6 +90,7 @@ class Firing:
         self._owner = owner
         self._lease = lease
         self._clock = clock
+        self._suspended = suspended
         self._extended: datetime | None = None
 
     # ---- into the backlog ------------------------------------------------------------------
@@ -266,6 +271,7 @@ class Firing:
         if workflow is not None:
             self._workflows.replace(replace(workflow, active=False, next_fire=None))
         self._backlog.drop(table.id)
+        self._suspended(table, reason)
 
     def _retries(self, table: MaterializedTable) -> int:
         option = table_option(table, self._options)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidegate_server.config import Config
+from tidegate_server.config import SCHEDULER_OPTIONS, Config
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import (
@@ -28,9 +28,6 @@ from tidegate_server.scheduler.plugin import (
 log = logging.getLogger(__name__)
 
 
-_OWN = "workflow-scheduler."
-
-
 def fired_by(
     config: Config,
     embedded: EmbeddedScheduler,
@@ -46,7 +43,7 @@ def fired_by(
         return embedded
     if config.server.rest_port is None and not config.scheduler.endpoint:
         raise unusable(name, "it fires over the REST interface, and server.http_port is -1")
-    own = {key: value for key, value in config.options.items() if key.startswith(_OWN)}
+    own = {key: value for key, value in config.options.items() if key.startswith(SCHEDULER_OPTIONS)}
 
     def endpoint(table_id: str) -> str:
         base = config.scheduler.endpoint.rstrip("/") or _base(config, *address())

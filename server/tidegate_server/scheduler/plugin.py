@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, cast
 
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.plugins import find_plugin
 
 GROUP: Final = "tidegate.schedulers"
 """The entry-point group in which packages offer schedulers."""
@@ -79,13 +78,10 @@ def unusable(name: str, reason: str) -> ServerError:
 
 
 def _find(name: str) -> Any:
-    module, colon, attribute = name.partition(":")
     try:
-        if colon:
-            return getattr(import_module(module), attribute)
-        found = entry_points(group=GROUP, name=name)
-        if not found:
-            raise unusable(name, f"no package offers it in the entry points {GROUP}")
-        return next(iter(found)).load()
+        found = find_plugin(name, GROUP)
     except (ImportError, AttributeError) as problem:
         raise unusable(name, f"it cannot be loaded: {problem}") from problem
+    if found is None:
+        raise unusable(name, f"no package offers it in the entry points {GROUP}")
+    return found

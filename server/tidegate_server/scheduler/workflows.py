@@ -76,10 +76,12 @@ def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option
 
 
 def _schedule(table: MaterializedTable, option: Option) -> str | None:
-    if table.refresh_mode.scheduled and not table.downstream:
+    if not table.watched and not table.downstream:
         return schedule_for(table.freshness, option)
     if (cron := table.options.get(CRON_OPTION)) is not None:
         what = "FRESHNESS = DOWNSTREAM" if table.downstream else "CONTINUOUS"
+        if table.on_update is not None:
+            what = "REFRESH_TRIGGER = ON UPDATE"
         reason = f"a table with {what} has no schedule of its own"
         raise error(Code.MT_OPTION_VALUE, key=CRON_OPTION, value=repr(cron), reason=reason)
     return None

@@ -30,8 +30,7 @@ class KeptPicture:
         """Return the picture, an empty one if there is none that can be read."""
         try:
             content = msgspec.msgpack.decode(self._path.read_bytes(), type=_Content)
-        except (FileNotFoundError, NotADirectoryError):
-            # A data directory that cannot be made is told where it is made.
+        except FileNotFoundError:
             return Picture()
         except (OSError, msgspec.MsgspecError) as problem:
             logger.warning("What was known of the metastore cannot be read: %s", problem)

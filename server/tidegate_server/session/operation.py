@@ -228,6 +228,8 @@ class Operation:
     def report(self, progress: Progress) -> None:
         """Keep the newest progress and log it in the words that Superset reads."""
         with self._lock:
+            if self._state.terminal:
+                return  # tasks that were stopped count as done
             self._progress = progress
             percent = percent_done(progress)
             first = self._shown_percent < 0

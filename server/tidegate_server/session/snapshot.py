@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -55,7 +56,13 @@ GLOBAL_VIEWS = "global_temp"
 """The schema of the temporary views that all sessions share, which is always there."""
 READ_AT_ONCE = 100
 """Tables whose details a call waits for; those of more are read behind its back."""
+PATIENCE = 0.3
+"""Seconds that a call waits for names when those that it has are merely old."""
 _BATCH = 500
+# The metastore does one thing at a time: what is read behind the back of calls is read in small
+# parts with as long a rest after each, so that no statement waits long for its turn.
+_BATCH_BEHIND = 20
+_REST_BEHIND = 1.0
 
 
 class Snapshot:
@@ -64,7 +71,8 @@ class Snapshot:
     The catalog is always asked. Of the metastore, the names are asked for again when they are old
     or a statement may have changed them, which takes milliseconds; what costs more, comments and
     columns, is read once per table and again after a statement that mentions it or when it is old.
-    Nothing waits for an engine: without one the kept answer stands, whatever its age.
+    Nothing waits for an engine: without one the kept answer stands, whatever its age. Nor does a
+    call wait long for a slow metastore because the names are old: the next call has the new ones.
     """
 
     def __init__(
@@ -74,17 +82,23 @@ class Snapshot:
         self._engine = engine
         self._clock = clock
         self._kept = kept
-        self._picture = kept.load() if kept else Picture()
+        self._picture = Picture()
         self._names_at: datetime | None = None
         self._asking = threading.Lock()
         self._changing = threading.Lock()
         self._changes = 0
         self._reader: threading.Thread | None = None
+        self._namer: threading.Thread | None = None
         self._made: tuple[Picture, tuple[MaterializedTable, ...], Listing] | None = None
         self.shared_views = False
         """Whether a session may have made a view that all sessions see."""
         self._functions: FunctionList | None = None
         self._functions_at: datetime | None = None
+
+    def load(self) -> None:
+        """Take up what the gateway before this one knew; called before the first question."""
+        if self._kept is not None:
+            self._picture = self._kept.load()
 
     def invalidate(self, statement: str | None = None) -> None:
         """Ask the engine again next time; called after a statement that may have changed names.
@@ -167,11 +181,24 @@ class Snapshot:
         return listing
 
     def _named(self) -> Picture:
-        """Return the picture with names that are not old."""
+        """Return the picture with names that are not old, or with old ones of a slow metastore."""
+        if self._names_at is None:  # never asked for, or changed by a statement of ours
+            self._renew_names()
+        elif self._is_old(self._names_at, NAMES_LIFETIME):
+            self._renew_names_behind().join(PATIENCE)
+        return self._picture
+
+    def _renew_names(self) -> None:
         with self._asking:
             if self._is_old(self._names_at, NAMES_LIFETIME):
                 self._ask_names()
-        return self._picture
+
+    def _renew_names_behind(self) -> threading.Thread:
+        with self._changing:
+            if self._namer is None or not self._namer.is_alive():
+                self._namer = threading.Thread(target=self._renew_names, name="names", daemon=True)
+                self._namer.start()
+            return self._namer
 
     def _ask_names(self) -> None:
         changes, asked_at = self._changes, self._clock.now()
@@ -205,17 +232,29 @@ class Snapshot:
 
     def _read_all(self) -> None:
         wanted = self._unread(self._picture.tables.values(), with_columns=False)
-        self._read(wanted, with_columns=False)
+        self._read(wanted, with_columns=False, batch_size=_BATCH_BEHIND, rest=_REST_BEHIND)
 
-    def _read(self, tables: Sequence[KnownTable], *, with_columns: bool) -> None:
-        """Read details batch by batch, schema by schema; ends early without an engine."""
+    def _read(
+        self,
+        tables: Sequence[KnownTable],
+        *,
+        with_columns: bool,
+        batch_size: int = _BATCH,
+        rest: float = 0.0,
+    ) -> None:
+        """Read details batch by batch, schema by schema; ends early without an engine.
+
+        ``rest`` is how many times as long as it took a pause follows each batch.
+        """
         names = sorted(table.name for table in tables)
         for schema, group in groupby(names, key=lambda name: name.schema):
             of_schema = [name.table for name in group]
-            for start in range(0, len(of_schema), _BATCH):
-                batch = tuple(of_schema[start : start + _BATCH])
+            for start in range(0, len(of_schema), batch_size):
+                batch = tuple(of_schema[start : start + batch_size])
+                began = time.monotonic()
                 if not self._read_batch(schema, batch, with_columns=with_columns):
                     return
+                time.sleep(rest * (time.monotonic() - began))
         if names:
             self.keep()
 

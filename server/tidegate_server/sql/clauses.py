@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tidegate_server.errors import Code, ServerError
-from tidegate_server.model.clauses import Distribution, StartKind, StartMode
+from tidegate_server.model.clauses import Distribution, OnUpdate, StartKind, StartMode
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.sql.cursor import Cursor, shorten
 from tidegate_server.sql.statements import (
@@ -121,6 +121,23 @@ def refresh_mode(at: Cursor) -> RequestedMode:
             return RequestedMode.INCREMENTAL_STRICT if strict else RequestedMode.INCREMENTAL
         case word:
             return RequestedMode[word]
+
+
+def refresh_trigger(at: Cursor) -> OnUpdate | None:
+    """Read what follows ``REFRESH_TRIGGER``; None is ON SCHEDULE."""
+    at.expect("=")
+    at.expect("ON")
+    match at.accept_any("UPDATE", "SCHEDULE"):
+        case "UPDATE":
+            if not at.accept("AT"):
+                return OnUpdate()
+            for word in ("MOST", "EVERY"):
+                at.expect(word)
+            return OnUpdate(at_most_every=interval(at, Code.MT_TRIGGER_INTERVAL))
+        case "SCHEDULE":
+            return None
+        case _:
+            raise at.unexpected()
 
 
 def start_mode(at: Cursor) -> StartMode:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tidegate_server.errors import Code
 from tidegate_server.model.clauses import Expectation, Violation, Watermark
+from tidegate_server.model.types import spark_type
 from tidegate_server.sql import clauses
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
@@ -123,7 +124,7 @@ def _definition(at: Cursor, name: str) -> tuple[ColumnItem, PrimaryKeyClause | N
     if at.accept("AS"):
         expression = _expression(at)
         return ComputedColumn(name=name, expression=expression, comment=_comment(at)), None
-    data_type = _data_type(at)
+    data_type = spark_type(_data_type(at))
     nullable = _nullability(at)
     if at.accept("METADATA"):
         return _metadata(at, name, data_type, nullable), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidegate_server.errors import Code
+from tidegate_server.errors import Code, ServerError
 from tidegate_server.sql import clauses, privileges
 from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
 from tidegate_server.sql.cursor import Cursor
@@ -12,6 +12,7 @@ from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
     AlterCancelRefresh,
+    AlterConvertToTable,
     AlterDrop,
     AlterModify,
     AlterRefresh,
@@ -19,9 +20,11 @@ from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterResume,
     AlterRollback,
+    AlterRollbackDefinition,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
     AlterSuspend,
     Cascade,
     CreateMaterializedTable,
@@ -53,7 +56,8 @@ AlterRule = Callable[[Cursor, Name], Statement]
 TABLE = ("MATERIALIZED", "TABLE")
 
 _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRESHNESS")
-_ORDER = f"The clauses stand in this order: {', '.join(_CLAUSES)}, REFRESH_MODE, AS."
+_LAST = ("REFRESH_MODE", "REFRESH_TRIGGER")
+_ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
 
 
 # ---- CREATE ----------------------------------------------------------------------------------
@@ -78,6 +82,7 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
         start_mode=clauses.start_mode(at) if at.accept("START_MODE") else None,
         freshness=clauses.freshness(at) if at.accept("FRESHNESS") else None,
         refresh_mode=clauses.refresh_mode(at) if at.accept("REFRESH_MODE") else None,
+        on_update=clauses.refresh_trigger(at) if at.accept("REFRESH_TRIGGER") else None,
         query=_as_query(at),
     )
 
@@ -95,7 +100,7 @@ def _partitioned_by(at: Cursor) -> tuple[str, ...]:
 
 
 def _as_query(at: Cursor) -> str:
-    if at.spelling() in _CLAUSES:
+    if at.spelling() in (*_CLAUSES, *_LAST):
         raise at.unexpected("AS", hint=_ORDER)
     at.expect("AS")
     return clauses.query(at)
@@ -120,12 +125,25 @@ def _alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     word = at.accept_any(*ALTER_RULES)
     if word is None:
-        raise at.unexpected()
+        raise _not_yet(at) if at.sees("SWAP") else at.unexpected()
     return ALTER_RULES[word](at, name)
 
 
-def _resume(at: Cursor, name: Name) -> Statement:
-    return AlterResume(name=name, options=clauses.options(at) if at.accept("WITH") else {})
+def _not_yet(at: Cursor) -> ServerError:
+    hint = (
+        "Give the table its new query with ALTER MATERIALIZED TABLE ... AS: readers have its old "
+        "rows until the new ones are complete."
+    )
+    return at.failure(Code.NOT_SUPPORTED, what="SWAP WITH", hint=hint)
+
+
+def _suspend(at: Cursor, name: Name) -> AlterSuspend:
+    return AlterSuspend(name=name, cascade=at.accept("CASCADE"))
+
+
+def _resume(at: Cursor, name: Name) -> AlterResume:
+    options = clauses.options(at) if at.accept("WITH") else {}
+    return AlterResume(name=name, options=options, cascade=at.accept("CASCADE"))
 
 
 def _refresh(at: Cursor, name: Name) -> AlterRefresh:
@@ -176,6 +194,8 @@ def _set(at: Cursor, name: Name) -> Statement:
         return AlterSetFreshness(name=name, freshness=clauses.freshness(at))
     if at.accept("REFRESH_MODE"):
         return AlterSetRefreshMode(name=name, mode=clauses.refresh_mode(at))
+    if at.accept("REFRESH_TRIGGER"):
+        return AlterSetRefreshTrigger(name=name, on_update=clauses.refresh_trigger(at))
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
     return AlterSetOptions(name=name, options=clauses.options(at))
 
@@ -217,16 +237,30 @@ def _rename(at: Cursor, name: Name) -> Statement:
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 
-def _rollback(at: Cursor, name: Name) -> AlterRollback:
+def _rollback(at: Cursor, name: Name) -> Statement:
+    if not at.accept("DEFINITION"):
+        at.expect("TO")
+        return AlterRollback(name=name, version=_version(at))
+    version = _version(at) if at.accept("TO") else None
+    return AlterRollbackDefinition(name=name, version=version)
+
+
+def _convert(at: Cursor, name: Name) -> AlterConvertToTable:
     at.expect("TO")
+    at.expect("TABLE")
+    return AlterConvertToTable(name=name)
+
+
+def _version(at: Cursor) -> int:
     at.expect("VERSION")
-    return AlterRollback(name=name, version=at.integer("a version number"))
+    return at.integer("a version number")
 
 
 ALTER_RULES: Mapping[str, AlterRule] = {
     "ADD": _add,
     "AS": _as,
     "CANCEL": _cancel,
+    "CONVERT": _convert,
     "DROP": _drop_part,
     "MODIFY": _modify,
     "REFRESH": _refresh,
@@ -235,7 +269,7 @@ ALTER_RULES: Mapping[str, AlterRule] = {
     "RESUME": _resume,
     "ROLLBACK": _rollback,
     "SET": _set,
-    "SUSPEND": lambda at, name: AlterSuspend(name=name),
+    "SUSPEND": _suspend,
 }
 
 
@@ -277,6 +311,10 @@ def _show_create_or_alter(at: Cursor) -> Statement:
 
 def _show_lineage(at: Cursor) -> ShowLineage:
     return ShowLineage(name=clauses.table_name(at), columns=at.accept("COLUMNS"))
+
+
+def _show_versions(at: Cursor) -> ShowVersions:
+    return ShowVersions(name=clauses.table_name(at), definition=at.accept("DEFINITION"))
 
 
 def _show_history(at: Cursor) -> Statement:
@@ -357,7 +395,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("SHOW", "LINEAGE"): _show_lineage,
     ("SHOW", "LAG"): lambda at: ShowLag(),
     ("SHOW", "GRANTS"): privileges.show_grants,
-    ("SHOW", "VERSIONS"): lambda at: ShowVersions(name=clauses.table_name(at)),
+    ("SHOW", "VERSIONS"): _show_versions,
     ("VERIFY", *TABLE): _verify,
     ("EXPLAIN", "CREATE", *TABLE): _explain_create,
     ("EXPLAIN", "CREATE", "OR", "ALTER", *TABLE): _explain_create_or_alter,

@@ -20,3 +20,13 @@ def place_of(text: str, name: str, *clause: str) -> tuple[int, int] | None:
             return position(text, at.offset)
         at.advance()
     return None
+
+
+def place_behind(text: str, *words: str) -> tuple[int, int] | tuple[None, None]:
+    """Return line and column of what follows the first mention of some words."""
+    at = Cursor(text, tokenize(text))
+    while not at.ended:
+        if at.accept(*words):
+            return position(text, at.offset)
+        at.advance()
+    return None, None

@@ -16,6 +16,12 @@ _ROWS = frozenset(
     {"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(", "SHOW", "DESCRIBE", "DESC"}
     | {"EXPLAIN", "SET", "LIST", "CALL"}
 )
+_WITHOUT_ROWS = (
+    *("ALTER", "ADD", "ANALYZE", "CLEAR", "COMMENT", "DESC", "DESCRIBE", "DROP", "EXPLAIN", "LIST"),
+    *("MSCK", "REFRESH", "REPAIR", "RESET", "SHOW", "TRUNCATE", "UNCACHE", "UNSET", "USE"),
+)
+_NAMED_ONLY = ("VIEW", "FUNCTION", "SCHEMA", "DATABASE", "NAMESPACE")
+"""What CREATE makes from a text that is not run yet."""
 
 
 def spark_text(query: str) -> str:
@@ -77,6 +83,18 @@ def begins_like_rows(text: str) -> bool:
     if not words or Cursor("", words).spelling() not in _ROWS:
         return False
     return not _inserts(text, Cursor("", words).spelling())
+
+
+def may_read_rows(text: str) -> bool:
+    """Say whether running a statement may read rows of tables, by its first words alone."""
+    at = Cursor("", head(text, 8))
+    if at.accept_any(*_WITHOUT_ROWS):
+        return False
+    if not at.accept("CREATE"):
+        return True
+    while at.accept_any("OR", "REPLACE", "GLOBAL", "TEMPORARY", "TEMP"):
+        pass
+    return at.accept_any(*_NAMED_ONLY) is None
 
 
 def _respelled(comment: re.Match[str]) -> str:

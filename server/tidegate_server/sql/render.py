@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
+from tidegate_server.model.clauses import (
+    Distribution,
+    Expectation,
+    OnUpdate,
+    StartMode,
+    Watermark,
+)
 from tidegate_server.model.names import quote_identifier, quote_literal
 from tidegate_server.sql import privileges
 from tidegate_server.sql.statements import (
@@ -13,6 +19,7 @@ from tidegate_server.sql.statements import (
     AlterAsQuery,
     Alteration,
     AlterCancelRefresh,
+    AlterConvertToTable,
     AlterDrop,
     AlterModify,
     AlterRefresh,
@@ -20,9 +27,11 @@ from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterResume,
     AlterRollback,
+    AlterRollbackDefinition,
     AlterSetFreshness,
     AlterSetOptions,
     AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
     AlterSuspend,
     Cascade,
     ColumnChange,
@@ -118,6 +127,8 @@ def render_create(statement: CreateMaterializedTable, *, start_note: str | None 
         lines.append(f"FRESHNESS = {_freshness(statement.freshness)}")
     if statement.refresh_mode is not None:
         lines.append(f"REFRESH_MODE = {statement.refresh_mode.value}")
+    if statement.on_update is not None:
+        lines.append(f"REFRESH_TRIGGER = {render_trigger(statement.on_update)}")
     return "\n".join([*lines, f"AS {statement.query}"])
 
 
@@ -194,18 +205,31 @@ def _freshness(freshness: object) -> str:
     return "DOWNSTREAM" if isinstance(freshness, Downstream) else str(freshness)
 
 
+def render_trigger(on_update: OnUpdate | None) -> str:
+    """Return what follows REFRESH_TRIGGER; None is ON SCHEDULE."""
+    if on_update is None:
+        return "ON SCHEDULE"
+    every = on_update.at_most_every
+    return "ON UPDATE" if every is None else f"ON UPDATE AT MOST EVERY {every}"
+
+
 def _alteration(statement: Alteration) -> str:
     match statement:
-        case AlterSuspend():
-            return "SUSPEND"
-        case AlterResume(options=options):
-            return f"RESUME WITH ({', '.join(_pairs(options))})" if options else "RESUME"
+        case AlterSuspend(cascade=cascade):
+            return "SUSPEND CASCADE" if cascade else "SUSPEND"
+        case AlterResume(options=options, cascade=cascade):
+            held = f" WITH ({', '.join(_pairs(options))})" if options else ""
+            return f"RESUME{held}{' CASCADE' if cascade else ''}"
         case AlterRefresh():
             return f"REFRESH{_refresh(statement)}"
         case AlterCancelRefresh():
             return "CANCEL REFRESH"
+        case AlterConvertToTable():
+            return "CONVERT TO TABLE"
         case AlterRollback(version=version):
             return f"ROLLBACK TO VERSION {version}"
+        case AlterRollbackDefinition(version=to):
+            return f"ROLLBACK DEFINITION{f' TO VERSION {to}' if to is not None else ''}"
         case AlterAsQuery(query=query):
             return f"AS {query}"
         case AlterSetOptions(options=options):
@@ -216,6 +240,8 @@ def _alteration(statement: Alteration) -> str:
             return f"SET FRESHNESS = {_freshness(freshness)}"
         case AlterSetRefreshMode(mode=mode):
             return f"SET REFRESH_MODE = {mode.value}"
+        case AlterSetRefreshTrigger(on_update=on_update):
+            return f"SET REFRESH_TRIGGER = {render_trigger(on_update)}"
         case AlterAdd(changes=changes):
             return f"ADD {_changes(changes)}"
         case AlterModify(changes=changes):
@@ -303,8 +329,8 @@ def _show(statement: Show) -> str:
             return f"SHOW LINEAGE {_name(name)}{' COLUMNS' if columns else ''}"
         case ShowLag():
             return "SHOW LAG"
-        case ShowVersions(name=name):
-            return f"SHOW VERSIONS {_name(name)}"
+        case ShowVersions(name=name, definition=definition):
+            return f"SHOW VERSIONS {_name(name)}{' DEFINITION' if definition else ''}"
         case _:
             assert_never(statement)
 

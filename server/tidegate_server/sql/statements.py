@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
+from tidegate_server.model.clauses import (
+    Distribution,
+    Expectation,
+    OnUpdate,
+    StartMode,
+    Watermark,
+)
 from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.privileges import Privilege
 
@@ -115,21 +121,24 @@ class CreateMaterializedTable:
     start_mode: StartMode | None = None
     freshness: Freshness | Downstream | None = None
     refresh_mode: RequestedMode | None = None
+    on_update: OnUpdate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSuspend:
-    """ALTER MATERIALIZED TABLE t SUSPEND."""
+    """ALTER MATERIALIZED TABLE t SUSPEND [CASCADE]."""
 
     name: Name
+    cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterResume:
-    """ALTER MATERIALIZED TABLE t RESUME, with options for this pipeline alone."""
+    """ALTER MATERIALIZED TABLE t RESUME [CASCADE], with options for these pipelines alone."""
 
     name: Name
     options: Mapping[str, str] = field(default_factory=dict)
+    cascade: bool = False
 
 
 class Cascade(Enum):
@@ -215,6 +224,14 @@ class AlterSetRefreshMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSetRefreshTrigger:
+    """ALTER MATERIALIZED TABLE t SET REFRESH_TRIGGER = ...; None is ON SCHEDULE."""
+
+    name: Name
+    on_update: OnUpdate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterAdd:
     """ALTER MATERIALIZED TABLE t ADD ...."""
 
@@ -262,6 +279,21 @@ class AlterRollback:
 
     name: Name
     version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterRollbackDefinition:
+    """ALTER MATERIALIZED TABLE t ROLLBACK DEFINITION [TO VERSION n]; None is the one before."""
+
+    name: Name
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConvertToTable:
+    """ALTER MATERIALIZED TABLE t CONVERT TO TABLE: a plain table with the same rows."""
+
+    name: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,9 +355,10 @@ class ShowLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowVersions:
-    """SHOW VERSIONS t."""
+    """SHOW VERSIONS t [DEFINITION]: versions of its data, or of its definition."""
 
     name: Name
+    definition: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,11 +463,14 @@ Alteration = (
     | AlterResetOptions
     | AlterSetFreshness
     | AlterSetRefreshMode
+    | AlterSetRefreshTrigger
     | AlterAdd
     | AlterModify
     | AlterDrop
     | AlterRename
     | AlterRollback
+    | AlterRollbackDefinition
+    | AlterConvertToTable
 )
 Statement = (
     CreateMaterializedTable

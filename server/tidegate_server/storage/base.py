@@ -237,6 +237,7 @@ class TableFormat(Protocol):
         vector: Mapping[str, int],
         *,
         base: int,
+        few: bool,
     ) -> Written:
         """Take away all rows equal to one of ``removed``, add ``added``; raises as ``write``.
 
@@ -244,6 +245,7 @@ class TableFormat(Protocol):
 
         :param within: a condition over the table, aliased ``t``, that holds for all of
             ``removed`` and lets files be skipped.
+        :param few: whether all of them fit into the memory of every process.
         """
         ...
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.faults import Point, hold
 from tidegate_server.model.names import (
     DEFAULT_CATALOG,
     TableName,
@@ -238,11 +239,13 @@ class DeltaFormat:
         vector: Mapping[str, int],
         *,
         base: int,
+        few: bool,
     ) -> Written:
         snapshot = self._known(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        path = _path(snapshot)
         return self._landed(
-            lambda: replace_rows(session, _path(snapshot), removed, added, within, order, metadata),
+            lambda: replace_rows(session, path, removed, added, within, order, metadata, few=few),
             order,
             snapshot,
         )
@@ -297,8 +300,10 @@ class DeltaFormat:
     def _landed(self, commit: Callable[[], object], order: RefreshOrder, snapshot: Any) -> Written:
         """Commit, then find our commit: Delta skips an outdated epoch without a word."""
         before = int(snapshot.version())
+        hold(Point.BEFORE_COMMIT)
         try:
             commit()
+            hold(Point.AFTER_COMMIT)
         except (PySparkException, Py4JJavaError) as failed:
             broken = broken_expectation(failed, order)
             if broken is not None:
@@ -341,8 +346,9 @@ class DeltaFormat:
 
     def _snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""
-        holder = self._holder(name)
-        if not (_is_delta_path(holder) or self._exists(holder)):
+        places = (name,) if is_path(name) else (name, storage_name(name))
+        holder = next((n for n in places if _is_delta_path(n) or self._exists(n)), None)
+        if holder is None:
             return None
         identifier = _identifier(self._jvm, holder)
         session: Any = self._spark._jsparkSession

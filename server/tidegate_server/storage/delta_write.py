@@ -129,14 +129,18 @@ def replace_rows(
     within: Column,
     order: RefreshOrder,
     metadata: str,
+    *,
+    few: bool,
 ) -> None:
     """Take away every row equal to one of ``removed``, add ``added``, in one commit.
 
     :param within: a condition over the table, aliased ``t``, that all of ``removed`` meet; files
         without such rows are not read.
+    :param few: whether the rows can be sent to the table's, which need not be sorted then.
     """
     fields = removed.schema.fields
     source = removed.withColumn(_GONE, F.lit(True)).unionAll(added.withColumn(_GONE, F.lit(False)))
+    source = F.broadcast(source) if few else source
     found = F.col(f"s.{_GONE}") & within & same("t", "s", fields)
     values = {f"t.{quote_identifier(f.name)}": named(f.name, "s") for f in fields}
     with _settings(session, order, metadata):

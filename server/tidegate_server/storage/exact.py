@@ -52,10 +52,12 @@ def comparable(type: T.DataType) -> bool:
             return isinstance(type, (T.FloatType, T.DoubleType, *_PLAIN))
 
 
-def summed(frame: DataFrame) -> DataFrame:
+def summed(frame: DataFrame, *totals: Column) -> DataFrame:
     """Return each row once with the sum of its weights, rows that sum to 0 left out.
 
     Rows with a column that cannot be compared come back as they are.
+
+    :param totals: further named aggregates of a row's occurrences.
     """
     fields = [field for field in frame.schema.fields if field.name != WEIGHT]
     if not all(comparable(field.dataType) for field in fields):
@@ -70,8 +72,9 @@ def summed(frame: DataFrame) -> DataFrame:
         for field in fields
         if not _restorable(field.dataType)
     ]
-    total = F.sum(WEIGHT).alias(WEIGHT)
-    return frame.groupBy(*keys).agg(total, *kept).where(F.col(WEIGHT) != 0).select(*values, WEIGHT)
+    sums = frame.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT), *totals, *kept)
+    more = sums.columns[len(keys) + 1 : len(keys) + 1 + len(totals)]
+    return sums.where(F.col(WEIGHT) != 0).select(*values, WEIGHT, *more)
 
 
 def same(left: str, right: str, fields: list[T.StructField]) -> Column:

@@ -14,8 +14,10 @@ from sqlalchemy.schema import CreateColumn
 from tidegate_server.errors import Code, error
 from tidegate_server.store.tables import (
     cancel_requests,
+    definition_versions,
     delegation_tokens,
     fires,
+    lag_breaches,
     materialized_tables,
     metadata,
     privileges,
@@ -50,6 +52,7 @@ _DEFINITION = (
     "resume_options",
     "checkpoint_floor",
 )
+_ORIGIN = ("defined_by", "defined_at", "restored_from", "leaving")
 _RUN = ("changes", "rejected", "metrics", "wave_id", "requested_action", "data_timestamp")
 
 
@@ -93,12 +96,31 @@ def add_delegation_tokens(connection: Connection) -> None:
     signing_keys.create(connection)
 
 
+def add_lag_breaches(connection: Connection) -> None:
+    """Create the table of the breaches that were told."""
+    lag_breaches.create(connection)
+
+
+def add_definition_versions(connection: Connection) -> None:
+    """Create the table of definitions that were replaced; tell how a definition came and goes."""
+    add_columns(connection, materialized_tables, _ORIGIN)
+    definition_versions.create(connection)
+
+
+def add_refresh_trigger(connection: Connection) -> None:
+    """Give definitions the column of REFRESH_TRIGGER."""
+    add_columns(connection, materialized_tables, ("on_update",))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
     add_privileges,
     add_fires,
     add_delegation_tokens,
+    add_lag_breaches,
+    add_definition_versions,
+    add_refresh_trigger,
 )
 
 

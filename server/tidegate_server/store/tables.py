@@ -25,10 +25,21 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from tidegate_server.model.clauses import Distribution, Expectation, StartMode, Watermark
+from tidegate_server.model.clauses import (
+    Distribution,
+    Expectation,
+    OnUpdate,
+    StartMode,
+    Watermark,
+)
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange
-from tidegate_server.model.table import ColumnOrigin, DerivedColumn, PrimaryKey
+from tidegate_server.model.table import (
+    ColumnOrigin,
+    DerivedColumn,
+    MaterializedTable,
+    PrimaryKey,
+)
 from tidegate_server.model.types import Schema
 
 
@@ -117,10 +128,15 @@ materialized_tables = Table(
     Column("distribution", Json(Distribution | None)),
     Column("start_mode", Json(StartMode | None)),
     Column("downstream", Boolean, nullable=False, server_default=false()),
+    Column("on_update", Json(OnUpdate | None)),
     Column("expectations", Json(tuple[Expectation, ...]), nullable=False, server_default="[]"),
     Column("lineage", Json(tuple[ColumnOrigin, ...]), nullable=False, server_default="[]"),
     Column("resume_options", Json(dict[str, str]), nullable=False, server_default="{}"),
     Column("checkpoint_floor", BigInteger, nullable=False, server_default="0"),
+    Column("defined_by", _NAME),
+    Column("defined_at", UtcTimestamp),
+    Column("restored_from", Integer),
+    Column("leaving", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
 )
 
@@ -146,6 +162,19 @@ sources = Table(
     Column("via", Json(tuple[TableName, ...]), nullable=False, server_default="[]"),
     Column("columns", Json(Schema | None)),
     Index("ix_sources_name", "folded_catalog", "folded_schema", "folded_table"),
+)
+
+definition_versions = Table(
+    "definition_versions",
+    metadata,
+    Column(
+        "table_id",
+        _ID,
+        ForeignKey("materialized_tables.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("definition_version", Integer, primary_key=True, autoincrement=False),
+    Column("definition", Json(MaterializedTable), nullable=False),
 )
 
 workflows = Table(
@@ -222,6 +251,13 @@ refresh_runs = Table(
     Column("attempt", Integer, nullable=False),
     Index("ix_runs_table", "table_id", "sequence"),
     Index("ix_runs_state", "state"),
+)
+
+lag_breaches = Table(
+    "lag_breaches",
+    metadata,
+    Column("table_id", _ID, primary_key=True),
+    Column("since", UtcTimestamp, nullable=False),
 )
 
 privileges = Table(

@@ -82,6 +82,35 @@ def test_a_script_is_read_from_standard_input(
     assert server.statements == ["one", "two"]
 
 
+def test_a_script_may_begin_with_a_byte_order_mark(server: FakeServer, tmp_path: Path) -> None:
+    script = tmp_path / "a.sql"
+    script.write_text("one", "utf-8-sig")
+    assert run(server, "-f", str(script)) == 0
+    assert server.statements == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "ERROR cannot read {file}: No such file or directory"),
+        (b"one; \xfftwo", "ERROR {file} is not text in UTF-8: byte 0xff at position 5"),
+    ],
+)
+def test_a_script_that_cannot_be_read_is_named_and_nothing_runs(
+    server: FakeServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+    complaint: str,
+) -> None:
+    script = tmp_path / "a.sql"
+    if content is not None:
+        script.write_bytes(content)
+    assert run(server, "-e", "zero", "-f", str(script)) == 2
+    assert capsys.readouterr().err.splitlines() == [complaint.format(file=script)]
+    assert server.statements == []
+
+
 def test_an_error_names_file_line_state_code_hint_and_place(
     server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,7 +269,7 @@ def test_connect_changes_the_server(server: FakeServer) -> None:
         ("!columns", "Write !columns"),
         ("!connect", "Write !connect"),
         ("!set format xml", "Write !set format"),
-        ("!run /no/file", "Cannot read the file"),
+        ("!run /no/file", "cannot read /no/file: No such file"),
         ("!history", "Only the interactive shell"),
         ("!tables 'x", "No closing quotation"),
         ("!sh exit 3", "status 3"),

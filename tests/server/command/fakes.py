@@ -113,7 +113,9 @@ class FakeEngine:
             case Analyze(sql=sql):
                 return self.analyses.get(sql) or analysis()
             case ListTables():
-                return TableList(schemas=("d",), tables=(*self.plain, *self.storage.listed()))
+                return TableList(
+                    schemas=("d", "default"), tables=(*self.plain, *self.storage.listed())
+                )
             case Execute(sql=sql):
                 schema = "other" if sql.startswith("USE ") else "d"
                 return Executed(

@@ -88,6 +88,9 @@ def world_before() -> World:
     plain = Stored(schema=Schema((T1.columns[1],)), properties={"k": "v"})
     world.engine.storage.tables[name("plain")] = plain
     widened(world)
+    # A second definition, from which there is a way back to the first one.
+    later = produces(world, "SELECT * FROM t2", *T1, source="t2")
+    world.execute(f"{ALTER} viewed AS {later}")
     return world
 
 
@@ -111,6 +114,9 @@ STATEMENTS = {
     "drop a column": f"{ALTER} v DROP x",
     "rename": f"{ALTER} m RENAME TO other",
     "rename a view": f"{ALTER} v RENAME TO other",
+    "roll the definition back": f"{ALTER} viewed ROLLBACK DEFINITION",
+    "convert to a table": f"{ALTER} m CONVERT TO TABLE",
+    "suspend all": f"{ALTER} m SUSPEND CASCADE",
     "drop": "DROP MATERIALIZED TABLE m",
     "drop a view": "DROP MATERIALIZED TABLE v",
 }
@@ -123,8 +129,9 @@ def picture(world: World) -> object:
         for table, found in world.engine.storage.tables.items()
     }
     tables = {table.name: table for table in world.catalog.tables()}
+    past = world.catalog.replaced_definitions()
     workflows = dict(world.scheduler.workflows)
-    return tables, workflows, stored, dict(world.engine.storage.views), world.ledger.leases
+    return tables, past, workflows, stored, dict(world.engine.storage.views), world.ledger.leases
 
 
 def _facts(found: Stored) -> dict[str, object]:

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from tests.contract.examples import run
 from tests.server.command.fakes import NOW, World, name
 from tidegate_server.command.history import HISTORY
@@ -83,6 +85,20 @@ def test_a_row_tells_what_was_read_written_and_refused(world: World) -> None:
     assert json.loads(str(row["expectations"])) == {"positive": 3}
     assert json.loads(str(row["spark_job_ids"])) == [4, 5]
     assert (row["rows_read"], row["rows_inserted"], row["bytes"], row["files"]) == (10, 2, 99, 1)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "told"),
+    [
+        ("it was dear: 3.0 s", "it was dear: 3.0 s", "it was dear: 3.0 s; not X (CODE)"),
+        ("it pays", "that takes 3.0 s", "it pays; not X (CODE): that takes 3.0 s"),
+        ("it pays", "that is dear", "it pays; not X (CODE): that is dear, about 3.0 s"),
+    ],
+)
+def test_nothing_is_said_twice(world: World, chosen: str, rejected: str, told: str) -> None:
+    against = Rejection(strategy="X", reason_code="CODE", reason_text=rejected, cost=3.0)
+    world.ledger.history.append(run(reason_text=chosen, rejected=(against,)))
+    assert history(world, "SHOW REFRESH HISTORY")[0]["strategy_reason_text"] == told
 
 
 def test_versions_that_were_read_stand_for_changes_that_are_not_known(world: World) -> None:

@@ -168,6 +168,7 @@ NEEDED = {
     "SHOW LINEAGE m": Action.SEE,
     "SHOW REFRESH HISTORY FOR m": Action.SEE,
     "SHOW VERSIONS m": Action.SEE,
+    "SHOW VERSIONS m DEFINITION": Action.SEE,
     "SHOW GRANTS ON MATERIALIZED TABLE m": Action.SEE,
     "DESCRIBE m": Action.SEE,
     "DESCRIBE EXTENDED c.d.m AS JSON": Action.SEE,
@@ -192,8 +193,10 @@ NEEDED = {
     "ALTER MATERIALIZED TABLE m MODIFY (a BIGINT COMMENT 'x')": Action.ALTER,
     "ALTER MATERIALIZED TABLE m DROP PRIMARY KEY": Action.ALTER,
     "ALTER MATERIALIZED TABLE m ROLLBACK TO VERSION 1": Action.ALTER,
+    "ALTER MATERIALIZED TABLE m ROLLBACK DEFINITION TO VERSION 1": Action.ALTER,
     "CREATE OR ALTER MATERIALIZED TABLE m AS SELECT 1": Action.ALTER,
     "ALTER MATERIALIZED TABLE m RENAME TO q": Action.OWN,
+    "ALTER MATERIALIZED TABLE m CONVERT TO TABLE": Action.OWN,
     "DROP MATERIALIZED TABLE m": Action.OWN,
     "DROP MATERIALIZED TABLE IF EXISTS m": Action.OWN,
     "GRANT SELECT ON MATERIALIZED TABLE m TO USER eve": Action.OWN,
@@ -279,6 +282,16 @@ def test_a_cascade_needs_every_table_it_refreshes(guarded: Guarded) -> None:
     assert guarded.outcome("ALTER MATERIALIZED TABLE m REFRESH CASCADE") != "ACCESS_DENIED"
 
 
+@pytest.mark.parametrize("action", ["SUSPEND", "RESUME"])
+def test_a_cascade_needs_every_table_it_suspends(guarded: Guarded, action: str) -> None:
+    text = f"ALTER MATERIALIZED TABLE m {action} CASCADE"
+    guarded.may(Privilege.ALTER)
+    guarded.be("bob")
+    assert guarded.outcome(text) == "ACCESS_DENIED"
+    guarded.may(Privilege.ALTER, table="n")
+    assert guarded.outcome(text) != "ACCESS_DENIED"
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -303,6 +316,19 @@ def test_a_condition_reads_under_its_users_name(guarded: Guarded) -> None:
     guarded.may(Privilege.REFRESH, table="n")
     guarded.be("bob")
     text = "ALTER MATERIALIZED TABLE n REFRESH WHERE a IN (SELECT a FROM m)"
+    assert guarded.outcome(text) == "ACCESS_DENIED"
+    guarded.may(Privilege.SELECT)
+    assert guarded.outcome(text) != "ACCESS_DENIED"
+
+
+def test_an_earlier_definition_reads_under_its_users_name(guarded: Guarded) -> None:
+    first = guarded.table("n").expanded_query
+    guarded.engine.analyses["SELECT 3"] = analysis(expanded="SELECT 3")
+    guarded.execute("ALTER MATERIALIZED TABLE n AS SELECT 3")
+    guarded.engine.surveys[first] = READS_M
+    guarded.may(Privilege.ALTER, table="n")
+    guarded.be("bob")
+    text = "ALTER MATERIALIZED TABLE n ROLLBACK DEFINITION"
     assert guarded.outcome(text) == "ACCESS_DENIED"
     guarded.may(Privilege.SELECT)
     assert guarded.outcome(text) != "ACCESS_DENIED"

@@ -29,6 +29,7 @@ def test_tables_are_listed_sorted_without_an_engine(world: World) -> None:
     assert world.rows("SHOW MATERIALIZED TABLES NOT LIKE 'u%'") == [("orders",)]
     assert world.rows("SHOW MATERIALIZED TABLES ILIKE 'U_ERS'") == [("users",)]
     assert world.rows("SHOW MATERIALIZED TABLES LIKE 'U%'") == []
+    assert world.rows("SHOW MATERIALIZED TABLES FROM nosuch") == []
     assert world.engine.requests == []
 
 

@@ -201,6 +201,29 @@ def test_many_publications_stay_readable_and_are_tidied(world: World) -> None:
     assert (location / "_delta_log" / "_last_checkpoint").exists()
 
 
+def test_definitions_tell_every_version(world: World) -> None:
+    world.catalog.create(table())
+    world.catalog.create(table(id="t-2", name=name("other")))
+    world.catalog.replace(
+        table(
+            original_query="SELECT 2",
+            expanded_query="SELECT 2",
+            definition_version=2,
+            defined_by="bo",
+            defined_at=NOW,
+        )
+    )
+    world.system.publish("select * from materialized_tables")
+    assert world.table("materialized_tables").to_pyarrow_table().num_rows == 2
+    world.system.publish("select * from MATERIALIZED_TABLE_DEFINITIONS")
+    rows = world.rows("materialized_table_definitions")
+    facts = [(r["table_id"], r["definition_version"], r["in_force"]) for r in rows]
+    assert facts == [("t-1", 1, False), ("t-1", 2, True), ("t-2", 1, True)]
+    assert [(r["defined_by"], r["defined_at"]) for r in rows[:2]] == [("ana", NOON), ("bo", NOW)]
+    assert rows[1]["query"] == "SELECT 2"
+    assert [c["object"] for c in json.loads(str(rows[1]["changes"]))] == ["QUERY"]
+
+
 def test_partitions_tell_when_each_was_last_refreshed(world: World) -> None:
     world.catalog.create(table())
     world.catalog.create(table(id="t-2", name=name("whole"), partition_keys=()))

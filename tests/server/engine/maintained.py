@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.server.engine.conftest import Session
-from tidegate_server.link.messages.answers import Analysis, Planned, Refreshed
+from tidegate_server.link.messages.answers import Analysis, Planned, Refreshed, TableCreated
 from tidegate_server.link.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Trigger
@@ -53,7 +53,7 @@ class Maintained:
             policy=policy,
         )
         self.order = replace(self.order, **fixed)  # type: ignore[arg-type]
-        session.client.call(
+        created = session.client.call(
             CreateTable(
                 name=self.name,
                 schema=analysis.schema,
@@ -62,6 +62,8 @@ class Maintained:
                 properties={"tidegate.id": self.id},
             )
         )
+        assert isinstance(created, TableCreated)
+        self.created = created
         self.refresh()
 
     def refresh(self, **changed: object) -> RefreshOutcome:

@@ -107,6 +107,31 @@ def test_nested_values_are_valid_json_with_nulls_kept(session: Session) -> None:
     )  # fmt: skip
 
 
+def test_nested_values_keep_their_digits_and_keys(session: Session) -> None:
+    moment = "TIMESTAMP_NTZ'2020-01-02 03:04:05.000006'"
+    session.execute("SET spark.sql.session.timeZone = Europe/Berlin")
+    assert session.rows(
+        f"SELECT array({moment}, NULL), named_struct('a', {moment}, 'b', INTERVAL '1' DAY), "
+        f"map(DATE'2020-01-02', array(INTERVAL '1-2' YEAR TO MONTH)), map({moment}, 1.5), "
+        "map(TIMESTAMP'2020-01-02 03:04:05', X'00FF'), map(X'00FF', 1), "
+        "map(named_struct('a', 1), 2), array(named_struct('a', TIMESTAMP'2020-01-02 03:04:05')), "
+        f"cast(NULL AS struct<a: timestamp>), map(3, {moment})"
+    ) == [
+        (
+            '["2020-01-02 03:04:05.000006",null]',
+            '{"a":"2020-01-02 03:04:05.000006","b":"1 00:00:00.000000000"}',
+            '{"2020-01-02":["1-2"]}',
+            '{"2020-01-02 03:04:05.000006":1.5}',
+            '{"2020-01-02 03:04:05.000000+01:00":"AP8="}',
+            '{"AP8=":1}',
+            '{"{\\"a\\":1}":2}',
+            '[{"a":"2020-01-02 03:04:05"}]',
+            None,
+            '{"3":"2020-01-02 03:04:05.000006"}',
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("literal", "text"),
     [
@@ -290,6 +315,9 @@ def test_tables_are_listed_with_columns_and_kinds(
     some = client.call(ListTables(schema=schema, names=("V", "nothing")))
     assert isinstance(some, TableList)
     assert [(info.name.table, info.columns) for info in some.tables] == [("v", ())]
+    assert client.call(ListTables(schema="nowhere", names=("v",))) == TableList(
+        schemas=(), tables=()
+    )
     names = client.call(ListNames())
     assert isinstance(names, NameList)
     assert SchemaNames(schema=schema, tables=("d",), views=("v",)) in names.schemas

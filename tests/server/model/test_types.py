@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.model.types import Column, ColumnType, Schema, TypeKind, parse_type
+from tidegate_server.model.types import (
+    Column,
+    ColumnType,
+    Schema,
+    TypeKind,
+    parse_type,
+    plain_type,
+    spark_type,
+    unknown_type,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +59,100 @@ def test_columns_are_found_without_regard_to_case() -> None:
     schema = Schema((Column(name="Day", type="date"),))
     assert schema.find("dAY") is schema.columns[0]
     assert schema.find("month") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(kind.value for kind in TypeKind if kind is not TypeKind.OTHER),
+        "INTEGER",
+        " Decimal(10, 2) ",
+        "dec",
+        "VARCHAR(255)",
+        "TIMESTAMP(3) WITH LOCAL TIME ZONE",
+        "string COLLATE UTF8_LCASE",
+        "interval day to second",
+        "ARRAY<MAP<STRING, DECIMAL(10, 2)>>",
+        "STRUCT<a: INT, `b c` STRUCT<d: STRING NOT NULL COMMENT 'x, y <z'>>",
+        "struct<map: int, nosuch: array<int>>",
+        "STRUCT<>",
+    ],
+)
+def test_types_of_spark_are_known(text: str) -> None:
+    assert unknown_type(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("TIMESTAMP(3)", "TIMESTAMP"),
+        ("timestamp ( 6 )", "timestamp"),
+        ("TIMESTAMP", "TIMESTAMP"),
+        ("timestamp_ntz", "timestamp_ntz"),
+        ("TIMESTAMP_LTZ(3)", "TIMESTAMP_LTZ"),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ"),
+        ("TIMESTAMP WITHOUT TIME ZONE", "TIMESTAMP_NTZ"),
+        ("BYTES", "BINARY"),
+        ("VARBINARY(16)", "BINARY"),
+        ("DOUBLE PRECISION", "DOUBLE"),
+        ("VARCHAR(2147483647)", "STRING"),
+        ("VARCHAR(10)", "VARCHAR(10)"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
+        ("ARRAY<BYTES>", "ARRAY<BINARY>"),
+        ("MAP<STRING, ROW<a INT, b BYTES>>", "MAP<STRING, STRUCT<a INT, b BINARY>>"),
+        (
+            "ROW<bytes: INT, `row, <` TIMESTAMP(3) NOT NULL COMMENT 'BYTES, <z'>",
+            "STRUCT<bytes: INT, `row, <` TIMESTAMP NOT NULL COMMENT 'BYTES, <z'>",
+        ),
+    ],
+)
+def test_types_of_flink_are_put_in_spark_s_words(text: str, spelled: str) -> None:
+    assert spark_type(text) == spelled
+    assert spark_type(spelled) == spelled
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("INT", "integer"),
+        ("DECIMAL(10, 2)", "decimal(10,2)"),
+        ("STRUCT<a INT, `b` STRING COMMENT 'x, <y'>", "struct<a:int,b:string>"),
+        ("STRUCT<a: INT NOT NULL COMMENT 'x'>", "struct<a:int>"),
+        ("ARRAY <INT>", "array<int>"),
+        ("MAP<STRING, ARRAY<STRUCT<x BIGINT>>>", "map<string,array<struct<x:long>>>"),
+        ("interval day to second", "INTERVAL DAY TO SECOND"),
+    ],
+)
+def test_one_type_spelled_in_two_ways_is_the_same(one: str, other: str) -> None:
+    assert plain_type(one) == plain_type(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("INT", "BIGINT"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 3)"),
+        ("STRUCT<a: INT>", "STRUCT<b: INT>"),
+        ("ARRAY<INT>", "ARRAY<BIGINT>"),
+        ("interval day", "interval year"),
+        ("struct<\u01c20\u01c2: int>", "struct<\u01c21\u01c2: int>"),
+    ],
+)
+def test_other_types_are_told_apart(one: str, other: str) -> None:
+    assert plain_type(one) != plain_type(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("NOSUCHTYPE", "NOSUCHTYPE"),
+        ("varchr(3)", "varchr"),
+        ("null", "null"),
+        ("ARRAY<Wrong>", "Wrong"),
+        ("MAP<STRING, ARRAY<wrong>>", "wrong"),
+        ("STRUCT<a: INT, b: NOPE COMMENT 'INT'>", "NOPE"),
+        ("struct<int: int, `a` bigger>", "bigger"),
+    ],
+)
+def test_the_first_word_that_is_no_type_is_told(text: str, word: str) -> None:
+    assert unknown_type(text) == word

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,8 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     issuer = authority(tmp_path_factory.mktemp("issuer"))
     config = Config(
         server={"port": 0, "workers": 2, "auth": "CUSTOM", "disconnect_grace": 0.0},
-        login={"custom": "tests.server.protocol.test_http:Counting"},
+        # Room for the logins that a test sends all at once.
+        login={"custom": "tests.server.protocol.test_http:Counting", "max_concurrent": 32},
         tls=issuer.server,
     )
     with running_gateway(config) as running:
@@ -75,12 +77,11 @@ def test_clients_that_vanish_leave_nothing_behind(port: Gateway, beginning: byte
 
 
 def test_meanwhile_everybody_else_is_served(port: Gateway) -> None:
-    silent = [socket.create_connection((port.host, port.port)) for _ in range(200)]
-    for number, raw in enumerate(silent):
-        raw.sendall(BEGINNINGS[number % len(BEGINNINGS)])
-    for transport in ("binary", "http"):
-        options = {"user": "ada", "password": "ada", "transport": transport}
-        with tidegate.connect(host=port.host, port=port.port, **options) as connection:
-            connection.ping()
-    for raw in silent:
-        raw.close()
+    with ExitStack() as silent:
+        for number in range(200):
+            raw = silent.enter_context(socket.create_connection((port.host, port.port)))
+            raw.sendall(BEGINNINGS[number % len(BEGINNINGS)])
+        for transport in ("binary", "http"):
+            options = {"user": "ada", "password": "ada", "transport": transport}
+            with tidegate.connect(host=port.host, port=port.port, **options) as connection:
+                connection.ping()

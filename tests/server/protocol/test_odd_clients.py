@@ -123,29 +123,42 @@ def test_keys_may_be_asked_for_with_nulls(peer: Peer) -> None:
 # ---- temporary views -----------------------------------------------------------------------
 
 
-def test_a_sessions_own_views_are_listed_for_it(peer: Peer, gateway: Gateway) -> None:
-    mine, other = peer.session(), peer.session()
-    gateway.answers["CREATE TEMP VIEW mine AS SELECT 1"] = numbers(0)
-    gateway.engine.views = [
+@pytest.fixture
+def alone() -> Iterator[Gateway]:
+    """A server of the test's own: others would list its views."""
+    with running_gateway() as running:
+        yield running
+
+
+@pytest.fixture
+def visitor(alone: Gateway) -> Iterator[Peer]:
+    with connected(alone) as peer:
+        yield peer
+
+
+def test_a_sessions_own_views_are_listed_for_it(visitor: Peer, alone: Gateway) -> None:
+    mine, other = visitor.session(), visitor.session()
+    alone.answers["CREATE TEMP VIEW mine AS SELECT 1"] = numbers(0)
+    alone.engine.views = [
         replace(RECENT, name=TableName("spark_catalog", "", "mine"), columns=ORDERS.columns)
     ]
-    assert tables(peer, mine, tableName="mine") == []
-    peer.execute(mine, "CREATE TEMP VIEW mine AS SELECT 1")
-    assert tables(peer, mine, schemaName="default", tableTypes=["VIEW"]) == ["mine", "recent"]
-    assert columns(peer, mine, tableName="mine") == ["id", "amount", "tags"]
-    assert tables(peer, other, tableName="mine") == []
+    assert tables(visitor, mine, tableName="mine") == []
+    visitor.execute(mine, "CREATE TEMP VIEW mine AS SELECT 1")
+    assert tables(visitor, mine, schemaName="default", tableTypes=["VIEW"]) == ["mine", "recent"]
+    assert columns(visitor, mine, tableName="mine") == ["id", "amount", "tags"]
+    assert tables(visitor, other, tableName="mine") == []
 
 
-def test_a_global_view_is_listed_for_everybody_in_its_schema(peer: Peer, gateway: Gateway) -> None:
-    maker, other = peer.session(), peer.session()
+def test_a_global_view_is_listed_for_everybody_in_its_schema(visitor: Peer, alone: Gateway) -> None:
+    maker, other = visitor.session(), visitor.session()
     statement = "CREATE GLOBAL TEMPORARY VIEW all_of_us AS SELECT 1"
-    gateway.answers[statement] = numbers(0)
-    gateway.engine.views = [
+    alone.answers[statement] = numbers(0)
+    alone.engine.views = [
         replace(RECENT, name=TableName("spark_catalog", "global_temp", "all_of_us"))
     ]
-    peer.execute(maker, statement)
-    assert tables(peer, other, schemaName="global_temp") == ["all_of_us"]
-    assert "all_of_us" not in tables(peer, other, schemaName="default")
+    visitor.execute(maker, statement)
+    assert tables(visitor, other, schemaName="global_temp") == ["all_of_us"]
+    assert "all_of_us" not in tables(visitor, other, schemaName="default")
 
 
 # ---- order and numbers ---------------------------------------------------------------------

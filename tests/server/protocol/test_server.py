@@ -19,6 +19,7 @@ from tests.server.protocol.gateway import (
     eventually,
     rows_of,
     running_gateway,
+    talk,
 )
 from tidegate.wire.service import (
     CALLS,
@@ -28,8 +29,10 @@ from tidegate.wire.service import (
     args_class,
     ttypes,
 )
+from tidegate_server.command.context import Context
 from tidegate_server.config import Config, ServerSection
-from tidegate_server.model.result import RowsResult, nothing
+from tidegate_server.errors import Code, error
+from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.protocol.handler import Handler
 
@@ -309,6 +312,17 @@ def test_progress_has_nine_columns_and_every_field(peer: Peer) -> None:
     assert progress.status == ttypes.TJobExecutionStatus.COMPLETE
     assert progress.progressedPercentage == 0.25
     assert None not in (progress.footerSummary, progress.startTime)
+
+
+def test_progress_of_what_failed_does_not_say_finished(gateway: Gateway, peer: Peer) -> None:
+    def fail(context: Context) -> Result:
+        talk(context)
+        raise error(Code.NOT_SUPPORTED, what="This")
+
+    gateway.answers["TALK AND FAIL"] = fail
+    operation = peer.start(peer.session(), "TALK AND FAIL")
+    progress = peer.status(operation, getProgressUpdate=True).progressUpdateResponse
+    assert progress.rows[0][2] == "FAILED"
 
 
 def test_progress_before_any_is_known_has_every_field_too(peer: Peer) -> None:

@@ -54,6 +54,14 @@ def test_ways_learn_apart() -> None:
     assert learned > listed
 
 
+def test_a_run_that_looked_keys_up_and_removed_nothing_was_a_merge() -> None:
+    listed = predict(Way.APPEND, WORK, ())
+    metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000, affected_keys=3)
+    run = PastRun(strategy=Strategy.INCREMENTAL, seconds=99.0, metrics=metrics)
+    assert predict(Way.APPEND, WORK, (run,)) == listed
+    assert predict(Way.MERGE, WORK, (run,)) > predict(Way.MERGE, WORK, ())
+
+
 def test_what_no_run_could_tell_is_not_learned() -> None:
     run = PastRun(strategy=Strategy.FULL, seconds=9.0, metrics=RunMetrics())
     assert predict(Way.OVERWRITE, WORK, (run,)) == predict(Way.OVERWRITE, WORK, ())

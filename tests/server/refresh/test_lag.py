@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.examples import NOON, run, table
+from tidegate_server.model.clauses import OnUpdate
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
@@ -121,3 +122,11 @@ def test_a_watched_table_lags_from_the_change_that_it_saw() -> None:
     report = lag_report(WATCHED, [ended(0), failing], at(90))
     assert report.actual == 30 * 60 + 10
     assert report.cause is LagCause.FAILING
+
+
+def test_a_table_with_a_trigger_is_measured_as_a_watched_one() -> None:
+    every = OnUpdate(at_most_every=Freshness(10, TimeUnit.MINUTE))
+    triggered = table(freshness=Freshness(1, TimeUnit.HOUR), on_update=every)
+    assert lag_report(triggered, [ended(0)], at(600)).actual == 0
+    changed = ended(60, 1, trigger=Trigger.UPSTREAM_CHANGE)
+    assert lag_report(triggered, [ended(0), changed], at(90)).longest == 11 * 60

@@ -11,7 +11,12 @@ from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.eligibility import Obstacle
-from tidegate_server.refresh.planner import Evidence, plan_incremental, plan_refresh
+from tidegate_server.refresh.planner import (
+    Evidence,
+    incremental_work,
+    plan_incremental,
+    plan_refresh,
+)
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     PastRun,
@@ -131,6 +136,7 @@ def test_few_changes_of_much_are_applied() -> None:
     [
         (replace(LARGE, keyed=False, affected_keys=None), "ROWS_CHANGED"),
         (replace(LARGE, keyed=False, appends=True, affected_keys=None), "ROWS_APPENDED"),
+        (replace(LARGE, algebraic=True), "GROUPS_COMBINED"),
     ],
 )
 def test_the_reason_tells_the_way(evidence: Evidence, code: str) -> None:
@@ -154,6 +160,23 @@ def test_a_full_refresh_says_why_it_is_not_incremental(evidence: Evidence, code:
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, code)
     assert [(r.strategy, r.reason_code) for r in plan.rejected] == [("INCREMENTAL", code)]
     assert plan.vector == FULL.vector
+
+
+def test_groups_that_are_added_up_may_be_many() -> None:
+    many = replace(LARGE, affected_keys=400_000, algebraic=True)
+    assert plan_incremental(ORDER, FULL, many).reason_code == "GROUPS_COMBINED"
+    assert plan_incremental(ORDER, FULL, replace(many, algebraic=False)).strategy is Strategy.FULL
+
+
+def test_what_is_read_depends_on_the_way() -> None:
+    two = replace(LARGE, rows_in_sources=50_500_000)
+    ways = (
+        replace(two, keyed=False, appends=True, affected_keys=None),
+        replace(two, algebraic=True),
+        two,
+    )
+    read = [incremental_work(evidence)[1].rows_read for evidence in ways]
+    assert read == [100, 1_500_100, 50_500_100]
 
 
 def test_all_obstacles_are_named() -> None:

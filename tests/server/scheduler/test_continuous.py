@@ -12,6 +12,7 @@ import pytest
 from tests.contract.examples import name, run, source, table
 from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources
 from tidegate_server.catalog.memory import MemoryCatalog
+from tidegate_server.model.clauses import OnUpdate
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
@@ -309,3 +310,70 @@ def test_a_suspended_one_is_not(chain: World) -> None:
     chain.catalog.move("base", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
     chain.sources.versions["delta-ev"] = 2
     assert chain.poll(60) == []
+
+
+# ---- REFRESH_TRIGGER = ON UPDATE ---------------------------------------------------------------
+
+
+def on_update(seconds: int | None = 600, **changes: Any) -> MaterializedTable:
+    every = Freshness(seconds, TimeUnit.SECOND) if seconds is not None else None
+    full = {"refresh_mode": RefreshMode.FULL, "freshness": Freshness(1, TimeUnit.HOUR)}
+    return continuous(**{**full, "on_update": OnUpdate(at_most_every=every), **changes})
+
+
+def test_a_table_with_a_trigger_is_refreshed_at_once_and_then_only_on_changes(world: World) -> None:
+    world.catalog.create(on_update())
+    assert world.poll() == [Trigger.INITIAL]
+    assert world.poll(7 * 24 * 3600) == []
+    world.sources.versions["delta-ev"] = 2
+    assert world.poll() == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_a_table_with_a_schedule_is_not_watched(world: World) -> None:
+    world.catalog.create(on_update(on_update=None))
+    assert world.poll() == []
+    assert world.sources.calls == 0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_refreshes_begin_at_least_the_interval_apart(world: World, restarted: bool) -> None:
+    world.catalog.create(on_update())
+    world.poll()
+    for version in (2, 3, 4):
+        world.sources.versions["delta-ev"] = version
+        if restarted:
+            world.watcher = world.fresh_watcher()
+        assert world.poll(599 if version == 2 else 0) == []
+        world.sources.versions["delta-ev"] = version * 10
+        assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
+        assert world.poll(598) == []
+        assert world.poll(1) == []
+    [newest, *_] = world.ledger.runs("t-1")
+    assert newest.sources == {"delta-ev": 40}
+
+
+def test_a_skipped_run_does_not_shorten_the_interval(world: World) -> None:
+    world.catalog.create(on_update())
+    world.poll()
+    world.ledger.record(
+        run(refresh_id="s", state=RunState.SKIPPED, queued_at=world.clock.advance(10))
+    )
+    world.watcher = world.fresh_watcher()
+    world.sources.versions["delta-ev"] = 2
+    assert world.poll(588) == []
+    assert world.poll(2) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_without_an_interval_changes_follow_each_other(world: World) -> None:
+    world.catalog.create(on_update(None))
+    world.poll()
+    for version in (2, 3):
+        world.sources.versions["delta-ev"] = version
+        assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_another_query_of_a_table_with_a_trigger_is_refreshed_at_once(world: World) -> None:
+    world.catalog.create(on_update())
+    world.poll()
+    world.catalog.replace(on_update(definition_version=2))
+    assert world.poll(600) == [Trigger.EVOLUTION]

@@ -45,6 +45,7 @@ class World:
         self.executor = HeldExecutor()
         self.config = SchedulerSection(max_concurrent=max_concurrent, poll_interval=0.01)
         self.servers = 0
+        self.suspended: list[tuple[str, str]] = []
         self.scheduler = self.another(self.database)
 
     def another(
@@ -65,6 +66,7 @@ class World:
             server_id=server_id or f"server-{self.servers}",
             executor=self.executor,
             arms=arms,
+            suspended=lambda table, reason: self.suspended.append((table.id, reason)),
         )
 
     def add(self, table_id: str = "t-1", cron: str = MINUTELY, **changes: object) -> Workflow:

@@ -131,6 +131,7 @@ def test_five_failures_in_a_row_suspend_a_table(world: World) -> None:
     found, reason = status(world)
     assert found is RefreshStatus.SUSPENDED
     assert reason.startswith("SUSPENDED_DUE_TO_ERRORS: 5 refreshes failed in a row")
+    assert world.suspended == [("t-1", reason)]
     workflow = world.scheduler.workflow("t-1")
     assert workflow is not None
     assert not workflow.active

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,6 +95,26 @@ def test_names_grow_old() -> None:
     assert len(asked(engine, ListNames)) == 2
 
 
+def test_a_slow_metastore_keeps_nobody_waiting_for_names_that_are_merely_old() -> None:
+    snapshot, engine, clock = make()
+    before = snapshot.listing()
+    gate, answer = threading.Event(), engine.call
+
+    def slow(request: Any, **options: Any) -> Any:
+        if isinstance(request, ListNames):
+            assert gate.wait(30)
+        return answer(request, **options)
+
+    engine.call = slow  # type: ignore[method-assign]
+    engine.tables = [*engine.tables, replace(ORDERS, name=replace(OTHER.name, table="new"))]
+    clock.advance(11)
+    assert snapshot.listing() == before
+    assert snapshot.listing() == before  # and asks no second time
+    gate.set()
+    assert eventually(lambda: "new" in named(snapshot.listing()))
+    assert len(asked(engine, ListNames)) == 2
+
+
 def test_columns_are_read_of_what_matches_and_once() -> None:
     snapshot, engine, _ = make()
     for _ in range(2):
@@ -170,6 +191,7 @@ def test_what_is_known_outlives_the_gateway(tmp_path: Path) -> None:
     before = Snapshot(FakeCatalog(), engine, clock, kept).columns_of(TablePattern())
     engine.ready = False
     after = Snapshot(FakeCatalog(), engine, clock, KeptPicture(tmp_path / "metastore"))
+    after.load()
     assert after.listing() == before
     assert not after.knows_metastore()
 
@@ -182,6 +204,7 @@ def test_a_stopped_gateway_keeps_what_it_forgot_too(tmp_path: Path) -> None:
     snapshot.keep()
     engine.tables[0] = replace(ORDERS, comment="another")
     after = Snapshot(FakeCatalog(), engine, clock, kept)
+    after.load()
     assert named(after.listing())["orders"].comment == "another"
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar, get_args
 from tidegate_server.model.clauses import (
     Distribution,
     Expectation,
+    OnUpdate,
     StartKind,
     StartMode,
     Violation,
@@ -76,9 +77,9 @@ _EXPRESSIONS = (
     + ["named_struct('a', 1).a", "a -- one\n + 1", "transform(xs, x -> x + 1)", "m['comment']"]
 )
 _TYPES = (
-    ["INT", "BIGINT", "STRING", "DECIMAL(10, 2)", "VARCHAR(255)", "TIMESTAMP(6)", "timestamp_ntz"]
+    ["INT", "BIGINT", "STRING", "DECIMAL(10, 2)", "VARCHAR(255)", "TIMESTAMP", "timestamp_ntz"]
     + ["MAP<STRING, ARRAY<INT>>", "STRUCT<a: INT, b: STRUCT<c: STRING COMMENT 'x'>>"]
-    + ["TIMESTAMP(3) WITH LOCAL TIME ZONE", "INTERVAL DAY TO SECOND", "DOUBLE", "BINARY"]
+    + ["TIMESTAMP_LTZ", "INTERVAL DAY TO SECOND", "DOUBLE", "BINARY"]
 )
 
 
@@ -135,6 +136,9 @@ class Generator:
 
     def any_freshness(self) -> Freshness | s.Downstream:
         return s.Downstream.DOWNSTREAM if self.one(*range(5)) == 0 else self.freshness()
+
+    def on_update(self) -> OnUpdate:
+        return OnUpdate(at_most_every=self.maybe(self.freshness))
 
     def start_mode(self) -> StartMode:
         kind = self.one(*StartKind)
@@ -217,6 +221,7 @@ class Generator:
             start_mode=self.maybe(self.start_mode),
             freshness=self.maybe(self.any_freshness),
             refresh_mode=self.maybe(lambda: self.one(*s.RequestedMode)),
+            on_update=self.maybe(self.on_update),
         )
 
     def _schema(self) -> dict[str, object]:
@@ -280,8 +285,8 @@ class Generator:
 
 _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.CreateMaterializedTable: Generator.create,
-    s.AlterSuspend: lambda g: s.AlterSuspend(name=g.name()),
-    s.AlterResume: lambda g: s.AlterResume(name=g.name(), options=g.options()),
+    s.AlterSuspend: lambda g: s.AlterSuspend(name=g.name(), cascade=g.chance()),
+    s.AlterResume: lambda g: s.AlterResume(name=g.name(), options=g.options(), cascade=g.chance()),
     s.AlterRefresh: Generator.refresh,
     s.AlterCancelRefresh: lambda g: s.AlterCancelRefresh(name=g.name()),
     s.AlterAsQuery: lambda g: s.AlterAsQuery(name=g.name(), query=g.query()),
@@ -293,11 +298,18 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.AlterSetRefreshMode: lambda g: s.AlterSetRefreshMode(
         name=g.name(), mode=g.one(*s.RequestedMode)
     ),
+    s.AlterSetRefreshTrigger: lambda g: s.AlterSetRefreshTrigger(
+        name=g.name(), on_update=g.maybe(g.on_update)
+    ),
     s.AlterAdd: lambda g: s.AlterAdd(name=g.name(), changes=g.changes()),
     s.AlterModify: lambda g: s.AlterModify(name=g.name(), changes=g.changes()),
     s.AlterDrop: Generator.drop_part,
     s.AlterRename: lambda g: s.AlterRename(name=g.name(), new_name=g.name()),
     s.AlterRollback: lambda g: s.AlterRollback(name=g.name(), version=g.number()),
+    s.AlterConvertToTable: lambda g: s.AlterConvertToTable(name=g.name()),
+    s.AlterRollbackDefinition: lambda g: s.AlterRollbackDefinition(
+        name=g.name(), version=g.maybe(g.number)
+    ),
     s.VerifyMaterializedTable: lambda g: s.VerifyMaterializedTable(
         name=g.name(), version=g.maybe(g.number)
     ),
@@ -311,7 +323,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     ),
     s.ShowLineage: lambda g: s.ShowLineage(name=g.name(), columns=g.chance()),
     s.ShowLag: lambda g: s.ShowLag(),
-    s.ShowVersions: lambda g: s.ShowVersions(name=g.name()),
+    s.ShowVersions: lambda g: s.ShowVersions(name=g.name(), definition=g.chance()),
     s.DescribeTable: lambda g: s.DescribeTable(
         name=g.name(), extended=g.chance(), as_json=g.chance()
     ),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate_server.sql.query import (
     begins_like_rows,
+    may_read_rows,
     spark_text,
 )
 
@@ -62,3 +63,27 @@ def test_slash_comments_become_dash_comments_in_place() -> None:
 def test_questions_about_any_text_have_an_answer(text: str) -> None:
     begins_like_rows(text)
     assert len(spark_text(text)) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("SELECT 1", True),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", True),
+        ("-- x\n/* y */ insert into t select * from m", True),
+        ("CREATE TABLE t AS SELECT * FROM m", True),
+        ("create or replace table t using delta as select 1", True),
+        ("MERGE INTO t USING m ON true WHEN MATCHED THEN DELETE", True),
+        ("CACHE TABLE c AS SELECT 1", True),
+        ("EXECUTE IMMEDIATE 'SELECT 1'", True),
+        ("", True),
+        ("`show` tables", True),
+        ("EXPLAIN SELECT 1", False),
+        ("create or replace global temporary view v as select 1", False),
+        ("CREATE FUNCTION f() RETURNS INT RETURN 1", False),
+        ("DROP VIEW v", False),
+        ("show tables", False),
+    ],
+)
+def test_statements_that_read_rows_are_known_by_their_first_words(text: str, reads: bool) -> None:
+    assert may_read_rows(text) is reads

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, insert, select, text
 
-from tests.contract.examples import NOON
+from tests.contract.examples import NOON, table
+from tidegate_server.catalog.sql import SqlCatalog
 from tidegate_server.errors import ServerError
 from tidegate_server.store import migrations
 from tidegate_server.store.database import Database
@@ -94,6 +95,21 @@ def test_an_older_store_gets_what_it_lacks_and_keeps_its_rows(database: Database
         row = connection.execute(text("SELECT epoch, note FROM leases")).one()
         assert tuple(row) == (5, "new")
         assert current_version(connection) == len(migrations.MIGRATIONS) + 1
+
+
+def test_a_store_without_past_definitions_keeps_its_tables(database: Database) -> None:
+    catalog = SqlCatalog(database)
+    catalog.create(table())
+    with database.begin() as connection:
+        for column in ("defined_by", "defined_at", "restored_from", "leaving"):
+            connection.execute(text(f"ALTER TABLE materialized_tables DROP COLUMN {column}"))
+        connection.execute(text("DROP TABLE definition_versions"))
+        before = migrations.MIGRATIONS.index(migrations.add_definition_versions)
+        connection.execute(text(f"UPDATE schema_version SET version = {before}"))
+        migrate(connection, migrations.MIGRATIONS[: before + 1])
+    assert catalog.tables() == (table(),)
+    catalog.replace(table(definition_version=2))
+    assert catalog.replaced_definitions() == (table(),)
 
 
 def test_a_migration_that_fails_changes_nothing(database: Database) -> None:

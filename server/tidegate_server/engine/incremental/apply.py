@@ -51,6 +51,8 @@ class _Facts:
     removed: int
     """Different rows that go."""
     added: int
+    left: int | None
+    """Different rows of which copies stay; None when only the table can tell."""
     row: Row
 
 
@@ -62,6 +64,7 @@ def apply(
     vector: Mapping[str, int],
     *,
     base: int,
+    replaces: bool = False,
 ) -> Written:
     """Add and take away rows in one commit; a diff that sums to nothing makes one without data.
 
@@ -70,6 +73,8 @@ def apply(
 
     :param session: the refresh's own session, whose settings are changed meanwhile.
     :param base: the version of the last refresh, whose content the diff was computed for.
+    :param replaces: whether what is taken away was read from the table at that version, each row
+        with all its copies, so that nothing can be missing.
     :raises DiffMismatchError: if the table does not hold what is to be taken away.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
         MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh.
@@ -78,26 +83,31 @@ def apply(
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
     if _OWN & {name.lower() for name in order.columns}:
         raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
-    settled = _settled(format, order, diff)
-    facts = _look(settled, order)
+    settled = _settled(format, order, diff, replaces=replaces)
+    facts = _look(settled, order, replaces=replaces)
     counts = _expected(settled, facts, order)
     changed = kept(settled, order)
     done = _commit(session, format, order, changed, facts, vector, base)
     return replace(done, expectations=counts)
 
 
-def _settled(format: TableFormat, order: RefreshOrder, diff: DataFrame) -> DataFrame:
+def _settled(
+    format: TableFormat, order: RefreshOrder, diff: DataFrame, *, replaces: bool
+) -> DataFrame:
     """Return each changed row once, under a number of its own.
 
     The first job that reads it computes it once and for all: a second computation might give
     other digits of a sum of doubles.
     """
     fitted = format.fitted(order, diff, WEIGHT)
-    numbered = summed(fitted).withColumn(_ID, F.monotonically_increasing_id())
+    # What comes again of a row that goes with all its copies is what stays of it.
+    again = F.sum(F.when(F.col(WEIGHT) > 0, F.col(WEIGHT)).otherwise(0)).alias(_LEFT)
+    rows = summed(fitted, *([again] if replaces else []))
+    numbered = rows.withColumn(_ID, F.monotonically_increasing_id())
     return numbered.localCheckpoint(eager=False)
 
 
-def _look(settled: DataFrame, order: RefreshOrder) -> _Facts:
+def _look(settled: DataFrame, order: RefreshOrder, *, replaces: bool) -> _Facts:
     """Count the rows, those that break expectations, and find the range of what is removed."""
     stays = reduce(and_, (~violated(e) for e in order.expectations if drops(e)), F.lit(True))
     removed = (F.col(WEIGHT) < 0) & stays
@@ -115,10 +125,13 @@ def _look(settled: DataFrame, order: RefreshOrder) -> _Facts:
             _bound(F.max(value), field).alias(f"high{number}"),
             F.count_if(removed & named(field.name).isNull()).alias(f"null{number}"),
         ]
+    replaces = replaces and _LEFT in settled.columns
+    if replaces:
+        counts.append(F.count_if(removed & (F.col(_LEFT) > 0)).alias("left"))
     row = settled.agg(*counts).first()
     if row is None:
         raise AssertionError("an aggregate without groups has one row")
-    return _Facts(row["removed"], row["added"], row)
+    return _Facts(row["removed"], row["added"], row["left"] if replaces else None, row)
 
 
 def _total(weight: Column) -> Column:
@@ -132,7 +145,7 @@ def _expected(settled: DataFrame, facts: _Facts, order: RefreshOrder) -> Mapping
     """
     for number, each in enumerate(order.expectations):
         if each.violation is Violation.FAIL and facts.row[f"e{number}"]:
-            plain = settled.where((F.col(WEIGHT) > 0) & violated(each)).drop(WEIGHT, _ID)
+            plain = settled.where((F.col(WEIGHT) > 0) & violated(each)).drop(*_OWN)
             first = plain.select(shown(plain).alias("row")).first()
             raise broken(order, each, first["row"] if first is not None else "")
     return {e.name: int(facts.row[f"e{n}"]) for n, e in enumerate(order.expectations)}
@@ -156,11 +169,15 @@ def _commit(
         raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
     within = _within(changed, facts)
     new = _copied(changed.where(F.col(WEIGHT) > 0), F.col(WEIGHT))
-    left = _left(session, format, order, gone, within, facts.removed)
+    if facts.left is None:
+        left = _left(session, format, order, gone, within, facts.removed)
+    else:
+        left = gone.where(F.col(_LEFT) > 0) if facts.left else None
     if left is not None:
         new = new.unionAll(_copied(left, F.col(_LEFT)))
-    removed = gone.drop(WEIGHT, _ID)
-    return format.replace_rows(session, removed, new, within, order, vector, base=base)
+    removed = gone.drop(WEIGHT, _ID, _LEFT)
+    few = left is None and facts.removed + facts.added <= _BROADCAST
+    return format.replace_rows(session, removed, new, within, order, vector, base=base, few=few)
 
 
 def _left(

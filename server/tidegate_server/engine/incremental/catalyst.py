@@ -72,6 +72,8 @@ class Catalyst:
         These are the first steps of Spark's own optimizer, none of which looks at data.
         """
         steps = (
+            # A function in SQL is told by what it does, since its text hides that.
+            self._optimizer.EliminateSQLFunctionNode,
             self._analysis.EliminateSubqueryAliases,
             self._analysis.EliminateView,
             self._optimizer.InlineCTE(True, False),

@@ -27,7 +27,8 @@ class ChangedSource:
     """One source whose rows changed: its weighted change and its rows before."""
 
     change: DataFrame
-    before: DataFrame
+    before: Callable[[], DataFrame]
+    """Analyzed only where it is needed, since an old version has to be looked up first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class Difference:
     replaced: Replaced | None = None
     affected: int = 0
     """The largest number of affected keys of one operator."""
+    known: dict[int, Keys] = field(default_factory=dict)
+    """Affected keys that were found before, by the operator's id."""
     _before: dict[int, Any] = field(default_factory=dict)
 
     def of(self, node: Node) -> Weighted | None:
@@ -155,21 +158,24 @@ class Difference:
     # ---- keyed -----------------------------------------------------------------------------
 
     def _keyed(self, node: Node) -> Weighted | None:
-        changes = [self.of(child) for child in node.children]
-        sides = [
-            (exprs, change)
-            for exprs, change in zip(node.keys, changes, strict=True)
-            if change is not None
-        ]
-        if not sides:
+        keys = self.known.get(id(node)) or self._affected_keys(node)
+        if keys is None:
             return None
-        keys = self._keys(sides)
         after = self._recomputed(node, keys, before=False)
         if node.operator.replaced:
             self.replaced = Replaced(keys=keys, columns=node.columns)
             return self._signed(node, after, 1)
         before = self._recomputed(node, keys, before=True)
         return self._sum(node, [self._signed(node, after, 1), self._signed(node, before, -1)])
+
+    def _affected_keys(self, node: Node) -> Keys | None:
+        changes = [self.of(child) for child in node.children]
+        sides = [
+            (exprs, change)
+            for exprs, change in zip(node.keys, changes, strict=True)
+            if change is not None
+        ]
+        return self._keys(sides) if sides else None
 
     def _keys(self, sides: Sequence[tuple[Sequence[Any], Weighted]]) -> Keys:
         """Return the keys of changed rows, whatever their weight."""
@@ -210,7 +216,7 @@ class Difference:
         if source is None:
             children = [self.before(child) for child in node.children]
             return self.catalyst.with_children(node.plan, children)
-        plan = self.catalyst.analyzed(self.changed[source].before)
+        plan = self.catalyst.analyzed(self.changed[source].before())
         columns = {str(a.name()): a for a in items(plan.output())}
         named = [
             self.catalyst.alias(columns[str(a.name())], str(a.name()), a)

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.engine.incremental.catalyst import Catalyst, items
+
+_NUMBER = "__number"
+# The lower bits of a row's number count within its partition.
+_WITHIN = (1 << 33) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,7 @@ class Keys:
     """Distinct key tuples; too many to be collected, they stay a plan."""
 
     count: int
-    """How many there are, or a number beyond the limit."""
+    """How many there are."""
     attributes: tuple[Any, ...]
     relation: Any
     columns: tuple[Values, ...]
@@ -41,30 +46,42 @@ def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
     distinct = catalyst.distinct(plan)
     frame = catalyst.frame(distinct)
     names = [f"k{index}" for index in range(len(frame.columns))]
+    keys, _ = _collected(catalyst, frame.toDF(*names), distinct, F.lit(False), limit)
+    return keys
+
+
+def collect_groups(
+    catalyst: Catalyst, groups: DataFrame, keys: Sequence[str], doubt: str, limit: int
+) -> tuple[Keys, bool]:
+    """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
+    plan = catalyst.analyzed(groups.select(*keys))
+    named = [F.col(key).alias(f"k{index}") for index, key in enumerate(keys)]
+    return _collected(catalyst, groups.select(*named, doubt), plan, F.col(doubt), limit)
+
+
+def _collected(
+    catalyst: Catalyst, frame: DataFrame, plan: Any, doubt: Column, limit: int
+) -> tuple[Keys, bool]:
+    """Count the rows of ``frame``, of which ``plan`` has the keys, and bring them if few."""
+    types = [attribute.dataType() for attribute in items(plan.output())]
+    names = [f"k{index}" for index in range(len(types))]
+    # A number within the partition: together there are enough of them, and never far too many.
+    numbered = frame.withColumn(_NUMBER, F.monotonically_increasing_id().bitwiseAND(_WITHIN))
+    few = F.col(_NUMBER) <= limit
     # The checkpoint runs under the session's settings, as a look at the plan's rows would not.
-    found = (
-        frame.toDF(*names)
-        .limit(limit + 1)
-        .agg(
-            F.collect_list(F.struct(*names)),
-            *(F.collect_set(name) for name in names),
-            *(F.coalesce(F.max(F.col(name).isNull()), F.lit(False)) for name in names),
-        )
-        .localCheckpoint()
-    )
+    found = numbered.agg(
+        F.collect_list(F.when(few, F.struct(*names))),
+        *(F.collect_set(F.when(few, F.col(name))) for name in names),
+        *(F.coalesce(F.max(F.col(name).isNull()), F.lit(False)) for name in names),
+        F.count("*"),
+        F.coalesce(F.max(doubt), F.lit(False)),
+    ).localCheckpoint()
     jdf: Any = found._jdf
     row = jdf.queryExecution().executedPlan().executeCollect()[0]
-    structs = row.getArray(0)
-    count = int(structs.numElements())
+    count, doubted = int(row.getLong(1 + 2 * len(types))), bool(row.getBoolean(2 + 2 * len(types)))
     if count > limit:
-        return Keys(
-            count=count, attributes=tuple(items(distinct.output())), relation=distinct, columns=()
-        )
-    types = [attribute.dataType() for attribute in items(distinct.output())]
-    struct_type = jdf.schema().apply(0).dataType().elementType()
-    attributes = tuple(
-        catalyst.attribute(name, type_) for name, type_ in zip(names, types, strict=True)
-    )
+        attributes = tuple(items(plan.output()))
+        return Keys(count=count, attributes=attributes, relation=plan, columns=()), doubted
     columns = tuple(
         Values(
             known=row.getArray(1 + index).toObjectArray(type_),
@@ -73,8 +90,12 @@ def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
         )
         for index, type_ in enumerate(types)
     )
-    relation = catalyst.rows(attributes, structs.toObjectArray(struct_type))
-    return Keys(count=count, attributes=attributes, relation=relation, columns=columns)
+    struct_type = jdf.schema().apply(0).dataType().elementType()
+    attributes = tuple(
+        catalyst.attribute(name, type_) for name, type_ in zip(names, types, strict=True)
+    )
+    relation = catalyst.rows(attributes, row.getArray(0).toObjectArray(struct_type))
+    return Keys(count=count, attributes=attributes, relation=relation, columns=columns), doubted
 
 
 def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Keys) -> Any:
@@ -82,16 +103,21 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
 
     Lists of values reach the files' statistics; several columns also need their tuples compared.
     """
-    conditions = [
-        _contained(catalyst, expression, values)
-        for expression, values in zip(expressions, keys.columns, strict=False)
-    ]
-    restricted = catalyst.filter(catalyst.all(conditions), plan) if conditions else plan
-    if len(expressions) == 1 and conditions:
+    restricted = nearly(catalyst, plan, expressions, keys)
+    if len(expressions) == 1 and keys.columns:
         return restricted
     pairs = zip(expressions, keys.attributes, strict=True)
     equal = catalyst.all([catalyst.same(expression, key) for expression, key in pairs])
     return catalyst.semi_join(restricted, keys.relation, equal)
+
+
+def nearly(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Keys) -> Any:
+    """Return all rows that :func:`restrict` would, and perhaps more, without a join."""
+    conditions = [
+        _contained(catalyst, expression, values)
+        for expression, values in zip(expressions, keys.columns, strict=False)
+    ]
+    return catalyst.filter(catalyst.all(conditions), plan) if conditions else plan
 
 
 def _contained(catalyst: Catalyst, expression: Any, values: Values) -> Any:

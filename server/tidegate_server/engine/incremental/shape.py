@@ -17,10 +17,12 @@ from tidegate_server.engine.incremental.classify import (
 )
 from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
 
-_PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+"""Operators that hand every row through."""
+
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
-_LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | _PASSING
-_ROW_WISE = frozenset({"Project", "Filter"}) | _PASSING
+_LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | PASSING
+_ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
 _INNER = frozenset({"Inner", "Cross"})
 _SEMI = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
 _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {

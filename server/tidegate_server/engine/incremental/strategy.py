@@ -14,10 +14,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.incremental.algebra import (
+    DOUBT,
+    Algebra,
+    changed_groups,
+    combined,
+    read_algebra,
+)
 from tidegate_server.engine.incremental.catalyst import Catalyst, items, kind
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
-from tidegate_server.engine.incremental.keys import restrict
+from tidegate_server.engine.incremental.keys import collect_groups, nearly, restrict
 from tidegate_server.engine.incremental.shape import Node, read_shape
 from tidegate_server.engine.sources import Tables
 from tidegate_server.model.runs import SourceChange, Strategy
@@ -30,7 +38,7 @@ from tidegate_server.refresh.eligibility import (
     obstacles,
     read_rules,
 )
-from tidegate_server.refresh.planner import Evidence, plan_incremental
+from tidegate_server.refresh.planner import Evidence, incremental_work, plan_incremental
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.exact import named
@@ -49,6 +57,8 @@ class Query:
 
     text: str
     shape: Node
+    algebra: Algebra | None
+    """How the table's rows follow from their change, if they do."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
 
@@ -72,6 +82,10 @@ class Prepared:
     diff: DataFrame | None = None
     """The table's columns and ``__weight``, rows not yet summed."""
     appends: bool = False
+    replaces: bool = False
+    """Whether what the diff takes away was read from the table itself, all copies of it."""
+    rows_read: int = 0
+    """What the cost model took for the rows that an incremental refresh reads."""
 
 
 class _DeclinedError(Exception):
@@ -82,23 +96,27 @@ class _DeclinedError(Exception):
         self.plan = plan
 
 
-def read_query(order: RefreshOrder, spark: SparkSession, tables: Tables, text: str) -> Query:
-    """Analyze the query at the versions ``tables`` pinned.
+def read_query(
+    order: RefreshOrder, spark: SparkSession, tables: Tables, text: str, frame: DataFrame
+) -> Query:
+    """Read the query at the versions ``tables`` pinned.
 
-    :raises pyspark.errors.AnalysisException: if Spark cannot.
+    :param frame: what Spark made of the text.
     """
     catalyst = Catalyst(spark)
-    analyzed = catalyst.analyzed(spark.sql(text))
+    analyzed = catalyst.analyzed(frame)
     try:
         plan = catalyst.simplified(analyzed)
         types = _table_types(order, spark, tables)
         shape = read_shape(plan, types, tables.read_versions())
-    except (Py4JError, PySparkException):
-        logger.exception("the query of %s cannot be read", order.name)
-        plan, shape = analyzed, _unreadable(analyzed)
-    facts = [catalyst.text(plan), *_sources(shape), *_settings(order, spark)]
+        algebra = read_algebra(shape, types, catalyst)
+    except (Py4JError, PySparkException) as failed:
+        told = to_server_error(failed).headline
+        logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
+        plan, shape, algebra = analyzed, _unreadable(analyzed), None
+    facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    return Query(text=text, shape=shape, fingerprint=fingerprint)
+    return Query(text=text, shape=shape, algebra=algebra, fingerprint=fingerprint)
 
 
 def _unreadable(plan: Any) -> Node:
@@ -166,13 +184,56 @@ class Preparation:
             check=self.check,
             accept=accept,
         )
+        if self._evidence.algebraic and self.query.algebra is not None:
+            diff = self._combined(catalyst, self.query.algebra, difference)
+            if diff is not None:
+                evidence = replace(self._evidence, affected_keys=difference.affected)
+                plan = plan_incremental(self.order, full, evidence)
+                return self._prepared(plan, diff, replaces=True)
         weighted = difference.of(self.query.shape)
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
         if difference.replaced is not None:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
-        return Prepared(plan=plan, diff=diff, appends=self._evidence.appends)
+        return self._prepared(plan, diff, replaces=difference.replaced is not None)
+
+    def _prepared(self, plan: RefreshPlan, diff: DataFrame, *, replaces: bool) -> Prepared:
+        _, work = incremental_work(self._evidence)
+        return Prepared(
+            plan=plan,
+            diff=diff,
+            appends=self._evidence.appends,
+            replaces=replaces,
+            rows_read=work.rows_read,
+        )
+
+    def _combined(
+        self, catalyst: Catalyst, algebra: Algebra, difference: Difference
+    ) -> DataFrame | None:
+        """Return the diff that follows from the groups' change; None if it does not follow.
+
+        The keys are then known, by which the groups are computed anew.
+        """
+        change = difference.of(algebra.node.children[0])
+        if change is None:
+            return None
+        groups, names = changed_groups(algebra, catalyst, change.plan, change.weight)
+        groups = groups.localCheckpoint(eager=False)
+        self.check()
+        keys, doubt = collect_groups(catalyst, groups, names, DOUBT, _KEY_LIMIT)
+        difference.known[id(algebra.node)] = keys
+        difference.affected = keys.count
+        if doubt:
+            self._evidence = replace(self._evidence, algebraic=False)
+        difference.accept(keys.count)
+        if doubt:
+            return None
+        plan = catalyst.analyzed(self._ordered(self._stored()))
+        columns = list(items(plan.output()))
+        wanted = [columns[index] for index in algebra.columns]
+        stored = catalyst.frame(nearly(catalyst, plan, wanted, keys))
+        return combined(algebra, groups, stored)
 
     # ---- evidence --------------------------------------------------------------------------
 
@@ -224,10 +285,16 @@ class Preparation:
             obstacles=found,
             appends=added and not keyed,
             keyed=keyed,
+            algebraic=keyed and self._may_combine(),
             rows_in_sources=self.query.rows,
             rows_in_changed=sum(estimated_rows(node.plan) for node in leaves),
             rows_in_table=self._rows_in_table(),
         )
+
+    def _may_combine(self) -> bool:
+        """Say whether the table has all the groups: what expectations dropped would be missing."""
+        wanted = Rule.ALGEBRA in _rules(self.order) and self.query.algebra is not None
+        return wanted and not self.order.expectations
 
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())
@@ -244,10 +311,8 @@ class Preparation:
             # Keys and rows are computed from the same change.
             frame = frame.persist()
             self.resources.callback(frame.unpersist)
-        before = self.spark.sql(
-            f"SELECT * FROM {self.format.pinned(change.source.name, change.before)}"
-        )
-        return ChangedSource(change=frame, before=before)
+        pinned = self.format.pinned(change.source.name, change.before)
+        return ChangedSource(change=frame, before=lambda: self.spark.sql(f"SELECT * FROM {pinned}"))
 
     def _stored(self) -> DataFrame:
         return self.spark.sql(
@@ -307,8 +372,12 @@ def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> li
     return [found.get(column.lower(), "") for column in order.columns]
 
 
-def _sources(shape: Node) -> list[str]:
-    return [node.operator.source for node in shape.nodes() if node.operator.source]
+def _sources(shape: Node, tables: Tables) -> list[str]:
+    """Return the tables read, but for those whose version the query chooses: at times it is the
+    newest one as well, which makes no other query of it."""
+    chosen = {state.table_id for name, state in tables.states.items() if name in tables.travelled}
+    found = [node.operator.source for node in shape.nodes()]
+    return [source for source in found if source and source not in chosen]
 
 
 def _settings(order: RefreshOrder, spark: SparkSession) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.engine.oracle.replay import Tally
+from tests.server.engine.oracle.tally import Tally
 
 TALLY = Tally()
 

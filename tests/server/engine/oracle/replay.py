@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.fix_spark import Lake
 from tests.server.engine.oracle.streams import Step, Stream
+from tests.server.engine.oracle.tally import Tally
+from tests.small import SMALL
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.run import refresh
@@ -26,43 +29,10 @@ from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, Refres
 
 logger = logging.getLogger(__name__)
 
-# One small task per job, no code to compile: the oracle's tables have a handful of rows.
-SETTINGS = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",
-}
+_SIDE = "__side"
+_NAME = re.compile(r"\{(\w+)\}")
 
-
-@dataclass
-class Tally:
-    """What the oracle has done so far."""
-
-    comparisons: int = 0
-    strategies: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    rejections: Counter[str] = field(default_factory=Counter)
-    changes: Counter[str] = field(default_factory=Counter)
-    invalid: Counter[str] = field(default_factory=Counter)
-    mismatches: list[str] = field(default_factory=list)
-
-    def lines(self) -> list[str]:
-        """Return the numbers for people."""
-        return [
-            f"{self.comparisons} comparisons, {len(self.mismatches)} mismatches",
-            *(
-                f"{name}: {', '.join(f'{k} {n}' for k, n in counter.most_common())}"
-                for name, counter in (
-                    ("strategies", self.strategies),
-                    ("reasons", self.reasons),
-                    ("rejections", self.rejections),
-                    ("changes read by", self.changes),
-                    ("queries left out", self.invalid),
-                )
-                if counter
-            ),
-            *self.mismatches,
-        ]
+Rows = Mapping[tuple[object, ...], int]
 
 
 @dataclass
@@ -76,6 +46,9 @@ class Subject:
     columns: tuple[str, ...]
     sources: tuple[Source, ...]
     epoch: int = 0
+    reasons: list[str] = field(default_factory=list)
+    """How each refresh was made, and why so."""
+    rows: int = 0
 
 
 class Replay:
@@ -85,7 +58,10 @@ class Replay:
         self._lake = lake
         self._tally = tally
         self._session: SparkSession = lake.session
-        for key, value in SETTINGS.items():
+        self._subjects: list[Subject] = []
+        self.subjects: dict[int, Subject] = {}
+        """All tables that were created, by the number of their query."""
+        for key, value in SMALL.items():
             self._session.conf.set(key, value)
 
     def run(self, stream: Stream) -> list[str]:
@@ -95,30 +71,33 @@ class Replay:
         """
         found: list[str] = []
         for table, layout in stream.layouts.items():
-            self._execute(layout.create(table))
-        subjects = [s for s in map(self._subject, stream.queries) if s is not None]
+            self._session.sql(self._filled(layout.create(table)))
+        for number, query in enumerate(stream.queries):
+            self._create(number, query)
         done: list[Step] = []
         for step in (stream.start, *stream.steps):
             done.append(step)
             for statement in step:
-                self._execute(statement)
-            for subject in list(subjects):
-                report = self._refresh_and_compare(subject, stream, done)
+                self._change(statement)
+            for subject in list(self._subjects):
+                report = self._refresh_and_compare(subject)
                 if report is not None:
-                    found.append(report)
-                    subjects.remove(subject)
-        self._tally.mismatches += found
+                    found.append(f"{report}\n{_history(subject, stream, done)}")
+                    self._subjects.remove(subject)
+        self._tally.finished(found)
         return found
 
-    def _execute(self, statement: str) -> None:
-        self._session.sql(self._filled(statement))
+    def _change(self, statement: str) -> None:
+        try:
+            self._session.sql(self._filled(statement))
+        except PySparkException as refused:
+            self._tally.left_out(refused)
 
     def _filled(self, text: str) -> str:
-        for table in ("fact", "other", "small"):
-            text = text.replace(f"{{{table}}}", self._lake.name(table).quoted())
-        return text
+        """Put the names of tables in place of ``{fact}``, ``{mt0}`` and so on."""
+        return _NAME.sub(lambda found: self._lake.name(found[1]).quoted(), text)
 
-    def _subject(self, query: str) -> Subject | None:
+    def _create(self, number: int, query: str) -> None:
         """Create a query's table; queries that Spark refuses are left out."""
         text = self._filled(query)
         tables = Tables(self._session, self._lake.format)
@@ -126,12 +105,14 @@ class Replay:
             schema = result_schema(self._session.sql(text))
             tables.pinned(text, "spark_catalog", self._lake.schema)
         except (PySparkException, ServerError) as refused:
-            self._tally.invalid[str(refused)[:60]] += 1
-            return None
-        name = self._lake.name(f"mt_{uuid.uuid4().hex[:8]}")
+            self._tally.left_out(refused)
+            return
+        name = self._lake.name(f"mt{number}")
         table_id = str(uuid.uuid4())
-        self._lake.format.create(name, schema, (), None, {"tidegate.id": table_id})
-        return Subject(
+        feed = str(number % 2 == 0).lower()
+        properties = {"tidegate.id": table_id, "delta.enableChangeDataFeed": feed}
+        self._lake.format.create(name, schema, (), None, properties)
+        self.subjects[number] = Subject(
             name=name,
             table_id=table_id,
             query=query,
@@ -139,25 +120,39 @@ class Replay:
             columns=schema.names(),
             sources=tuple(tables.sources.values()),
         )
+        self._subjects.append(self.subjects[number])
 
-    def _refresh_and_compare(
-        self, subject: Subject, stream: Stream, done: Sequence[Step]
-    ) -> str | None:
+    def _refresh_and_compare(self, subject: Subject) -> str | None:
+        """Return how the table differs from its query, if it does."""
         try:
-            wanted = self._rows(subject.text)
-        except PySparkException as failed:
-            self._tally.invalid[str(failed)[:60]] += 1
-            return None
-        outcome = self._refresh(subject)
-        self._count(outcome)
-        found = self._rows(f"SELECT * FROM {subject.name.quoted()}")
+            outcome = self._refresh(subject)
+        except (PySparkException, ServerError) as failed:
+            return self._check_failure(subject, failed)
+        self._tally.compared(outcome.plan)
         plan = outcome.plan
         logger.info("%s %s: %s", plan.strategy.value, plan.reason_code, subject.query)
-        if found == wanted:
+        subject.reasons.append(f"{plan.strategy.value} {plan.reason_code}")
+        wanted, found = self._both(subject)
+        subject.rows = sum(found.values())
+        if wanted == found:
             return None
-        report = _report(subject, stream, done, outcome, wanted, found)
+        missing, extra = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+        report = (
+            f"MISMATCH of {subject.name.table} after {plan.strategy.value}"
+            f" {plan.reason_code} ({plan.reason_text})\n"
+            f"  missing {dict(missing)}\n  extra {dict(extra)}"
+        )
         logger.error("%s", report)
         return report
+
+    def _check_failure(self, subject: Subject, failed: Exception) -> str | None:
+        """A refresh may fail only where the query itself does."""
+        try:
+            self._session.sql(subject.text).collect()
+        except PySparkException as own:
+            self._tally.left_out(own)
+            return None
+        return f"FAILED REFRESH of {subject.name.table}: {failed}"
 
     def _refresh(self, subject: Subject) -> RefreshOutcome:
         subject.epoch += 1
@@ -173,52 +168,52 @@ class Replay:
             epoch=subject.epoch,
             trigger=Trigger.MANUAL,
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
-            settings=SETTINGS,
+            settings=SMALL,
             policy=RefreshPolicy.INCREMENTAL,
         )
         return refresh(order, self._lake.root, self._lake.format, Operation(order.refresh_id))
 
-    def _count(self, outcome: RefreshOutcome) -> None:
-        plan = outcome.plan
-        self._tally.comparisons += 1
-        self._tally.strategies[plan.strategy.value] += 1
-        self._tally.reasons[plan.reason_code] += 1
-        self._tally.rejections.update(rejected.reason_code for rejected in plan.rejected)
-        self._tally.changes.update(change.method for change in plan.changes)
+    def _both(self, subject: Subject) -> tuple[Rows, Rows]:
+        """Return the rows of the query and those of the table, read in one job."""
+        wanted = (
+            self._session.sql(subject.text)
+            .toDF(*subject.columns)
+            .selectExpr("true AS " + _SIDE, "*")
+        )
+        table = self._session.sql(f"SELECT false AS {_SIDE}, * FROM {subject.name.quoted()}")
+        rows = wanted.unionAll(table).collect()
+        return _bag(rows, wanted=True), _bag(rows, wanted=False)
 
-    def _rows(self, text: str) -> Mapping[tuple[object, ...], int]:
-        rows = self._session.sql(text).collect()
-        return Counter(tuple(_plain(value) for value in row) for row in rows)
+
+def _bag(rows: Sequence[Row], *, wanted: bool) -> Rows:
+    return Counter(tuple(_plain(v) for v in row[1:]) for row in rows if row[0] is wanted)
 
 
 def _plain(value: object) -> object:
     """Make equal what is equal for SQL: zeros of either sign, NaN and itself."""
     if isinstance(value, float):
         return "NaN" if value != value else value + 0.0
+    if isinstance(value, list):
+        return tuple(_plain(element) for element in value)
     return value
 
 
-def _report(
-    subject: Subject,
-    stream: Stream,
-    done: Sequence[Step],
-    outcome: RefreshOutcome,
-    wanted: Mapping[tuple[object, ...], int],
-    found: Mapping[tuple[object, ...], int],
-) -> str:
-    missing, extra = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+def _history(subject: Subject, stream: Stream, done: Sequence[Step]) -> str:
+    """Return the statements that lead to a mismatch."""
     create = [layout.create(table) for table, layout in stream.layouts.items()]
     return "\n".join(
         [
-            f"MISMATCH after {outcome.plan.strategy.value} ({outcome.plan.reason_text})",
-            *(f"  {statement};" for statement in create),
-            f"  -- table: {subject.query}",
+            f"  -- the table: {subject.query}",
             *(
-                f"  {statement};" if statement else ""
+                f"  -- {{mt{n}}}: {query}"
+                for n, query in enumerate(stream.queries)
+                if f"{{mt{n}}}" in subject.query
+            ),
+            *(f"  {statement};" for statement in create),
+            *(
+                f"  {statement}{'' if statement.startswith('--') else ';'}"
                 for number, step in enumerate(done)
                 for statement in (f"-- step {number}", *step)
             ),
-            f"  missing {dict(missing)}",
-            f"  extra {dict(extra)}",
         ]
     )

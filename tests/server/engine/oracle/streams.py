@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.server.engine.oracle.relations import queries
-from tests.server.engine.oracle.tables import TABLES, Layout, changes, inserts, layouts
+from tests.server.engine.oracle.changes import changes
+from tests.server.engine.oracle.queries import queries, queries_on
+from tests.server.engine.oracle.tables import TABLES, Layout, inserts, layouts
 
 Step = tuple[str, ...]
 """Statements between two refreshes."""
@@ -16,7 +18,11 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Stream:
-    """Everything one run of the oracle does; table names stand in braces."""
+    """Everything one run of the oracle does; table names stand in braces.
+
+    ``queries`` define the materialized tables ``{mt0}``, ``{mt1}`` and so on; later ones may read
+    earlier ones.
+    """
 
     layouts: Mapping[str, Layout]
     start: Step
@@ -32,18 +38,56 @@ def streams(draw: st.DrawFn, tables: int, steps: int, depth: int = 2) -> Stream:
     Some tables start empty; a step changes one table or several.
     """
     names = sorted(TABLES)
-    filled = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
-    start = tuple(draw(inserts(name, 8)) for name in filled)
-    # Hypothesis begins with the simplest stream, which must not be all that a short run sees.
-    wide = queries(depth).filter(lambda query: query.count("SELECT") > 1)
+    filled = draw(st.lists(st.sampled_from(names), min_size=2, unique=True))
     return Stream(
         layouts={name: draw(layouts) for name in names},
-        start=start,
-        queries=tuple(draw(st.lists(wide, min_size=tables, max_size=tables, unique=True))),
-        steps=tuple(
-            tuple(
-                draw(changes(draw(st.sampled_from(names)))) for _ in range(draw(st.integers(1, 3)))
-            )
-            for _ in range(steps)
-        ),
+        start=tuple(draw(inserts(name, 8)) for name in filled),
+        queries=draw(_definitions(tables, depth)),
+        steps=tuple(draw(_step(names)) for _ in range(steps)),
     )
+
+
+def stream_of(number: int, tables: int, steps: int, depth: int) -> Stream:
+    """Return the stream that belongs to a number."""
+    seen: list[Stream] = []
+
+    @seed(number)
+    @settings(
+        max_examples=3,
+        deadline=None,
+        phases=(Phase.generate,),
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(stream=streams(tables, steps, depth))
+    def look(stream: Stream) -> None:
+        seen.append(stream)
+
+    look()
+    # The first one is the simplest there is, whatever the number.
+    return seen[-1]
+
+
+@st.composite
+def _definitions(draw: st.DrawFn, tables: int, depth: int) -> tuple[str, ...]:
+    """Return queries, about every fifth on the table of another one."""
+    above = tables // 5
+    base = draw(
+        st.lists(
+            queries(depth),
+            min_size=tables - above,
+            max_size=tables - above,
+            unique_by=lambda relation: relation.sql,
+        )
+    )
+    found = [relation.sql for relation in base]
+    for _ in range(above):
+        number = draw(st.integers(0, len(base) - 1))
+        found.append(draw(queries_on(f"mt{number}", base[number])).sql)
+    return tuple(found)
+
+
+@st.composite
+def _step(draw: st.DrawFn, names: list[str]) -> Step:
+    made = [draw(changes(draw(st.sampled_from(names)))) for _ in range(draw(st.integers(1, 3)))]
+    return tuple(statement for change in made for statement in change)

@@ -1,0 +1,114 @@
+"""ALTER MATERIALIZED TABLE ... CONVERT TO TABLE: it becomes a plain Delta table, data kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from tidegate_server.command.alter_query import alterable
+from tidegate_server.command.apply import (
+    changing,
+    compensate,
+    taken_back,
+    withdraw_workflow,
+    write_definition,
+)
+from tidegate_server.command.at_rest import at_rest
+from tidegate_server.command.context import Context
+from tidegate_server.command.define import definition_properties, need_scheduler
+from tidegate_server.errors import Code, error
+from tidegate_server.link.messages.requests import EvolveTable
+from tidegate_server.model.privileges import TableObject
+from tidegate_server.model.result import Result, nothing
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.sql.statements import AlterConvertToTable
+
+log = logging.getLogger(__name__)
+
+
+def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result:
+    """End a materialized table and leave its storage, under its name, as a plain Delta table.
+
+    What reads it goes on as with any other table. Doing it again after a server died within it is
+    harmless.
+
+    :raises ServerError: MT_STATE while it is INITIALIZING or a refresh does not end, NOT_SUPPORTED
+        with columns that are evaluated on read, MT_NO_SCHEDULER.
+    """
+    table = alterable(statement.name, context)
+    need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
+    _refuse_derived(table)
+    readers = context.services.catalog.consumers(table.name)
+    with changing(table, context), ExitStack() as resting, ExitStack() as undo:
+        for reader in readers:
+            resting.enter_context(at_rest(reader, context))
+        _release(table, readers, context, undo)
+        undo.pop_all()
+    context.services.privileges.forget(TableObject(table_id=table.id))
+    context.log(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
+    log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
+    return nothing()
+
+
+def _refuse_derived(table: MaterializedTable) -> None:
+    """A plain table has no columns that are evaluated on read; readers would miss them."""
+    if table.derived:
+        names = ", ".join(column.name for column in table.derived)
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"CONVERT TO TABLE of {table.name}, whose columns {names} are not stored,",
+            hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
+        )
+
+
+def _release(
+    table: MaterializedTable,
+    readers: Sequence[MaterializedTable],
+    context: Context,
+    undo: ExitStack,
+) -> None:
+    """Take every step with its way back; the entry in the catalog goes last.
+
+    It says that it is leaving meanwhile: a storage that belongs to nobody is found by that.
+    """
+    services = context.services
+    compensate(undo, lambda: services.catalog.replace(replace(table, leaving=False)))
+    services.catalog.replace(replace(table, leaving=True))
+    withdraw_workflow(table, context, undo)
+    compensate(undo, lambda: services.engine.call(taken_back(table)))
+    services.engine.call(_plain(table))
+    changed = [_reading_plain(reader, table) for reader in readers]
+    for before, after in zip(readers, changed, strict=True):
+        write_definition(before, after, context, undo)
+    compensate(undo, lambda: services.catalog.replace(*readers))
+    services.catalog.replace(*changed)
+    compensate(undo, lambda: _entered(table, context))
+    services.catalog.drop(table.id)
+
+
+def _plain(table: MaterializedTable) -> EvolveTable:
+    return EvolveTable(
+        name=table.storage,
+        table_id=table.id,
+        schema=table.schema,
+        comment=table.comment,
+        properties=dict.fromkeys(definition_properties(table)),
+        adopts="",
+    )
+
+
+def _reading_plain(reader: MaterializedTable, table: MaterializedTable) -> MaterializedTable:
+    sources = tuple(
+        replace(source, materialized_table=False)
+        if source.name.folded() == table.name.folded()
+        else source
+        for source in reader.sources
+    )
+    return replace(reader, sources=sources)
+
+
+def _entered(table: MaterializedTable, context: Context) -> None:
+    if context.services.catalog.by_id(table.id) is None:
+        context.services.catalog.create(table)

@@ -1,0 +1,78 @@
+"""ALTER MATERIALIZED TABLE ... ROLLBACK DEFINITION: an earlier definition is put in force again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from tidegate_server.command import definitions
+from tidegate_server.command.alter_query import alterable, carry_out, compared
+from tidegate_server.command.context import Context
+from tidegate_server.command.define import asked_mode, define
+from tidegate_server.command.evolve import Evolution
+from tidegate_server.command.show import creating
+from tidegate_server.errors import ServerError
+from tidegate_server.model.result import Result, nothing
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.sql.places import place_behind
+from tidegate_server.sql.statements import AlterRollbackDefinition
+
+log = logging.getLogger(__name__)
+
+
+def roll_back_definition(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
+    """Alter a table to what its definition was, as CREATE OR ALTER with that definition does.
+
+    The earlier definition becomes a new version; rows stay until the next refresh.
+
+    :raises ServerError: MT_DEFINITION_NOT_FOUND, and every code of CREATE OR ALTER.
+    """
+    table = alterable(statement.name, context)
+    try:
+        earlier = definitions.find(table, statement.version, context.services.catalog)
+    except ServerError as problem:
+        if statement.version is not None:
+            problem.line, problem.column = place_behind(text, "TO", "VERSION")
+        raise
+    found = _evolution(table, earlier, context)
+    carry_out(found, context)
+    log.info("Rolled the definition of %s back to version %d", table.name, _number(earlier))
+    context.log(_told(found, _number(earlier)))
+    return nothing()
+
+
+def _told(found: Evolution, version: int) -> str:
+    """Say what became of the table."""
+    name, now = found.before.name, found.after.definition_version
+    if not found.changes:
+        return f"{name} is what definition version {version} says already."
+    if now == found.before.definition_version:
+        return f"{name} is again what definition version {version} says; its content stays."
+    return (
+        f"{name} has definition version {now}, which is that of version {version}; its next "
+        "refresh uses it."
+    )
+
+
+def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Context) -> Evolution:
+    """Return the way back, by the rules of CREATE OR ALTER."""
+    creation = replace(
+        creating(replace(earlier, name=table.name), or_alter=True),
+        refresh_mode=asked_mode(earlier.logical_refresh_mode),
+    )
+    try:
+        wanted = define(creation, "", context, existing=table)
+    except ServerError as problem:
+        # Its places are in the earlier statement, which is not the one that was sent.
+        problem.line = problem.column = None
+        raise
+    wanted = replace(wanted, original_query=earlier.original_query, declared=earlier.declared)
+    found = compared(table, wanted, context)
+    if found.after.definition_version == table.definition_version:
+        return found
+    after = replace(found.after, settings=earlier.settings, restored_from=_number(earlier))
+    return replace(found, after=after)
+
+
+def _number(definition: MaterializedTable) -> int:
+    return definition.definition_version

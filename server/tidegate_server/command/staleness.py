@@ -1,0 +1,196 @@
+"""The age that a session allows of what it reads: materialized-table.read.max-staleness."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tidegate_server.command import authorize
+from tidegate_server.command.context import Context
+from tidegate_server.command.options import MAX_STALENESS_KEY, read_bound
+from tidegate_server.command.orders import step_id
+from tidegate_server.command.privileges import Action
+from tidegate_server.command.refresh import raise_failures
+from tidegate_server.command.spark import run, survey
+from tidegate_server.command.waves import Step
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages.answers import Reach
+from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.refresh.staleness import Bound, Known, OnStale, as_of, is_whole
+from tidegate_server.refresh.waves import ancestors
+from tidegate_server.scheduler.continuous import excluded
+from tidegate_server.sql.query import may_read_rows
+
+log = logging.getLogger(__name__)
+
+_RUNS = 200
+_COMMITS = 1000
+
+_Ages = dict[str, float | None]
+"""The age in seconds, by table id, of those that are too old; None for what nothing is known."""
+
+
+def keep_bound(sql: str, context: Context) -> None:
+    """See to it that a statement for Spark reads no rows older than its session allows.
+
+    :raises ServerError: MT_TOO_STALE, what a refresh fails with, ACCESS_DENIED to refresh, or
+        NOT_SUPPORTED for a statement of which it cannot be told what it reads.
+    """
+    value = context.setting(MAX_STALENESS_KEY)
+    if value is None or not may_read_rows(sql):
+        return
+    bound = read_bound(MAX_STALENESS_KEY, value)
+    tables = _read_by(sql, bound, context)
+    if not tables:
+        return
+    old = _too_old(tables, bound, context)
+    if old and bound.on_stale is OnStale.REFRESH:
+        _refresh([table for table in tables if table.id in old], bound, context)
+        old = _too_old(tables, bound, context)
+    for table in tables:
+        if table.id not in old:
+            continue
+        reason = _reason(old[table.id], bound)
+        if bound.on_stale is not OnStale.SERVE:
+            raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
+        context.log(f"Warning: {table.name} is stale: {reason}.")
+
+
+def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable]:
+    surveyed = survey(sql, context)
+    if Reach.UNKNOWN in surveyed.reaches and bound.on_stale is not OnStale.SERVE:
+        what = f"A statement that cannot be judged before it runs, with {MAX_STALENESS_KEY},"
+        hint = f"Run the statements in it one by one, or RESET {MAX_STALENESS_KEY}."
+        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
+    return [
+        table
+        for table in context.services.catalog.tables()
+        if any(authorize.is_of(reading, table) for reading in surveyed.readings)
+    ]
+
+
+# ---- how old ---------------------------------------------------------------------------------
+
+
+def _too_old(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> _Ages:
+    known = _known(tables, context)
+    # Most are young enough even if their sources changed right after they were read.
+    at_most = replace(known, changed=lambda source, seen: None)
+    limit = bound.limit.seconds
+    suspects = [table for table in tables if not _within(limit, _age(table, at_most))]
+    ages = {table.id: _age(table, known) for table in suspects}
+    return {table_id: age for table_id, age in ages.items() if not _within(limit, age)}
+
+
+def _age(table: MaterializedTable, known: Known) -> float | None:
+    moment = as_of(table, known)
+    return None if moment is None else (known.now - moment).total_seconds()
+
+
+def _within(limit: int, age: float | None) -> bool:
+    return age is not None and age <= limit
+
+
+def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
+    services = context.services
+    everything = services.catalog.tables()
+    along = {t.id: t for table in tables for t in (table, *_above(table, context))}
+    sources = {
+        source.table_id: source
+        for table in along.values()
+        for source in table.sources
+        if source.kind is SourceKind.VERSIONED
+    }
+    # The clock is read first: what changes behind this look makes nothing older at this moment.
+    now = services.clock.now()
+    return Known(
+        now=now,
+        versions=services.waves.versions(tuple(sources.values())),
+        tables={name.folded(): t for t in everything for name in (t.name, t.storage)},
+        runs=lambda table_id: _whole_runs(table_id, context),
+        changed=lambda source, seen: _changed(source, seen, context),
+        silent=lambda table: {source_id for _, source_id in excluded(table)},
+    )
+
+
+def _above(table: MaterializedTable, context: Context) -> list[MaterializedTable]:
+    return ancestors(table, context.services.catalog.find)
+
+
+def _whole_runs(table_id: str, context: Context) -> tuple[RefreshRun, ...]:
+    ledger = context.services.ledger
+    runs = tuple(entry for entry in ledger.runs(table_id, _RUNS) if is_whole(entry))
+    last = ledger.last_success(table_id)
+    return runs if runs or last is None else (last,)
+
+
+def _changed(source: Source, seen: int, context: Context) -> datetime | None:
+    """Ask the source's own history when the first version behind ``seen`` was committed."""
+    try:
+        result = run(f"DESCRIBE HISTORY {source.name.quoted()} LIMIT {_COMMITS}", context)
+    except ServerError as problem:
+        if problem.code == Code.OPERATION_CANCELED.name:
+            raise
+        log.info("the history of %s cannot be read: %s", source.name, problem)
+        return None
+    with closing(result):
+        rows = [tuple(row.values()) for batch in result.batches(0) for row in batch.to_pylist()]
+    names = result.schema.names()
+    if not {"version", "timestamp"} <= set(names):
+        return None
+    version, timestamp = names.index("version"), names.index("timestamp")
+    moments: dict[int, datetime] = {row[version]: row[timestamp] for row in rows}
+    if seen + 1 not in moments:
+        return None
+    unseen = [moment for number, moment in moments.items() if number > seen]
+    return min(m if m.tzinfo is not None else m.replace(tzinfo=UTC) for m in unseen)
+
+
+def _reason(age: float | None, bound: Bound) -> str:
+    if age is None:
+        return "no refresh of the whole table tells how old its content is"
+    limit = f"{bound.limit.value} {bound.limit.unit.name}"
+    return f"it lacks changes of its sources made up to {age:.0f} s ago, and {limit} is allowed"
+
+
+# ---- REFRESH ---------------------------------------------------------------------------------
+
+
+def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
+    """Refresh tables, and what above them is too old as well, sources first."""
+    services, user = context.services, context.session.user
+    above = {t.id: t for table in tables for t in _above(table, context)}
+    old = _too_old(above.values(), bound, context)
+    wave: dict[str, MaterializedTable] = {}
+    for table in tables:
+        wave |= {t.id: t for t in _above(table, context) if t.id in old}
+        wave[table.id] = table
+    for table in wave.values():
+        authorize.require(Action.REFRESH, table, user, services)
+    steps = [
+        _step(table, number, context)
+        for number, table in enumerate(wave.values(), start=1)
+        if table.refresh_status is not RefreshStatus.INITIALIZING
+    ]
+    if not steps:
+        return
+    context.log(f"Refreshing {', '.join(str(step.table.name) for step in steps)} before reading")
+    services.waves.enqueue(steps)
+    raise_failures(services.waves.run(steps))
+
+
+def _step(table: MaterializedTable, number: int, context: Context) -> Step:
+    request = RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.MANUAL,
+        requested_by=context.session.user,
+        refresh_id=step_id(context.operation_id, f"r{number}"),
+    )
+    return Step(table=table, request=request)

@@ -1,0 +1,40 @@
+"""Places of a refresh at which a test holds a process still, to kill or stop it there.
+
+Nothing happens unless ``TIDEGATE_FAULTS`` names a folder and a test has put a file there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from enum import Enum
+from pathlib import Path
+
+VARIABLE = "TIDEGATE_FAULTS"
+_PAUSE = 0.01
+
+
+class Point(Enum):
+    """A place, in the order in which a refresh comes by."""
+
+    BEFORE_LEASE = "before-lease"
+    AFTER_LEASE = "after-lease"
+    AFTER_VERSIONS = "after-versions"
+    BEFORE_COMMIT = "before-commit"
+    AFTER_COMMIT = "after-commit"
+    BEFORE_STORE = "before-store"
+    AFTER_STORE = "after-store"
+
+
+def hold(point: Point) -> None:
+    """Wait here if a test armed this point, until it lets go; once for each time it is armed."""
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
+        return
+    held = Path(folder) / f"{point.value}.held"
+    try:
+        (Path(folder) / f"{point.value}.armed").rename(held)
+    except FileNotFoundError:
+        return
+    while held.exists():
+        time.sleep(_PAUSE)

@@ -1,0 +1,48 @@
+"""Alerts: what is worth telling somebody who is not looking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+import msgspec
+
+
+class Event(Enum):
+    """What happened to a materialized table; the value is its name outside."""
+
+    REFRESH_FAILED = "REFRESH_FAILED"
+    TABLE_SUSPENDED = "TABLE_SUSPENDED"
+    LAG_EXCEEDED = "LAG_EXCEEDED"
+    LAG_RECOVERED = "LAG_RECOVERED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One event; fields that do not belong to its kind are None."""
+
+    id: str
+    event: Event
+    time: datetime
+    server: str
+    table: str
+    table_id: str
+    text: str
+    """The whole in a sentence, for people."""
+    refresh_id: str | None = None
+    trigger: str | None = None
+    attempt: int | None = None
+    schedule_time: datetime | None = None
+    error_class: str | None = None
+    sqlstate: str | None = None
+    error_message: str | None = None
+    reason: str | None = None
+    lag_seconds: float | None = None
+    target_seconds: float | None = None
+    cause: str | None = None
+
+
+def as_json(alert: Alert) -> bytes:
+    """Return an alert as a JSON object with a key for every field."""
+    return msgspec.json.encode(alert)

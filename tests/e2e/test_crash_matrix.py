@@ -1,0 +1,219 @@
+"""Whatever dies or hangs at any point of a refresh: no version lost, doubled or mixed.
+
+``bin/test`` tries the rows of the matrix that say most, ``bin/test --full -k crash_matrix -s`` all
+of them; each prints its line of the result table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+import tidegate
+from tests.fix_server import Server, StartServer
+from tidegate_server.faults import VARIABLE, Point
+
+pytestmark = pytest.mark.faults
+
+FULL = bool(os.environ.get("TIDEGATE_FULL"))
+LEASE = 2.0
+LONGER_THAN_LEASE = 3 * LEASE
+WAIT = 240.0
+LANDED = {Point.AFTER_COMMIT, Point.BEFORE_STORE, Point.AFTER_STORE}
+"""Where the refresh's version is there already."""
+ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Who suffers what, where, in which kind of refresh."""
+
+    point: Point
+    victim: str
+    fate: signal.Signals
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.mode}-{self.point.value}-{self.victim}-{self.fate.name}"
+
+
+ALL = [
+    Case(point, victim, fate, mode)
+    for mode in ("INCREMENTAL", "FULL")
+    for point in Point
+    for victim in ("gateway", "engine")
+    for fate in (signal.SIGKILL, signal.SIGSTOP)
+]
+TELLING = [
+    Case(Point.AFTER_COMMIT, "engine", signal.SIGKILL, "INCREMENTAL"),
+    Case(Point.BEFORE_COMMIT, "gateway", signal.SIGSTOP, "INCREMENTAL"),
+]
+
+
+class Faults:
+    """The test's side of the points."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def arm(self, point: Point) -> None:
+        """Hold the next process that comes by."""
+        (self._folder / f"{point.value}.armed").touch()
+
+    def wait_held(self, point: Point) -> None:
+        """Wait until a process is held."""
+        until((self._folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
+
+    def release(self, point: Point) -> None:
+        """Let it go on."""
+        (self._folder / f"{point.value}.held").unlink(missing_ok=True)
+
+
+def until(look: Callable[[], object], otherwise: str) -> None:
+    deadline = time.monotonic() + WAIT
+    while not look():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)
+
+
+def rows(server: Server, *statements: str) -> list[dict[str, object]]:
+    """Run statements in one session; return the last one's rows by column."""
+    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        names = [column[0] for column in cursor.description or ()]
+        found = cursor.fetchall() if cursor.description else []
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
+    """The points, armed by nobody yet."""
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, str(folder))
+    return Faults(folder)
+
+
+@pytest.mark.timeout(0 if FULL else 1800)
+def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path) -> None:
+    server = start_server(f"--set=scheduler.lease={LEASE}")
+    for number, case in enumerate(ALL if FULL else TELLING):
+        server.wait_for_engine()
+        table = f"mt{number}"
+        prepare(server, table, f"src{number}", case.mode)
+        before = committed(server.data, table)
+        faults.arm(case.point)
+        with refreshing(server, table):
+            server = suffer(case, server, faults, start_server)
+        state = settled(server, table)
+        after = committed(server.data, table)
+        check(case, server, table, before, after)
+        print(f"{case}: run {state}, versions {before} -> {after}, all verified")  # noqa: T201
+
+
+def prepare(server: Server, table: str, source: str, mode: str) -> None:
+    """Make a table that has been refreshed twice, and a change that it has not seen."""
+    rows(
+        server,
+        f"CREATE TABLE {source} (k STRING, n INT) USING DELTA",
+        f"INSERT INTO {source} VALUES ('a', 1), ('b', 2), (NULL, 3)",
+        f"CREATE MATERIALIZED TABLE {table} FRESHNESS = INTERVAL '1' HOUR"
+        f" REFRESH_MODE = {mode} AS SELECT k, sum(n) AS n FROM {source} GROUP BY k",
+        f"ALTER MATERIALIZED TABLE {table} REFRESH",
+        f"INSERT INTO {source} VALUES ('a', 10)",
+        f"ALTER MATERIALIZED TABLE {table} REFRESH",
+        f"DELETE FROM {source} WHERE k = 'b'",
+        f"INSERT INTO {source} VALUES ('c', 5)",
+    )
+
+
+@contextmanager
+def refreshing(server: Server, table: str) -> Iterator[None]:
+    """Ask for a refresh meanwhile; who asks may learn that the server is gone."""
+
+    def ask() -> None:
+        with suppress(tidegate.Error):
+            rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    yield
+    asking.join(WAIT)
+    assert not asking.is_alive(), "the refresh never ended"
+
+
+def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Server:
+    """Let it happen; return the server that runs afterwards."""
+    victim = server.pid if case.victim == "gateway" else server.engine_pid
+    engine = server.engine_pid
+    faults.wait_held(case.point)
+    if case.fate is signal.SIGSTOP:
+        os.kill(victim, signal.SIGSTOP)
+        faults.release(case.point)
+        time.sleep(LONGER_THAN_LEASE)
+        os.kill(victim, signal.SIGCONT)
+        return server
+    everything = server.processes()
+    os.kill(victim, signal.SIGKILL)
+    faults.release(case.point)
+    if case.victim == "engine":
+        server.wait_for_engine(other_than=engine)
+        return server
+    server.process.wait()
+    assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
+    return start(f"--set=scheduler.lease={LEASE}")
+
+
+def settled(server: Server, table: str) -> str:
+    """Wait for the end of the run, be it told by the store's repair."""
+    server.wait_for_engine()
+
+    def newest() -> str:
+        return str(rows(server, f"SHOW REFRESH HISTORY FOR {table}")[0]["state"])
+
+    until(lambda: newest() in ENDED, "the run was never settled")
+    return newest()
+
+
+def committed(data: Path, table: str) -> list[int]:
+    """Return the epochs of a table's commits, oldest first, as its own log has them."""
+    (log,) = (data / "warehouse").rglob(f"{table}/_delta_log")
+    epochs = []
+    for file in sorted(log.glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        said = next((a["commitInfo"].get("userMetadata") for a in actions if "commitInfo" in a), "")
+        if said and said.startswith("{"):
+            epochs.append(int(json.loads(said)["epoch"]))
+    return epochs
+
+
+def check(case: Case, server: Server, table: str, before: list[int], after: list[int]) -> None:
+    """At most one version came, none went, each is its query's, and the next refresh goes on."""
+    assert after[: len(before)] == before, case
+    assert len(after) - len(before) in (0, 1), case
+    if case.point in LANDED or case.fate is signal.SIGSTOP:
+        assert len(after) == len(before) + 1, case
+    assert after == sorted(set(after)), case
+    rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
+    assert len(committed(server.data, table)) == len(before) + 1, case
+    found = {(r["k"], r["n"]) for r in rows(server, f"SELECT * FROM {table}")}
+    assert found == {("a", 11), (None, 3), ("c", 5)}, case
+    for version in versions(server, table):
+        answer = rows(server, f"VERIFY MATERIALIZED TABLE {table} VERSION {version}")[0]
+        assert answer["equal"], (case, answer)
+
+
+def versions(server: Server, table: str) -> list[object]:
+    """Return the numbers of a table's versions."""
+    return [row["version"] for row in rows(server, f"SHOW VERSIONS {table}")]

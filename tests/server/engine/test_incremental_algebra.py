@@ -1,0 +1,89 @@
+"""Groups that follow from their change alone, and those that have to be computed anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.engine.conftest import Session
+from tests.server.engine.maintained import Maintained
+from tidegate_server.model.clauses import Expectation, Violation
+from tidegate_server.model.runs import Strategy
+
+pytestmark = pytest.mark.spark
+
+COUNTED = "SELECT k, count(*) AS c, sum(n) AS s, sum(p) AS sp FROM t GROUP BY k"
+JOINED = "SELECT s, key FROM (SELECT t.k AS key, sum(m) AS s FROM t JOIN u ON t.k = u.k GROUP BY 1)"
+EXTREMES = "SELECT max(n) AS hi, k, min(p) AS lo, count(n) AS c FROM t GROUP BY k"
+COMPUTED = {
+    "SELECT k, sum(n) AS s FROM t GROUP BY k HAVING sum(n) < 100",
+    "SELECT k, sum(DISTINCT n) AS s FROM t GROUP BY k",
+    "SELECT k, sum(n) FILTER (WHERE n > 1) AS s FROM t GROUP BY k",
+    "SELECT k, sum(n) AS s FROM t GROUP BY k, p",
+}
+
+
+@pytest.fixture
+def sources(session: Session, schema: str) -> str:
+    session.execute("CREATE TABLE t (id INT, k STRING, n INT, p DECIMAL(17,2)) USING delta")
+    session.execute("CREATE TABLE u (k STRING, m BIGINT NOT NULL) USING delta")
+    session.execute(
+        "INSERT INTO t VALUES (1, 'a', 1, 1.10), (2, 'a', 2, NULL), (3, 'b', NULL, NULL), "
+        "(4, NULL, 4, 99999999999999.99), (5, NULL, 5, 1), (6, 'c', 6, 2), (6, 'c', 6, 2)"
+    )
+    session.execute("INSERT INTO u VALUES ('a', 10), ('a', 11), ('b', 20), (NULL, 30), ('z', 40)")
+    return schema
+
+
+def landed(mt: Maintained) -> str:
+    outcome = mt.refresh()
+    assert mt.differences() == []
+    assert outcome.plan.strategy is Strategy.INCREMENTAL, outcome.plan
+    return outcome.plan.reason_code
+
+
+def test_sums_and_counts_follow_where_that_is_certain(session: Session, sources: str) -> None:
+    counted, joined, extremes = (
+        Maintained(session, sources, query) for query in (COUNTED, JOINED, EXTREMES)
+    )
+    session.execute(
+        "INSERT INTO t VALUES (7, 'a', 7, 7), (8, 'b', 8, 8), (9, 'z', NULL, NULL), "
+        "(10, 'new', NULL, 1), (11, NULL, -1, -1), (12, 'c', NULL, NULL)"
+    )
+    for mt in (counted, joined, extremes):
+        assert landed(mt) == "GROUPS_COMBINED"
+    session.execute("UPDATE t SET n = n * 10, p = p + 1 WHERE id < 6")
+    session.execute("UPDATE u SET m = m - 1 WHERE k IN ('a', 'z')")
+    assert landed(counted) == "GROUPS_COMBINED"
+    assert landed(joined) == "GROUPS_COMBINED"
+    assert landed(extremes) == "KEYS_AFFECTED"  # the largest may be gone
+    session.execute("UPDATE t SET n = NULL WHERE k = 'c'")
+    assert landed(counted) == "KEYS_AFFECTED"  # perhaps only NULLs are left
+    session.execute("DELETE FROM t WHERE n IS NULL AND p IS NULL")
+    assert landed(counted) == "GROUPS_COMBINED"  # the group z is gone, by its count
+    assert "z" not in {row[0] for row in counted.rows()}
+    session.execute("DELETE FROM u WHERE k = 'b'")
+    assert landed(joined) == "KEYS_AFFECTED"  # without a count, perhaps the group is gone
+    session.execute("UPDATE t SET id = id + 1")
+    assert landed(counted) == "GROUPS_COMBINED"
+    assert counted.actions() <= {"commitInfo", "txn"}
+
+
+def test_what_does_not_follow_is_computed_anew(session: Session, sources: str) -> None:
+    tables = [Maintained(session, sources, query) for query in sorted(COMPUTED)]
+    off = Maintained(
+        session,
+        sources,
+        COUNTED,
+        options={"materialized-table.incremental.rules": "LINEAR, AGGREGATE"},
+    )
+    few = Expectation(name="few", condition="c < 3", violation=Violation.DROP_ROW)
+    dropping = Maintained(session, sources, COUNTED, expectations=(few,))
+    session.execute("INSERT INTO t VALUES (7, 'c', 7, 7), (8, 'b', 8, 8)")
+    for mt in (*tables, off):
+        assert (mt.query, landed(mt)) == (mt.query, "KEYS_AFFECTED")
+    assert dropping.refresh().plan.reason_code == "KEYS_AFFECTED"
+    assert {row[0] for row in dropping.rows()} == {"a", "b", None}
+    session.execute("DELETE FROM t WHERE id = 7")
+    dropping.refresh()
+    assert {row[0] for row in dropping.rows()} == {"a", "b", "c", None}
+    assert [row[1] for row in dropping.rows() if row[0] == "c"] == [2]
