@@ -37,6 +37,7 @@ from tidegate_server.model.names import (
 )
 from tidegate_server.model.types import Schema
 from tidegate_server.storage.base import TableFormat
+from tidegate_server.storage.jvm import java
 
 _PROPERTY_ID = "tidegate.id"
 _PROPERTY_DEFINITION = "tidegate.definition"
@@ -136,7 +137,7 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
 def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
     """Read the definition of every storage that the metastore knows."""
     session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     catalog = session.sharedState().externalCatalog()
     strings = jvm.scala.jdk.javaapi.CollectionConverters.asJava
     found = []

@@ -16,6 +16,7 @@ from tidegate_server.link.messages.answers import Executed
 from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
 from tidegate_server.storage.commits import inserted_rows
+from tidegate_server.storage.jvm import java
 
 _AFFECTED = "num_affected_rows"
 _WRITTEN = "numOutputRows"
@@ -73,7 +74,7 @@ def _inserted_rows(child: Child, frame: DataFrame, started: int) -> int | None:
     metrics = command.metrics()
     if metrics.contains(_WRITTEN):
         return int(metrics.apply(_WRITTEN).value())
-    return inserted_rows(child.spark._jvm, frame._jdf.queryExecution().analyzed(), started)
+    return inserted_rows(java(child.spark), frame._jdf.queryExecution().analyzed(), started)
 
 
 def _is_command(frame: DataFrame) -> bool:

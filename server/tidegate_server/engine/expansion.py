@@ -14,6 +14,7 @@ from tidegate_server.engine.references import Edit, ParsedQuery, Reference, Star
 from tidegate_server.engine.sources import Place, Tables, selected, written
 from tidegate_server.model.names import TableName, quote_identifier
 from tidegate_server.storage.base import table_sql
+from tidegate_server.storage.jvm import java
 
 _Column = tuple[tuple[str, ...], str]
 """Qualifier and name of a column for which a star stands."""
@@ -71,7 +72,7 @@ def _star_columns(spark: SparkSession, star: Star) -> list[_Column] | None:
 
     A condition of a correlated subquery, which cannot be analyzed by itself, changes no columns.
     """
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     logical = jvm.org.apache.spark.sql.catalyst.plans.logical
     below = star.below
     while kind(below) == "Filter":

@@ -26,9 +26,9 @@ from tidegate_server.model.names import (
 )
 from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.delta import PROPERTY_ID
+from tidegate_server.storage.jvm import FILES, is_instance, java
 
 PROPERTY_DEFINITION = "tidegate.definition"
-_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 
 _BY_REFRESH = (
     "Its content follows from its query: ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
@@ -80,7 +80,7 @@ class _Owners:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._session: Any = spark._jsparkSession
-        self._jvm: Any = spark._jvm
+        self._jvm: Any = java(spark)
 
     def of(self, target: TableTarget | PathTarget) -> str | None:
         """Return the name of the materialized table a target belongs to, or None."""
@@ -188,14 +188,11 @@ class _Owners:
     def _places(self, leaf: Any) -> Iterator[str]:
         """Yield where the files of a relation in an analyzed plan are."""
         match kind(leaf):
-            case "LogicalRelation" if self._is_files(leaf.relation()):
+            case "LogicalRelation" if is_instance(self._jvm, leaf.relation(), FILES):
                 for path in items(leaf.relation().location().rootPaths()):
                     yield str(path.toString())
             case "DataSourceV2Relation" if kind(leaf.table()) == "DeltaTableV2":
                 yield str(leaf.table().path().toString())
-
-    def _is_files(self, relation: Any) -> bool:
-        return bool(self._jvm.java.lang.Class.forName(_FILES).isInstance(relation))
 
     def _at(self, path: Any, name: TableName | None) -> str | None:
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from tidegate_server.storage.jvm import java
+
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
 
@@ -16,7 +18,7 @@ def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table 
 
     The JVM's own converter makes the Arrow data, as it does behind ``DataFrame.toArrow``.
     """
-    jvm: Any = frame.sparkSession._jvm
+    jvm: Any = java(frame.sparkSession)
     rows = _computed(jvm, frame._jdf.queryExecution().optimizedPlan())
     if rows is None:
         return None

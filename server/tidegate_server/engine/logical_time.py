@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.engine.references import items, kind
+from tidegate_server.storage.jvm import is_instance, java
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,7 +25,7 @@ def bound(frame: DataFrame, moment: datetime) -> DataFrame:
     plan = jdf.queryExecution().analyzed()
     if not binding.concerns(plan):
         return frame
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
         spark._jsparkSession, binding.plan(plan)
     )
@@ -35,7 +36,7 @@ class _Binding:
     """Rebuilds those parts of a plan that read the time."""
 
     def __init__(self, spark: SparkSession, moment: datetime) -> None:
-        jvm: Any = spark._jvm
+        jvm: Any = java(spark)
         self._jvm = jvm
         since = moment.astimezone(UTC) - _EPOCH
         seconds = since.days * 86400 + since.seconds
@@ -68,7 +69,7 @@ class _Binding:
         if value is not None:
             literal = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal
             return literal.create(value(self._instant, node), node.dataType())
-        if self._is(node, "org.apache.spark.sql.catalyst.expressions.PlanExpression"):
+        if is_instance(self._jvm, node, "org.apache.spark.sql.catalyst.expressions.PlanExpression"):
             node = node.withNewPlan(self.plan(node.plan()))
         children = [self.expression(child) for child in items(node.children())]
         return node.withNewChildren(self._seq(children)) if children else node
@@ -77,16 +78,13 @@ class _Binding:
         """Rebuild a constructor's argument: an expression, several, or something else."""
         if not hasattr(value, "getClass"):
             return value
-        if self._is(value, "org.apache.spark.sql.catalyst.expressions.Expression"):
+        if is_instance(self._jvm, value, "org.apache.spark.sql.catalyst.expressions.Expression"):
             return self.expression(value)
-        if self._is(value, "scala.collection.immutable.Seq"):
+        if is_instance(self._jvm, value, "scala.collection.immutable.Seq"):
             return self._seq([self._argument(item) for item in items(value)])
-        if self._is(value, "scala.Some"):
+        if is_instance(self._jvm, value, "scala.Some"):
             return self._jvm.scala.Option.apply(self._argument(value.get()))
         return value
-
-    def _is(self, value: Any, name: str) -> bool:
-        return bool(self._jvm.java.lang.Class.forName(name).isInstance(value))
 
     def _seq(self, values: list[Any]) -> Any:
         return self._jvm.PythonUtils.toSeq(values)

@@ -29,6 +29,7 @@ from tidegate_server.model.names import (
     quote_literal,
 )
 from tidegate_server.model.types import Column
+from tidegate_server.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Metastore:
         self._spark = spark
         self._session: Any = spark._jsparkSession
         self._catalog: Any = self._session.sharedState().externalCatalog()
-        self._listing = Listing(self._session, spark._jvm)
+        self._listing = Listing(self._session, java(spark))
 
     def names(self) -> NameList:
         """Return the names of all schemas, tables and views."""

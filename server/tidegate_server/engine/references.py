@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.errors import Code, error
+from tidegate_server.storage.jvm import java
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\s`.,()'\"/;]+)"
 _NAME = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})*")
@@ -132,8 +133,8 @@ def parse_statement(spark: SparkSession, text: str) -> Any:
 def _parser(spark: SparkSession) -> Any:
     """Return the session's parser; it follows the settings of the thread's active session."""
     session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
-    getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
+    jvm: Any = java(spark)
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     return session.sessionState().sqlParser()
 
 

@@ -27,6 +27,7 @@ from tidegate_server.model.names import TableName, qualify, quote_identifier, vi
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.storage.base import TableFormat, TableState, is_path, table_sql
+from tidegate_server.storage.jvm import java
 
 _GLOBAL_TEMPORARY = "global_temp"
 _DEEPEST_VIEW = 50
@@ -230,7 +231,7 @@ class Tables:
     def _is_permanent(self, parts: tuple[str, ...], place: Place) -> bool:
         """Say whether a function is one of the metastore, which has a schema."""
         session: Any = self.spark._jsparkSession
-        jvm: Any = self.spark._jvm
+        jvm: Any = java(self.spark)
         catalog = session.sessionState().catalog()
         identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
         name = parts[-1]
@@ -269,7 +270,7 @@ class Tables:
 
 def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
     """Return a view of the catalog; ``place`` is for views that do not record one."""
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     found = [str(part) for part in items(entry.viewCatalogAndNamespace())]
     columns = tuple(str(column) for column in entry.schema().fieldNames())
     produced = tuple(str(column) for column in items(entry.viewQueryColumnNames()))
@@ -320,7 +321,7 @@ def temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> Any:
 def catalog_entry(spark: SparkSession, name: TableName) -> Any:
     """Return the session catalog's entry of a table or view, or None."""
     session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     if name.catalog.lower() != "spark_catalog":
         return None
     identifier = jvm.org.apache.spark.sql.catalyst.TableIdentifier(

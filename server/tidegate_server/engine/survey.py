@@ -20,6 +20,7 @@ from tidegate_server.engine.sessions import Child
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import Mention, Reach, Reading, Surveyed
 from tidegate_server.model.names import DEFAULT_CATALOG, TableName, qualify, quote_identifier
+from tidegate_server.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +236,7 @@ def _read_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[Reading]:
 def _leaves(spark: SparkSession, plan: Any) -> list[Reading] | None:
     """Return what an analyzed plan reads, subqueries included; None if analysis fails."""
     session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     unrun = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     try:
         return _read_by(session.sessionState().executePlan(plan, unrun).analyzed())

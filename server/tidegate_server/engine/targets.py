@@ -19,6 +19,7 @@ from tidegate_server.engine.references import (
     relation_parts,
     statement_text,
 )
+from tidegate_server.storage.jvm import java
 
 _FILE_FORMATS = frozenset(
     {"delta", "parquet", "orc", "csv", "json", "text", "avro", "xml", "binaryfile", "hudi"}
@@ -115,7 +116,7 @@ def _named(spark: SparkSession, plan: Any) -> Iterator[Target]:
 
 
 def _one(spark: SparkSession, node: Any) -> Any:
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     return jvm.PythonUtils.toSeq([node])
 
 

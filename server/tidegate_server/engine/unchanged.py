@@ -18,6 +18,7 @@ from tidegate_server.refresh.planner import plan_refresh
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.refresh.waves import forward
 from tidegate_server.storage.base import TableFormat
+from tidegate_server.storage.jvm import java
 
 _MOST = 10_000
 _QUALIFIED_CALL = re.compile(r"\.\s*(?:`(?:[^`]|``)+`|\w+)\s*\(")
@@ -99,6 +100,6 @@ def _depends_on_versions_alone(order: RefreshOrder, tables: Tables, spark: Spark
 
 def _is_built_in(spark: SparkSession, name: str) -> bool:
     session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
     return bool(session.sessionState().catalog().isBuiltinFunction(identifier))

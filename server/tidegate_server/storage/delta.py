@@ -54,6 +54,7 @@ from tidegate_server.storage.delta_write import (
     written,
 )
 from tidegate_server.storage.expectations import broken_expectation, expect
+from tidegate_server.storage.jvm import java
 from tidegate_server.storage.predicate import matching
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class DeltaFormat:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm: Any = java(spark)
 
     def find(self, name: TableName) -> TableState | None:
         snapshot = self._snapshot(name)
@@ -346,13 +347,15 @@ class DeltaFormat:
 
     def _snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""
-        places = (name,) if is_path(name) else (name, storage_name(name))
-        holder = next((n for n in places if _is_delta_path(n) or self._exists(n)), None)
-        if holder is None:
+        place: Any
+        if is_path(name):
+            place = _identifier(self._jvm, name) if _is_delta_path(name) else None
+        else:
+            place = self._entry(name) or self._entry(storage_name(name))
+        if place is None:
             return None
-        identifier = _identifier(self._jvm, holder)
         session: Any = self._spark._jsparkSession
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, identifier)
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
         snapshot = newest_snapshot(self._jvm, log)
         return snapshot if int(snapshot.version()) >= 0 else None
 
@@ -364,9 +367,29 @@ class DeltaFormat:
         return behind
 
     def _exists(self, name: TableName) -> bool:
+        return self._entry(name) is not None
+
+    def _entry(self, name: TableName) -> Any:
+        """Return what Spark's session catalog says of a Delta table, or None; one look at it."""
+        if is_path(name) or name.catalog.lower() != DEFAULT_CATALOG:
+            return None
         session: Any = self._spark._jsparkSession
-        identifier = _identifier(self._jvm, name)
-        return _is_delta_table(session.sessionState().catalog(), name, identifier)
+        tables = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq([name.table.lower()])
+        # Asked directly: the session's own catalog first asks for the schema, then for the table.
+        catalog = session.sharedState().externalCatalog()
+        try:
+            found = catalog.getTablesByName(name.schema.lower(), tables)
+        except (PySparkException, Py4JJavaError) as failed:
+            if catalog.databaseExists(name.schema.lower()):
+                raise
+            logger.debug("%s: %s", name, failed)
+            return None
+        if found.isEmpty():
+            return None
+        entry = found.head()
+        provider = entry.provider()
+        delta = bool(provider.isDefined()) and str(provider.get()).lower() == _PROVIDER
+        return entry if delta else None
 
 
 def _identifier(jvm: Any, name: TableName) -> Any:
@@ -379,16 +402,6 @@ def _identifier(jvm: Any, name: TableName) -> Any:
 
 def _is_delta_path(name: TableName) -> bool:
     return is_path(name) and name.schema.lower() == _PROVIDER
-
-
-def _is_delta_table(catalog: Any, name: TableName, identifier: Any) -> bool:
-    """Say whether Spark's session catalog has a Delta table of that name."""
-    if is_path(name) or name.catalog.lower() != DEFAULT_CATALOG:
-        return False
-    if not catalog.tableExists(identifier):
-        return False
-    provider = catalog.getTableMetadata(identifier).provider()
-    return bool(provider.isDefined()) and str(provider.get()).lower() == _PROVIDER
 
 
 def _schema(snapshot: Any) -> T.StructType:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.storage.base import FoundChange, Method
 from tidegate_server.storage.delta_log import Action, Span, feeds, gone_candidates, read_span, shape
 from tidegate_server.storage.exact import WEIGHT, named
-from tidegate_server.storage.jvm import acting, scala_object
+from tidegate_server.storage.jvm import acting, java, scala_object
 
 _MOST_FILES_CHECKED = 1000
 _REMOVED_TYPES = ("delete", "update_preimage")
@@ -30,7 +30,7 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
         return FoundChange(method=Method.UNCHANGED, rows=0)
     if before > after:
         return _whole("VERSION_WENT_BACK")
-    jvm: Any = session._jvm
+    jvm: Any = java(session)
     span = read_span(jvm, log, before, newest)
     if span is None or not _recreatable(jvm, log, before):
         return _whole("VERSION_GONE")
@@ -64,7 +64,7 @@ def _whole(reason: str) -> FoundChange:
 
 
 def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
-    jvm: Any = session._jvm
+    jvm: Any = java(session)
     parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
     files = jvm.java.util.ArrayList()
     for file in (file for commit in span.commits for file in commit.added):
@@ -78,7 +78,7 @@ def _changed_rows(
     session: SparkSession, log: Any, metadata: Action, before: int, after: int, *, recorded: bool
 ) -> DataFrame:
     """Read the recorded changes, or else the rows of the files that were replaced."""
-    jvm: Any = session._jvm
+    jvm: Any = java(session)
     nothing = jvm.scala.Option.empty()
     reader = scala_object(jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader")
     rows = reader.changesToBatchDF(

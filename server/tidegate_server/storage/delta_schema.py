@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.model.names import quote_identifier, quote_literal
 from tidegate_server.model.types import Column, Schema
+from tidegate_server.storage.jvm import java
 
 _WIDENING = "delta.enableTypeWidening"
 
@@ -43,7 +44,7 @@ def commit_metadata(
     :param log: the table's ``DeltaLog``.
     :param entry: the metastore's entry of the table.
     """
-    jvm: Any = spark._jvm
+    jvm: Any = java(spark)
     option = jvm.scala.Option
     transaction = log.startTransaction(option.apply(entry), option.empty())
     metadata = transaction.metadata()

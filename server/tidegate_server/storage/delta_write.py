@@ -18,7 +18,7 @@ from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.storage.base import Written
 from tidegate_server.storage.commits import Commit
 from tidegate_server.storage.exact import named, same
-from tidegate_server.storage.jvm import acting, scala_object
+from tidegate_server.storage.jvm import acting, java, scala_object
 
 _GONE = "__gone"
 _TOKEN = "spark.databricks.delta.write"
@@ -156,7 +156,7 @@ def replace_rows(
 
 def advance(session: SparkSession, log: Any, order: RefreshOrder, metadata: str) -> bool:
     """Commit vector and epoch without data; False if this or a later epoch was committed."""
-    jvm: Any = session._jvm
+    jvm: Any = java(session)
     nothing = jvm.scala.Option.empty()
     with _settings(session, order, metadata), acting(session):
         transaction = log.startTransaction(nothing, nothing)

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidegate_server.errors import Code, error
+from tidegate_server.storage.jvm import java
 
 
 def matching(rows: DataFrame, predicate: str) -> DataFrame:
@@ -17,7 +18,7 @@ def matching(rows: DataFrame, predicate: str) -> DataFrame:
     """
     chosen = rows.where(predicate)
     condition: Any = chosen._jdf.queryExecution().analyzed().condition()
-    jvm: Any = rows.sparkSession._jvm
+    jvm: Any = java(rows.sparkSession)
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     if condition.containsPattern(patterns.PLAN_EXPRESSION()):
         raise error(Code.MT_PREDICATE, predicate=predicate, reason="it reads other tables")

@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate_server.storage.jvm import java
+
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
 
@@ -40,7 +42,7 @@ class Catalyst:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        jvm: Any = spark._jvm
+        jvm: Any = java(spark)
         self._jvm = jvm
         base = jvm.org.apache.spark.sql.catalyst
         self._plans = base.plans

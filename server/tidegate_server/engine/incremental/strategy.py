@@ -42,6 +42,7 @@ from tidegate_server.refresh.planner import Evidence, incremental_work, plan_inc
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.exact import named
+from tidegate_server.storage.jvm import FILES, is_instance, java
 
 logger = logging.getLogger(__name__)
 
@@ -61,17 +62,14 @@ class Query:
     """How the table's rows follow from their change, if they do."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
+    rows: int
+    """About how many rows its sources have."""
 
     @property
     def stable(self) -> bool:
         """Whether it gives the same rows from the same versions at any time."""
         found = obstacles(self.shape.operator, frozenset())
         return not any(obstacle.code == _UNSTABLE for obstacle in found)
-
-    @property
-    def rows(self) -> int:
-        """About how many rows its sources have."""
-        return sum(estimated_rows(n.plan) for n in self.shape.nodes() if n.operator.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,8 @@ def read_query(
         plan, shape, algebra = analyzed, _unreadable(analyzed), None
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    return Query(text=text, shape=shape, algebra=algebra, fingerprint=fingerprint)
+    rows = sum(estimated_rows(spark, n.plan) for n in shape.nodes() if n.operator.source)
+    return Query(text=text, shape=shape, algebra=algebra, fingerprint=fingerprint, rows=rows)
 
 
 def _unreadable(plan: Any) -> Node:
@@ -126,11 +125,22 @@ def _unreadable(plan: Any) -> Node:
     return Node(operator=Operator(name=kind(plan), obstacles=(obstacle,)), plan=plan)
 
 
-def estimated_rows(plan: Any) -> int:
+def estimated_rows(spark: SparkSession, plan: Any) -> int:
     """Return about how many rows a stored table has, from the bytes of its files."""
-    size = int(str(plan.stats().sizeInBytes()))
+    size = _stored_bytes(spark, plan)
     width = sum(int(a.dataType().defaultSize()) for a in items(plan.output()))
     return int(size / max(width * _COMPRESSION, 1))
+
+
+def _stored_bytes(spark: SparkSession, plan: Any) -> int:
+    """Return the size of a relation; Spark itself runs a job to ask Delta for it."""
+    if kind(plan) == "LogicalRelation" and is_instance(java(spark), plan.relation(), FILES):
+        location = plan.relation().location()
+        if kind(location) == "TahoeLogFileIndex":
+            checksum = location.getSnapshot().checksumOpt()
+            if checksum.isDefined():
+                return int(checksum.get().tableSizeBytes())
+    return int(str(plan.stats().sizeInBytes()))
 
 
 @dataclass(slots=True)
@@ -287,7 +297,7 @@ class Preparation:
             keyed=keyed,
             algebraic=keyed and self._may_combine(),
             rows_in_sources=self.query.rows,
-            rows_in_changed=sum(estimated_rows(node.plan) for node in leaves),
+            rows_in_changed=sum(estimated_rows(self.spark, node.plan) for node in leaves),
             rows_in_table=self._rows_in_table(),
         )
 
@@ -299,7 +309,7 @@ class Preparation:
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())
         leaves = (node for node in _descend(plan) if kind(node) == "LogicalRelation")
-        return sum(estimated_rows(leaf) for leaf in leaves)
+        return sum(estimated_rows(self.spark, leaf) for leaf in leaves)
 
     # ---- frames ----------------------------------------------------------------------------
 
