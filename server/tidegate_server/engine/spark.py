@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.jars import resolve_jars
+from tidegate_server.engine.jars import cache_dir, resolve_jars
 from tidegate_server.link.messages.requests import EngineOptions
 
 logger = logging.getLogger(__name__)
@@ -109,7 +111,7 @@ def spark_settings(
     settings = {
         "spark.driver.memory": options.driver_memory,
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
-        "spark.driver.extraJavaOptions": _java_options(directories, options.settings),
+        "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
         "spark.driver.maxResultSize": str(limit),
         "spark.local.dir": str(directories.scratch),
         "spark.log.structuredLogging.enabled": "false",
@@ -153,7 +155,8 @@ def _local_settings(master: str) -> Mapping[str, str]:
     }
 
 
-def _java_options(directories: Directories, given: Mapping[str, str]) -> str:
+def _java_options(options: EngineOptions, directories: Directories, jars: tuple[Path, ...]) -> str:
+    archive = class_archive(options.java_home, jars)
     own = [
         f"-Dlog4j2.configurationFile=file:{directories.logs / 'log4j2.properties'}",
         f"-Dderby.stream.error.file={directories.logs / 'derby.log'}",
@@ -161,8 +164,31 @@ def _java_options(directories: Directories, given: Mapping[str, str]) -> str:
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
         "-Xshare:auto",
+        "-Xlog:cds=error,cds+dynamic=error",
+        *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
     ]
-    return " ".join([*own, given.get("spark.driver.extraJavaOptions", "")]).strip()
+    return " ".join([*own, options.settings.get("spark.driver.extraJavaOptions", "")]).strip()
+
+
+def class_archive(java_home: str, jars: Sequence[Path]) -> Path:
+    """Return where the archive for a Java and its class path stands, if it was made.
+
+    :param java_home: empty for $JAVA_HOME, or else the first ``java`` of $PATH.
+    """
+    path = [str(Path(pyspark.__file__).parent), pyspark.__version__, *map(str, jars)]
+    identity = "\n".join([_java(java_home), *path])
+    return cache_dir() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
+
+
+def _java(java_home: str) -> str:
+    """Return what tells one Java from another."""
+    found = java_home or os.environ.get("JAVA_HOME") or _home_of(shutil.which("java"))
+    release = Path(found) / "release"
+    return f"{Path(found).resolve()}\n{release.read_text('utf-8') if release.exists() else ''}"
+
+
+def _home_of(command: str | None) -> str:
+    return str(Path(command).resolve().parent.parent) if command else ""
 
 
 def _prepare_environment(options: EngineOptions) -> None:

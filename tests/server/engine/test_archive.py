@@ -1,0 +1,38 @@
+"""The archive of Java classes is found again by what it fits, and used by the JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from tidegate_server.engine.jars import resolve_jars
+from tidegate_server.engine.spark import class_archive
+from tidegate_server.storage.jvm import java
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The home of some Java."""
+    (tmp_path / "release").write_text('JAVA_VERSION="17.0.15"\n', "utf-8")
+    return tmp_path
+
+
+def test_another_java_and_other_jars_have_another_archive(home: Path) -> None:
+    archive = class_archive(str(home), [Path("/jars/delta.jar")])
+    assert class_archive(str(home), [Path("/jars/delta.jar")]) == archive
+    assert class_archive(str(home), [Path("/jars/other.jar")]) != archive
+    (home / "release").write_text('JAVA_VERSION="21.0.2"\n', "utf-8")
+    assert class_archive(str(home), [Path("/jars/delta.jar")]) != archive
+
+
+@pytest.mark.spark
+def test_the_jvm_reads_the_archive(spark_root: SparkSession) -> None:
+    archive = class_archive("", resolve_jars())
+    if not archive.exists():
+        pytest.skip("there is no archive: python -m tidegate_server.engine.archive")
+    process = int(java(spark_root).java.lang.ProcessHandle.current().pid())
+    mapped = {mapping.path for mapping in psutil.Process(process).memory_maps()}
+    assert str(archive) in mapped
