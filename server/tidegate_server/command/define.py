@@ -20,7 +20,14 @@ from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, 
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
-from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
+from tidegate_server.command.validate import (
+    Pace,
+    check_enforced,
+    check_options,
+    check_versions,
+    layered,
+    pace,
+)
 from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Inspected
@@ -295,6 +302,7 @@ def _with_derived(
     """Add what a column list has besides the query's columns."""
     check_distribution(table.distribution, table.schema)
     check_expectations(table.expectations, table.schema, context)
+    check_enforced(table)
     placed = derived_columns(statement.columns, table.schema)
     derived = typed(table.schema, placed, context)
     table = replace(

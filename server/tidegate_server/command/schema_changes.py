@@ -31,6 +31,7 @@ from tidegate_server.command.shape import (
     selecting,
     shown_type,
 )
+from tidegate_server.command.validate import check_enforced
 from tidegate_server.errors import Code, error
 from tidegate_server.model.clauses import Distribution, Watermark
 from tidegate_server.model.names import storage_name
@@ -94,6 +95,7 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
     """Check the whole with Spark and put it in place."""
     if changed == before:
         return nothing()
+    check_enforced(changed)
     code = Code.MT_ALTER_SCHEMA_EXPRESSION
     derived = typed(changed.schema, changed.derived, context, code=code)
     after = replace(

@@ -63,6 +63,16 @@ class Violation(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcedKey:
+    """A primary key that refreshes check: no value may be NULL or come twice."""
+
+    name: str
+    columns: tuple[str, ...]
+    violation: Violation
+    """WARN or FAIL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """CONSTRAINT name EXPECT (condition) ON VIOLATION action; the condition is the user's text."""
 

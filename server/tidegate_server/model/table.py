@@ -9,9 +9,11 @@ from enum import Enum
 
 from tidegate_server.model.clauses import (
     Distribution,
+    EnforcedKey,
     Expectation,
     OnUpdate,
     StartMode,
+    Violation,
     Watermark,
 )
 from tidegate_server.model.freshness import Freshness
@@ -19,6 +21,9 @@ from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import Source
+
+ENFORCE_OPTION = "constraint.enforce"
+"""Whether refreshes check the primary key: ``warn`` or ``fail``; not at all without it."""
 
 
 class LogicalRefreshMode(Enum):
@@ -146,6 +151,18 @@ class MaterializedTable:
     def storage(self) -> TableName:
         """The table that holds the rows."""
         return self.storage_table or self.name
+
+    @property
+    def enforced_key(self) -> EnforcedKey | None:
+        """The primary key if refreshes are to check it."""
+        word = {**self.options, **self.resume_options}.get(ENFORCE_OPTION)
+        if self.primary_key is None or word is None:
+            return None
+        return EnforcedKey(
+            name=self.primary_key.name,
+            columns=self.primary_key.columns,
+            violation=Violation(word.strip().upper()),
+        )
 
     @property
     def watched(self) -> bool:
