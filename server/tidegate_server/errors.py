@@ -310,7 +310,7 @@ class Code(Enum):
         "23514",
         "A row of {table} breaks the expectation {expectation} ({condition}): {row}",
         "The table keeps its previous version. Correct the sources or the query, or declare the "
-        "expectation with ON VIOLATION WARN or DROP ROW.",
+        "expectation with ON VIOLATION WARN, DROP ROW or QUARANTINE.",
     )
     MT_PK_VIOLATED = ErrorSpec(
         "23505",

@@ -14,6 +14,7 @@ from tidegate_server.command.derived import (
     check_expectations,
     check_watermark,
     derived_columns,
+    storage_table,
     typed,
 )
 from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
@@ -32,7 +33,7 @@ from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Inspected
 from tidegate_server.link.messages.requests import Analyze, InspectTable
-from tidegate_server.model.names import STORAGE_PREFIX, TableName, storage_name
+from tidegate_server.model.names import STORAGE_PREFIX, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
@@ -308,7 +309,6 @@ def _with_derived(
     table = replace(
         table,
         derived=derived,
-        storage_table=storage_name(table.name) if derived else None,
         persisted_metadata={
             column.name: column.key or column.name
             for column in statement.columns
@@ -316,5 +316,6 @@ def _with_derived(
         },
         watermark=statement.watermark,
     )
+    table = replace(table, storage_table=storage_table(table))
     check_watermark(table.watermark, table.visible, context)
     return table

@@ -19,6 +19,7 @@ from tidegate_server.command.derived import (
     find,
     put,
     split,
+    storage_table,
     typed,
 )
 from tidegate_server.command.dropped import drop_columns, drop_part
@@ -34,7 +35,6 @@ from tidegate_server.command.shape import (
 from tidegate_server.command.validate import check_enforced
 from tidegate_server.errors import Code, error
 from tidegate_server.model.clauses import Distribution, Watermark
-from tidegate_server.model.names import storage_name
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import DerivedColumn, MaterializedTable
 from tidegate_server.model.types import Column, plain_type
@@ -102,9 +102,9 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
         changed,
         declared=True,
         derived=derived,
-        storage_table=storage_name(changed.name) if derived else None,
         expanded_query=_query(before, changed),
     )
+    after = replace(after, storage_table=storage_table(after))
     if after.watermark != before.watermark:
         check_watermark(after.watermark, after.visible, context, code=code)
     if _content(before) != _content(after):

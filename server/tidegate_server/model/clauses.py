@@ -59,6 +59,7 @@ class Violation(Enum):
 
     WARN = "WARN"
     DROP_ROW = "DROP ROW"
+    QUARANTINE = "QUARANTINE"
     FAIL = "FAIL"
 
 
@@ -79,3 +80,8 @@ class Expectation:
     name: str
     condition: str
     violation: Violation = Violation.WARN
+
+    @property
+    def broken(self) -> str:
+        """SQL that is true of a row that breaks it; as with CHECK, NULL does not."""
+        return f"(NOT coalesce(CAST(({self.condition}\n) AS BOOLEAN), true))"

@@ -16,7 +16,7 @@ from tidegate_server.errors import Code, error
 from tidegate_server.model.clauses import EnforcedKey, Violation
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.exact import WEIGHT, named
-from tidegate_server.storage.expectations import kept
+from tidegate_server.storage.expectations import admitted, kept
 
 _SAMPLED = 3
 _SHOWN = 300
@@ -48,9 +48,9 @@ def checked(rows: DataFrame, order: RefreshOrder, beside: DataFrame | None) -> I
         return
     rows = rows.persist(StorageLevel.DISK_ONLY)
     try:
-        content = _keys(kept(rows, order), order.key)
+        content = _keys(admitted(kept(rows, order), order), order.key)
         if beside is not None:
-            content = content.unionAll(_keys(beside, order.key))
+            content = content.unionAll(_keys(admitted(beside, order), order.key))
         counts = violations(content, order)
         yield Checked(rows=rows, order=found(order, counts), counts=counts)
     finally:
@@ -71,6 +71,7 @@ def checked_diff(
     if order.key is None:
         return {}
     columns = order.key.columns
+    stored, changed = admitted(stored, order), admitted(changed, order)
     content = _keys(stored, order.key).unionAll(changed.select(*map(named, columns), WEIGHT))
     if held:
         added = changed.where(F.col(WEIGHT) > 0).select(*map(named, columns)).distinct()
