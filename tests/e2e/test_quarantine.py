@@ -86,7 +86,8 @@ def test_the_quarantine_belongs_to_its_table(cursor: tidegate.Cursor) -> None:
     cursor.execute(CREATE.format("", ""))
     refresh(cursor)
     assert "good__quarantine" in {row[1] for row in rows(cursor, "SHOW TABLES")}
-    facts = {row[0]: row[1] for row in rows(cursor, "DESCRIBE EXTENDED good")}
+    cursor.execute("DESCRIBE EXTENDED good")
+    facts = {row[0]: row[1] for row in cursor.fetchall()}
     assert facts["quarantine"] == "spark_catalog.held.good__quarantine"
     for statement in (
         "INSERT INTO good__quarantine SELECT * FROM good__quarantine",

@@ -286,8 +286,8 @@ class DeltaFormat:
     def _beside(
         self, rows: DataFrame, order: RefreshOrder, snapshot: Any, replaced: str | None
     ) -> DataFrame | None:
-        """Return the rows that stay when those that meet a condition are replaced."""
-        if replaced is None:
+        """Return the rows that stay when others are replaced, if they matter to a key."""
+        if replaced is None or order.key is None:
             return None
         stored = self.pinned(order.name, int(snapshot.version()))
         table = rows.sparkSession.sql(f"SELECT * FROM {stored}")
