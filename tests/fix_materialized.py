@@ -19,7 +19,7 @@ from tidegate_server.engine.run import refresh
 from tidegate_server.engine.sources import Tables
 from tidegate_server.engine.verify import verify
 from tidegate_server.link.messages.answers import Verified
-from tidegate_server.model.clauses import Expectation
+from tidegate_server.model.clauses import EnforcedKey, Expectation
 from tidegate_server.model.runs import Trigger
 from tidegate_server.refresh.request import (
     CommittedRefresh,
@@ -40,6 +40,7 @@ class Stored:
         *keys: str,
         table: str = "mt",
         expectations: Iterable[Expectation] = (),
+        key: EnforcedKey | None = None,
     ) -> None:
         self.lake = lake
         self.id = str(uuid.uuid4())
@@ -47,6 +48,7 @@ class Stored:
         self.query = query
         self.keys = keys
         self.expectations = tuple(expectations)
+        self.key = key
         schema = result_schema(lake.session.sql(query))
         self.columns = schema.names()
         properties = {"tidegate.id": self.id}
@@ -69,6 +71,7 @@ class Stored:
             trigger=Trigger.MANUAL,
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
             expectations=self.expectations,
+            key=self.key,
         )
         return replace(order, **changed)  # type: ignore[arg-type]
 

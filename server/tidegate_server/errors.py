@@ -310,7 +310,14 @@ class Code(Enum):
         "23514",
         "A row of {table} breaks the expectation {expectation} ({condition}): {row}",
         "The table keeps its previous version. Correct the sources or the query, or declare the "
-        "expectation with ON VIOLATION WARN or DROP ROW.",
+        "expectation with ON VIOLATION WARN, DROP ROW or QUARANTINE.",
+    )
+    MT_PK_VIOLATED = ErrorSpec(
+        "23505",
+        "The primary key {key} ({columns}) of {table} would not hold: {count} of its values would "
+        "be NULL or come more than once, such as {sample}.",
+        "The table keeps its previous version. Correct the sources or the query, or set "
+        "'constraint.enforce' = 'warn'.",
     )
     MT_VERIFY_IMPOSSIBLE = ErrorSpec(
         "55000", "Version {version} of {table} cannot be verified: {reason}.", "{hint}"

@@ -10,7 +10,14 @@ from tidegate_server.command.apply import last_epoch, put_in_place, stop_running
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import asked_mode, need_scheduler, refuse_unstable
 from tidegate_server.command.shape import check_formatters
-from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
+from tidegate_server.command.validate import (
+    Pace,
+    check_enforced,
+    check_options,
+    check_versions,
+    layered,
+    pace,
+)
 from tidegate_server.errors import Code, error
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
@@ -74,6 +81,7 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
     check_options(statement.options)
     check_formatters(statement.options, table.partition_keys, table.schema)
     changed = _with_options(table, {**table.options, **statement.options}, context)
+    check_enforced(changed)
     return restart_with(table, changed, context)
 
 

@@ -10,15 +10,13 @@ from dataclasses import replace
 from tidegate_server.command.at_rest import at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties
-from tidegate_server.command.derived import view_columns
+from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Inspected
 from tidegate_server.link.messages.requests import (
-    DropView,
     EvolveTable,
     InspectTable,
-    PutView,
     RenameTable,
     Request,
     SetTableProperties,
@@ -141,10 +139,12 @@ def change_storage(
         compensate(undo, lambda: context.services.engine.call(back))
         context.services.engine.call(step)
 
-    had, has = before.storage_table is not None, after.storage_table is not None
-    moved = before.name != after.name
-    if had and (moved or not has):
-        call(drop_view(before), put_view(before))
+    old = {view.name: view for view in views(before)}
+    new = {view.name: view for view in views(after)}
+    moved = before.storage != after.storage
+    for name, view in old.items():
+        if moved or name not in new:
+            call(drop_view(view), view)
     if before.storage != after.storage:
         call(rename_storage(before, after), rename_storage(after, before))
         after = replace(after, location=_location(after, context))
@@ -153,11 +153,12 @@ def change_storage(
         call(SetTableProperties(name=after.storage, properties=properties), restored(before, after))
     else:
         call(evolved(before, after), restored(before, after))
-    if has and had and not moved:
-        if not _same_view(before, after):
-            call(put_view(after), put_view(before))
-    elif has:
-        call(put_view(after), drop_view(after))
+    for name, view in new.items():
+        found = None if moved else old.get(name)
+        if found is None:
+            call(view, drop_view(view))
+        elif replace(found, settings={}) != replace(view, settings={}):
+            call(view, found)
     return after
 
 
@@ -204,23 +205,6 @@ def taken_back(table: MaterializedTable) -> EvolveTable:
     return replace(restored(table, table), adopts="")
 
 
-def put_view(table: MaterializedTable) -> PutView:
-    """Return the request that makes the view over a storage."""
-    return PutView(
-        name=table.name,
-        table_id=table.id,
-        storage=table.storage,
-        columns=view_columns(table),
-        comment=table.comment,
-        settings=table.settings,
-    )
-
-
-def drop_view(table: MaterializedTable) -> DropView:
-    """Return the request that drops the view over a storage."""
-    return DropView(name=table.name, table_id=table.id)
-
-
 def rename_storage(before: MaterializedTable, after: MaterializedTable) -> RenameTable:
     """Return the request that gives the storage its other name."""
     return RenameTable(name=before.storage, new_name=after.storage, table_id=before.id)
@@ -248,7 +232,3 @@ def _location(table: MaterializedTable, context: Context) -> str:
     if not isinstance(answer, Inspected):
         raise unexpected(answer)
     return answer.location
-
-
-def _same_view(before: MaterializedTable, after: MaterializedTable) -> bool:
-    return view_columns(before) == view_columns(after) and before.comment == after.comment

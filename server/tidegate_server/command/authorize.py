@@ -129,7 +129,7 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
         name.folded()
         for table in services.catalog.tables()
         if not rights.may(Action.SEE, table)
-        for name in (table.name, table.storage)
+        for name in names_of(table)
     )
 
 
@@ -389,9 +389,15 @@ def is_of(reading: Reading, table: MaterializedTable) -> bool:
     """Say whether a statement reads a materialized table there."""
     if reading.name is not None:
         name = reading.name.folded()
-        if name in (table.name.folded(), table.storage.folded()):
+        if name in {one.folded() for one in names_of(table)}:
             return True
     return reading.location is not None and overlap(reading.location, table.location)
+
+
+def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
+    """Return the names under which rows of a table can be read."""
+    names = (table.name, table.storage)
+    return names if table.quarantine is None else (*names, table.quarantine)
 
 
 def _refuses(reach: Reach, config: Config, user: str) -> bool:

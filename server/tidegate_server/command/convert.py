@@ -62,6 +62,12 @@ def taken_over(
             what="Taking over a plain table with computed or METADATA VIRTUAL columns",
             hint="Take it over without them, then ALTER MATERIALIZED TABLE ... ADD.",
         )
+    if table.holding:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what="Taking over a plain table with ON VIOLATION QUARANTINE",
+            hint="Take it over without it, then CREATE OR ALTER it with the expectation.",
+        )
     return replace(table, refresh_status=RefreshStatus.ACTIVATED)
 
 

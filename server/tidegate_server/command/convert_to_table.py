@@ -35,11 +35,11 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     harmless.
 
     :raises ServerError: MT_STATE while it is INITIALIZING or a refresh does not end, NOT_SUPPORTED
-        with columns that are evaluated on read, MT_NO_SCHEDULER.
+        with columns that are evaluated on read or rows held out, MT_NO_SCHEDULER.
     """
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
-    _refuse_derived(table)
+    _refuse_view(table)
     readers = context.services.catalog.consumers(table.name)
     with changing(table, context), ExitStack() as resting, ExitStack() as undo:
         for reader in readers:
@@ -52,14 +52,20 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     return nothing()
 
 
-def _refuse_derived(table: MaterializedTable) -> None:
-    """A plain table has no columns that are evaluated on read; readers would miss them."""
+def _refuse_view(table: MaterializedTable) -> None:
+    """A plain table has all rows and no columns but those that are stored."""
     if table.derived:
         names = ", ".join(column.name for column in table.derived)
         raise error(
             Code.NOT_SUPPORTED,
             what=f"CONVERT TO TABLE of {table.name}, whose columns {names} are not stored,",
             hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
+        )
+    if table.holding:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"CONVERT TO TABLE of {table.name}, which holds rows out,",
+            hint="Drop the expectations with ON VIOLATION QUARANTINE first, or use DROP ROW.",
         )
 
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from tidegate_server.command import alter_query, convert, resolve
-from tidegate_server.command.apply import drop_view, put_view, register
+from tidegate_server.command.apply import register
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import define, definition_properties
+from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.command.refresh import raise_failure
 from tidegate_server.command.spark import run, unexpected
@@ -100,13 +101,15 @@ def _create_storage(table: MaterializedTable, context: Context) -> MaterializedT
         comment=table.comment,
         properties=definition_properties(replace(table, refresh_status=RefreshStatus.ACTIVATED)),
     )
+    making = table.name
     try:
         answer = context.services.engine.call(request)
-        if table.storage_table is not None:
-            context.services.engine.call(put_view(table))
+        for view in views(table):
+            making = view.name
+            context.services.engine.call(view)
     except ServerError as problem:
         if problem.code.endswith("ALREADY_EXISTS"):
-            raise error(Code.MT_ALREADY_EXISTS, kind="Table or view", table=table.name) from problem
+            raise error(Code.MT_ALREADY_EXISTS, kind="Table or view", table=making) from problem
         raise
     if not isinstance(answer, TableCreated):
         raise unexpected(answer)
@@ -138,8 +141,8 @@ def _take_back(table: MaterializedTable, context: Context) -> None:
     """
     engine = context.services.engine
     try:
-        if table.storage_table is not None:
-            engine.call(drop_view(table))
+        for view in views(table):
+            engine.call(drop_view(view))
         # A table of another id under this name is left alone.
         engine.call(DropTable(name=table.storage, table_id=table.id))
     except ServerError as problem:

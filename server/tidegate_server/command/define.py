@@ -14,18 +14,26 @@ from tidegate_server.command.derived import (
     check_expectations,
     check_watermark,
     derived_columns,
+    storage_table,
     typed,
 )
 from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
-from tidegate_server.command.validate import Pace, check_options, check_versions, layered, pace
+from tidegate_server.command.validate import (
+    Pace,
+    check_enforced,
+    check_options,
+    check_versions,
+    layered,
+    pace,
+)
 from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Inspected
 from tidegate_server.link.messages.requests import Analyze, InspectTable
-from tidegate_server.model.names import STORAGE_PREFIX, TableName, storage_name
+from tidegate_server.model.names import STORAGE_PREFIX, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
@@ -295,12 +303,12 @@ def _with_derived(
     """Add what a column list has besides the query's columns."""
     check_distribution(table.distribution, table.schema)
     check_expectations(table.expectations, table.schema, context)
+    check_enforced(table)
     placed = derived_columns(statement.columns, table.schema)
     derived = typed(table.schema, placed, context)
     table = replace(
         table,
         derived=derived,
-        storage_table=storage_name(table.name) if derived else None,
         persisted_metadata={
             column.name: column.key or column.name
             for column in statement.columns
@@ -308,5 +316,6 @@ def _with_derived(
         },
         watermark=statement.watermark,
     )
+    table = replace(table, storage_table=storage_table(table))
     check_watermark(table.watermark, table.visible, context)
     return table

@@ -10,9 +10,14 @@ from tidegate_server.command.shape import available, castable, is_stored, shown_
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import ExpressionsChecked
-from tidegate_server.link.messages.requests import CheckExpressions, ViewColumn
-from tidegate_server.model.clauses import Distribution, Expectation, Watermark
-from tidegate_server.model.names import quote_identifier
+from tidegate_server.link.messages.requests import CheckExpressions, DropView, PutView, ViewColumn
+from tidegate_server.model.clauses import Distribution, Expectation, Violation, Watermark
+from tidegate_server.model.names import (
+    TableName,
+    quote_identifier,
+    quote_literal,
+    storage_name,
+)
 from tidegate_server.model.table import DerivedColumn, MaterializedTable
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.sql.statements import ColumnItem, ComputedColumn, MetadataColumn
@@ -29,6 +34,10 @@ METADATA_KEYS: Mapping[str, str] = {
 }
 """What Spark's ``_metadata`` tells of the file a row is stored in, with its type."""
 
+VIOLATED_COLUMN = "__violated"
+"""What the view of rows that are held out tells of them: the expectations they break."""
+
+_COMMENT = 1000
 _PREFIX = "_metadata."
 _NOT_ABOUT_THE_TEXT = ("ENGINE_", "OPERATION_", "INTERNAL", "INVALID_")
 
@@ -136,6 +145,59 @@ def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
     )
 
 
+def views(table: MaterializedTable) -> tuple[PutView, ...]:
+    """Return the views over a table's storage: that of rows held out, its own, or none.
+
+    They are put in this order, so that what a server leaves that dies in between can be told by
+    the first one.
+    """
+    if table.storage_table is None:
+        return ()
+    own = PutView(
+        name=table.name,
+        table_id=table.id,
+        storage=table.storage,
+        columns=view_columns(table),
+        comment=table.comment,
+        settings=table.settings,
+        holding=table.holding,
+    )
+    return (own,) if table.quarantine is None else (_quarantine(table, table.quarantine), own)
+
+
+def drop_view(view: PutView) -> DropView:
+    """Return the request that drops a view over a storage."""
+    return DropView(name=view.name, table_id=view.table_id)
+
+
+def storage_table(table: MaterializedTable) -> TableName | None:
+    """Return where the rows have to be when the table's name is that of a view."""
+    return storage_name(table.name) if table.derived or table.holding else None
+
+
+def _quarantine(table: MaterializedTable, name: TableName) -> PutView:
+    stored = tuple(ViewColumn(name=c.name, comment=c.comment) for c in table.schema)
+    broken = ", ".join(
+        f"CASE WHEN {e.broken} THEN {quote_literal(e.name)} END" for e in table.holding
+    )
+    listed = ", ".join(f"{e.name} EXPECT ({e.condition})" for e in table.holding)
+    violated = ViewColumn(
+        name=VIOLATED_COLUMN,
+        expression=f"array_compact(array({broken}))",
+        comment="the expectations that the row breaks",
+    )
+    return PutView(
+        name=name,
+        table_id=table.id,
+        storage=table.storage,
+        columns=(*stored, violated),
+        comment=f"Rows that {table.name} holds out: {listed}"[:_COMMENT],
+        settings=table.settings,
+        holding=table.holding,
+        quarantine_of=table.name,
+    )
+
+
 def _expression(column: DerivedColumn) -> str | None:
     if column.metadata_key is None:
         return column.expression
@@ -199,10 +261,19 @@ def check_distribution(distribution: Distribution | None, schema: Schema) -> Non
 def check_expectations(
     expectations: tuple[Expectation, ...], schema: Schema, context: Context
 ) -> None:
-    """Check that every expectation is a condition over the stored columns."""
+    """Check that every expectation is a condition over the stored columns.
+
+    One that holds rows out is judged whenever the table is read, and has to be stable for that.
+
+    :raises ServerError: MT_COLUMN_EXPRESSION, or MT_DUPLICATE_COLUMN for a stored column with the
+        name of that of the view of such rows.
+    """
     for expectation in expectations:
+        held = expectation.violation is Violation.QUARANTINE
+        if held and schema.find(VIOLATED_COLUMN) is not None:
+            raise error(Code.MT_DUPLICATE_COLUMN, name=VIOLATED_COLUMN)
         request = CheckExpressions(
-            session_id="", columns=schema, conditions=(expectation.condition,)
+            session_id="", columns=schema, conditions=(expectation.condition,), stable=held
         )
         name = f"the expectation {expectation.name}"
         _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)

@@ -68,6 +68,7 @@ def _declared(table: MaterializedTable) -> dict[str, str | None]:
             f"{e.name} EXPECT ({e.condition}) ON VIOLATION {e.violation.value}"
             for e in table.expectations
         ),
+        "quarantine": str(table.quarantine) if table.quarantine else None,
     }
 
 

@@ -6,17 +6,17 @@ import logging
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from tidegate_server.command import resolve
 from tidegate_server.command.apply import (
     compensate,
-    drop_view,
-    put_view,
     withdraw_workflow,
 )
 from tidegate_server.command.at_rest import at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
+from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import DropTable
@@ -169,9 +169,9 @@ def _remove(table: MaterializedTable, context: Context) -> None:
     services = context.services
     with ExitStack() as undo:
         withdraw_workflow(table, context, undo)
-        if table.storage_table is not None:
-            compensate(undo, lambda: services.engine.call(put_view(table)))
-            services.engine.call(drop_view(table))
+        for view in views(table):
+            compensate(undo, partial(services.engine.call, view))
+            services.engine.call(drop_view(view))
         services.engine.call(DropTable(name=table.storage, table_id=table.id))
         undo.pop_all()
     services.catalog.drop(table.id)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, parse_duration
+from tidegate_server.model.table import ENFORCE_OPTION
 from tidegate_server.refresh.eligibility import RULES_OPTION, Rule, read_rules
 from tidegate_server.refresh.retries import RETRIES_OPTION, SUSPEND_OPTION
 from tidegate_server.refresh.staleness import Bound, parse_bound
@@ -142,6 +143,7 @@ _CHECKS: Mapping[str, Check] = {
     SUSPEND_OPTION: _whole_number,
     RULES_OPTION: _incremental_rules,
     EXCLUDE_OPTION: lambda key, value: None,
+    ENFORCE_OPTION: _one_of("WARN", "FAIL"),
     MAX_STALENESS_KEY: read_bound,
     DESCRIBE_KEY: _one_of("HS2", "FLINK"),
     STRICT_KEY: _one_of("FALSE", "TRUE"),

@@ -145,7 +145,7 @@ def refresh_order(
         vector=request.vector,
         wave_id=request.wave_id,
         rollback_to=request.rollback_to,
-        primary_key=table.primary_key.columns if table.primary_key else (),
+        key=table.enforced_key,
         expectations=table.expectations,
         options={**table.options, **table.resume_options},
         checkpoint_floor=table.checkpoint_floor,

@@ -11,17 +11,19 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate_server.catalog.base import Catalog, CatalogReader
-from tidegate_server.command.apply import put_view, taken_back
+from tidegate_server.command.apply import taken_back
+from tidegate_server.command.derived import views
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages.answers import DefinitionsFound, TableList
+from tidegate_server.link.messages.answers import DefinitionsFound, TableInfo, TableList
 from tidegate_server.link.messages.requests import (
     DropView,
     ListDefinitions,
     ListTables,
+    PutView,
     RenameTable,
 )
-from tidegate_server.model.names import TableName, visible_name
+from tidegate_server.model.names import TableName, quarantine_name, visible_name
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import (
@@ -96,8 +98,8 @@ def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable
     answer = engine.call(ListTables(), wait=0)
     if not isinstance(answer, TableList):
         raise error(Code.INTERNAL, reason=f"tables were asked, {answer!r} came")
-    kinds = {info.name.folded(): info.type for info in answer.tables}
-    return [table for table in _complete(catalog) if not _is_placed(table, kinds)]
+    listed = {info.name.folded(): info for info in answer.tables}
+    return [table for table in _complete(catalog) if not _is_placed(table, listed)]
 
 
 def _leaving(catalog: CatalogReader) -> list[MaterializedTable]:
@@ -131,9 +133,23 @@ def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
     return [t for t in catalog.tables() if t.refresh_status is not RefreshStatus.INITIALIZING]
 
 
-def _is_placed(table: MaterializedTable, kinds: Mapping[TableName, str]) -> bool:
-    view = table.storage_table is None or kinds.get(table.name.folded()) == "VIEW"
-    return view and kinds.get(table.storage.folded()) == "TABLE"
+def _is_placed(table: MaterializedTable, listed: Mapping[TableName, TableInfo]) -> bool:
+    storage = listed.get(table.storage.folded())
+    if storage is None or storage.type != "TABLE":
+        return False
+    if table.storage_table is None:
+        return True
+    # A statement may have died over the view of rows held out, whose comment tells which.
+    held = table.quarantine is not None
+    extra = not held and quarantine_name(table.name).folded() in listed
+    return not extra and all(_is_there(view, listed) for view in views(table))
+
+
+def _is_there(view: PutView, listed: Mapping[TableName, TableInfo]) -> bool:
+    found = listed.get(view.name.folded())
+    if found is None or found.type != "VIEW":
+        return False
+    return view.quarantine_of is None or found.comment == view.comment
 
 
 def _places(engine: Engine) -> Mapping[str, TableName]:
@@ -146,10 +162,11 @@ def _places(engine: Engine) -> Mapping[str, TableName]:
 
 def _place(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
     # A view may stand where the storage was to go, or where it has to come back.
-    for name in {visible_name(storage), table.name}:
-        engine.call(DropView(name=name, table_id=table.id), wait=0)
+    for shown in {visible_name(storage), table.name}:
+        for name in (quarantine_name(shown), shown):
+            engine.call(DropView(name=name, table_id=table.id), wait=0)
     if storage.folded() != table.storage.folded():
         rename = RenameTable(name=storage, new_name=table.storage, table_id=table.id)
         engine.call(rename, wait=0)
-    if table.storage_table is not None:
-        engine.call(put_view(table), wait=0)
+    for view in views(table):
+        engine.call(view, wait=0)

@@ -6,12 +6,13 @@ import logging
 from datetime import datetime, timedelta
 
 from tidegate_server.catalog.base import Catalog
+from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.orders import close_run, committed
 from tidegate_server.command.refresher import GIVES_WAY, LEASE_LOST, TABLE_DROPPED, Refresher
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import LastCommitted
-from tidegate_server.link.messages.requests import DropTable, DropView, LastCommit
+from tidegate_server.link.messages.requests import DropTable, LastCommit
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.states import RefreshStatus, RunState
@@ -118,8 +119,8 @@ class Recovery:
         """Take back a CREATE that never ended: nobody was told that it succeeded."""
         log.warning("%s was never created completely and is removed", table.name)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
-        if table.storage_table is not None:
-            self._engine.call(DropView(name=table.name, table_id=table.id), wait=0)
+        for view in views(table):
+            self._engine.call(drop_view(view), wait=0)
         self._engine.call(DropTable(name=table.storage, table_id=table.id), wait=0)
         self._catalog.drop(table.id)
 

@@ -20,7 +20,7 @@ from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Rewritten
 from tidegate_server.link.messages.requests import RewriteNames
-from tidegate_server.model.names import TableName, qualify, storage_name
+from tidegate_server.model.names import TableName, qualify, quarantine_name, storage_name
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.sql.statements import AlterRename
@@ -40,6 +40,8 @@ def rename(statement: AlterRename, context: Context) -> Result:
         return nothing()
     refuse_storage_name(new_name)
     refuse_taken(new_name, context)
+    if table.quarantine is not None:
+        refuse_taken(quarantine_name(new_name), context)
     readers = _following(table, new_name, context)
     storage = storage_name(new_name) if table.storage_table is not None else None
     renamed = replace(table, name=new_name, storage_table=storage)

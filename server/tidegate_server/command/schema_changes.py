@@ -19,6 +19,7 @@ from tidegate_server.command.derived import (
     find,
     put,
     split,
+    storage_table,
     typed,
 )
 from tidegate_server.command.dropped import drop_columns, drop_part
@@ -31,9 +32,9 @@ from tidegate_server.command.shape import (
     selecting,
     shown_type,
 )
+from tidegate_server.command.validate import check_enforced
 from tidegate_server.errors import Code, error
 from tidegate_server.model.clauses import Distribution, Watermark
-from tidegate_server.model.names import storage_name
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import DerivedColumn, MaterializedTable
 from tidegate_server.model.types import Column, plain_type
@@ -94,15 +95,16 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
     """Check the whole with Spark and put it in place."""
     if changed == before:
         return nothing()
+    check_enforced(changed)
     code = Code.MT_ALTER_SCHEMA_EXPRESSION
     derived = typed(changed.schema, changed.derived, context, code=code)
     after = replace(
         changed,
         declared=True,
         derived=derived,
-        storage_table=storage_name(changed.name) if derived else None,
         expanded_query=_query(before, changed),
     )
+    after = replace(after, storage_table=storage_table(after))
     if after.watermark != before.watermark:
         check_watermark(after.watermark, after.visible, context, code=code)
     if _content(before) != _content(after):

@@ -24,6 +24,7 @@ from tidegate_server.command.partition_rows import partition_rows
 from tidegate_server.command.show import LAG
 from tidegate_server.command.shown import measure
 from tidegate_server.model.clock import Clock
+from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.scheduler.base import Ledger
@@ -288,7 +289,7 @@ class SystemTables:
         rows = [
             row
             for table in self._catalog.tables()
-            if table.expectations
+            if table.expectations or table.enforced_key
             for row in _met(table, self._ledger.last_success(table.id))
         ]
         return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
@@ -388,17 +389,21 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
 
 
 def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
+    expected = [(e.name, e.condition, e.violation) for e in table.expectations]
+    if key := table.enforced_key:
+        columns = ", ".join(map(quote_identifier, key.columns))
+        expected.append((key.name, f"PRIMARY KEY ({columns})", key.violation))
     return [
         {
             **_named(table),
-            "expectation": expectation.name,
-            "condition": expectation.condition,
-            "on_violation": expectation.violation.value,
-            "broken_rows": run.metrics.expectations.get(expectation.name) if run else None,
+            "expectation": name,
+            "condition": condition,
+            "on_violation": violation.value,
+            "broken_rows": run.metrics.expectations.get(name) if run else None,
             "refresh_id": run.refresh_id if run else None,
             "finished_at": run.finished_at if run else None,
         }
-        for expectation in table.expectations
+        for name, condition, violation in expected
     ]
 
 

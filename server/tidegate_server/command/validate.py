@@ -21,7 +21,12 @@ from tidegate_server.model.freshness import (
     THRESHOLD,
     Freshness,
 )
-from tidegate_server.model.table import LogicalRefreshMode, RefreshMode
+from tidegate_server.model.table import (
+    ENFORCE_OPTION,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.model.types import TypeKind, parse_type
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.scheduler.cron import CRON_OPTION
@@ -195,6 +200,28 @@ def check_options(options: Mapping[str, str]) -> None:
         check_option(key, value)
     for pattern in date_formatters(options).values():
         pattern_grain(pattern)
+
+
+def check_enforced(table: MaterializedTable) -> None:
+    """Refuse to enforce a primary key that is not there, or that nothing can be told of.
+
+    :raises ServerError: MT_OPTION_VALUE.
+    """
+    word = table.options.get(ENFORCE_OPTION)
+    if word is None:
+        return
+    key = table.primary_key
+    if key is None:
+        reason = f"{table.name} has no primary key; RESET the option to be without one"
+        raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
+    if any(each.name.lower() == key.name.lower() for each in table.expectations):
+        reason = f"{key.name} is also the name of an expectation, and both are counted by name"
+        raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
+    for name in key.columns:
+        column = table.schema.find(name)
+        if column is not None and parse_type(column.type).kind is TypeKind.VARIANT:
+            reason = f"values of {name}, of type VARIANT, cannot be compared"
+            raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
 
 
 def date_formatters(options: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.analyze import analyzed_plan
+from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.references import Edit, edited, parse_query
 from tidegate_server.engine.sessions import Child, apply_settings
@@ -37,10 +39,12 @@ from tidegate_server.model.names import (
 )
 from tidegate_server.model.types import Schema
 from tidegate_server.storage.base import TableFormat
+from tidegate_server.storage.delta_sql import property_list
 from tidegate_server.storage.jvm import java
 
 _PROPERTY_ID = "tidegate.id"
 _PROPERTY_DEFINITION = "tidegate.definition"
+PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"
 
 
 def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChecked:
@@ -66,7 +70,11 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     for text in filter(None, (request.watermark,)):
         spark.sql(f"SELECT ({text}\n) FROM ({below})")
     for text in request.conditions:
-        spark.sql(f"SELECT 1 FROM ({below}) WHERE ({text}\n)")
+        condition = spark.sql(f"SELECT 1 FROM ({below}) WHERE ({text}\n)")
+        changing = changes_by_itself(unstable(analyzed_plan(condition)))
+        if request.stable and changing:
+            reason = f"{', '.join(changing)} may answer differently each time the rows are read"
+            raise _unusable("the expectation", reason)
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
 
 
@@ -190,11 +198,23 @@ def view_sql(request: PutView, *, replacing: bool) -> str:
     )
     comment = f" COMMENT {quote_literal(request.comment)}" if request.comment is not None else ""
     words = "CREATE OR REPLACE VIEW" if replacing else "CREATE VIEW"
+    properties = {_PROPERTY_ID: request.table_id}
+    if request.quarantine_of is not None:
+        properties[PROPERTY_QUARANTINE_OF] = str(request.quarantine_of)
     return (
         f"{words} {request.name.quoted()} ({listed}){comment} "
-        f"TBLPROPERTIES ({quote_literal(_PROPERTY_ID)} = {quote_literal(request.table_id)}) "
-        f"AS SELECT {shown} FROM (SELECT {_below(request.columns)} FROM {request.storage.quoted()})"
+        f"TBLPROPERTIES ({property_list(properties)}) "
+        f"AS SELECT {shown} FROM (SELECT {_below(request.columns)} FROM {request.storage.quoted()}"
+        f"{_rows(request)})"
     )
+
+
+def _rows(request: PutView) -> str:
+    """Choose the rows that no expectation holds out, or those that one does."""
+    if not request.holding:
+        return ""
+    met = " AND ".join(f"NOT {each.broken}" for each in request.holding)
+    return f" WHERE {met}" if request.quarantine_of is None else f" WHERE NOT ({met})"
 
 
 def _below(columns: Sequence[ViewColumn]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.evolve import PROPERTY_QUARANTINE_OF
 from tidegate_server.engine.references import items, kind
 from tidegate_server.engine.sources import (
     catalog_entry,
@@ -210,6 +211,8 @@ def _owner(properties: Any, name: TableName) -> str | None:
     """Read the materialized table's name from table properties; None for a plain table."""
     if not properties.contains(PROPERTY_ID):
         return None
+    if properties.contains(PROPERTY_QUARANTINE_OF):
+        return str(properties.get(PROPERTY_QUARANTINE_OF).get())
     definition = properties.get(PROPERTY_DEFINITION)
     if definition.isDefined():
         told = json.loads(str(definition.get()))["name"]

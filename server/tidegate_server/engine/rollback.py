@@ -77,6 +77,7 @@ def _restored(
         fingerprint=commit.fingerprint,
         logical_time=commit.logical_time or order.logical_time,
         expectations=(),
+        key=None,
     )
     return format.write(
         rows,

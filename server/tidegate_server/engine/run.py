@@ -243,7 +243,7 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
     vector = prepared.plan.vector
-    appends = prepared.appends and not order.expectations
+    appends = prepared.appends and not order.expectations and order.key is None
     if appends and format.untouched_since(order, last.version):
         rows = format.fitted(order, prepared.diff.drop(prepared.diff.columns[-1]))
         return format.append(rows, order, vector, base=last.version)

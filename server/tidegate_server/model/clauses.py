@@ -59,7 +59,18 @@ class Violation(Enum):
 
     WARN = "WARN"
     DROP_ROW = "DROP ROW"
+    QUARANTINE = "QUARANTINE"
     FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcedKey:
+    """A primary key that refreshes check: no value may be NULL or come twice."""
+
+    name: str
+    columns: tuple[str, ...]
+    violation: Violation
+    """WARN or FAIL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +80,8 @@ class Expectation:
     name: str
     condition: str
     violation: Violation = Violation.WARN
+
+    @property
+    def broken(self) -> str:
+        """SQL that is true of a row that breaks it; as with CHECK, NULL does not."""
+        return f"(NOT coalesce(CAST(({self.condition}\n) AS BOOLEAN), true))"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 DEFAULT_CATALOG = "spark_catalog"
 DEFAULT_SCHEMA = "default"
 STORAGE_PREFIX = "__tidegate_"
+QUARANTINE_SUFFIX = "__quarantine"
 
 
 def quote_identifier(name: str) -> str:
@@ -40,8 +41,13 @@ class TableName:
 
 
 def storage_name(name: TableName) -> TableName:
-    """Return the table that holds the rows of a materialized table with derived columns."""
+    """Return the table that holds the rows of a materialized table which is a view."""
     return replace(name, table=STORAGE_PREFIX + name.table)
+
+
+def quarantine_name(name: TableName) -> TableName:
+    """Return the view that shows the rows which a materialized table holds out."""
+    return replace(name, table=name.table + QUARANTINE_SUFFIX)
 
 
 def visible_name(name: TableName) -> TableName:

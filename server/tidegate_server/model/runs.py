@@ -73,7 +73,7 @@ class RunMetrics:
     full_seconds: float | None = None
     """What a full refresh was predicted to take."""
     expectations: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke each expectation."""
+    """Rows that broke each expectation, and values of the key that do not keep it."""
     spark_job_ids: tuple[int, ...] = ()
     executor_ms: int | None = None
     peak_memory: int | None = None

@@ -9,16 +9,21 @@ from enum import Enum
 
 from tidegate_server.model.clauses import (
     Distribution,
+    EnforcedKey,
     Expectation,
     OnUpdate,
     StartMode,
+    Violation,
     Watermark,
 )
 from tidegate_server.model.freshness import Freshness
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import TableName, quarantine_name
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import Source
+
+ENFORCE_OPTION = "constraint.enforce"
+"""Whether refreshes check the primary key: ``warn`` or ``fail``; not at all without it."""
 
 
 class LogicalRefreshMode(Enum):
@@ -89,7 +94,7 @@ class MaterializedTable:
     AS, byte for byte; ``expanded_query`` is the same query with every table name qualified and the
     output columns fixed, and is what refreshes run. ``schema`` holds the stored columns;
     ``derived`` those evaluated on read. Their rows are stored in ``storage``: the table itself, or
-    with derived columns a table of its own, over which ``name`` is a view.
+    with derived columns or rows held out a table of its own, over which ``name`` is a view.
     """
 
     id: str
@@ -146,6 +151,28 @@ class MaterializedTable:
     def storage(self) -> TableName:
         """The table that holds the rows."""
         return self.storage_table or self.name
+
+    @property
+    def holding(self) -> tuple[Expectation, ...]:
+        """The expectations that hold rows out of the table."""
+        return tuple(e for e in self.expectations if e.violation is Violation.QUARANTINE)
+
+    @property
+    def quarantine(self) -> TableName | None:
+        """The view of the rows that are held out; None if none ever are."""
+        return quarantine_name(self.name) if self.holding else None
+
+    @property
+    def enforced_key(self) -> EnforcedKey | None:
+        """The primary key if refreshes are to check it."""
+        word = {**self.options, **self.resume_options}.get(ENFORCE_OPTION)
+        if self.primary_key is None or word is None:
+            return None
+        return EnforcedKey(
+            name=self.primary_key.name,
+            columns=self.primary_key.columns,
+            violation=Violation(word.strip().upper()),
+        )
 
     @property
     def watched(self) -> bool:

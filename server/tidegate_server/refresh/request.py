@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from tidegate_server.model.clauses import Expectation
+from tidegate_server.model.clauses import EnforcedKey, Expectation
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.model.versions import PartitionSpec, Source
@@ -91,7 +91,8 @@ class RefreshOrder:
     policy: RefreshPolicy = RefreshPolicy.AUTO
     vector: Mapping[str, int] | None = None
     wave_id: str | None = None
-    primary_key: tuple[str, ...] = ()
+    key: EnforcedKey | None = None
+    """The primary key if it is to be checked."""
     expectations: tuple[Expectation, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     checkpoint_floor: int = 0
@@ -102,6 +103,8 @@ class RefreshOrder:
     rollback_to: int | None = None
     fingerprint: str | None = None
     """Filled in by the engine: what tells the query, its views looked through, from another."""
+    unique: tuple[str, ...] = ()
+    """Filled in by the engine: columns of a key that every row to be committed has for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,8 @@ class CommittedRefresh:
     fingerprint: str | None = None
     """That of the query the content was computed by; None in commits of earlier releases."""
     logical_time: datetime | None = None
+    unique: tuple[str, ...] = ()
+    """Columns of the key that was checked and found to be unique and never NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,7 +247,7 @@ def _expectation(at: Cursor, found: ColumnList) -> Expectation:
 def _violation(at: Cursor) -> Violation:
     if not at.accept("ON", "VIOLATION"):
         return Violation.WARN
-    word = at.accept_any("WARN", "DROP ROW", "FAIL")
+    word = at.accept_any("WARN", "DROP ROW", "QUARANTINE", "FAIL")
     if word is None:
         raise at.unexpected()
     if word == "FAIL":

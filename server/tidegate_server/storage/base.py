@@ -89,7 +89,7 @@ class Written:
     files_written: int | None = None
     bytes_written: int | None = None
     expectations: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke each expectation."""
+    """Rows that broke each expectation, and values of the key that do not keep it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,8 @@ class TableFormat(Protocol):
         :param strategy: recorded with the commit; None means PARTITION or FULL.
 
         :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
-            MT_EXPECTATION_FAILED if a row breaks an expectation that is to stop the refresh.
+            MT_EXPECTATION_FAILED if a row breaks an expectation that is to stop the refresh,
+            MT_PK_VIOLATED if the primary key would not hold and that is to stop it.
         """
         ...
 

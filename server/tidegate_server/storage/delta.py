@@ -56,6 +56,7 @@ from tidegate_server.storage.delta_write import (
 from tidegate_server.storage.expectations import broken_expectation, expect
 from tidegate_server.storage.jvm import java
 from tidegate_server.storage.predicate import matching
+from tidegate_server.storage.unique import checked
 
 logger = logging.getLogger(__name__)
 
@@ -208,11 +209,15 @@ class DeltaFormat:
         elif order.predicate is not None:
             rows = matching(rows, order.predicate)
             options["replaceWhere"] = order.predicate
-        some = "replaceWhere" in options
-        strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
-        base = self._base(order, snapshot) if some and not partial else None
-        metadata = user_metadata(order, vector, strategy=strategy.value, partial=partial, base=base)
-        return self._overwrite(rows, options, order, snapshot, metadata)
+        replaced = options.get("replaceWhere")
+        strategy = strategy or (Strategy.FULL if replaced is None else Strategy.PARTITION)
+        base = self._base(order, snapshot) if replaced is not None and not partial else None
+        with checked(rows, order, self._beside(rows, order, snapshot, replaced)) as known:
+            metadata = user_metadata(
+                known.order, vector, strategy=strategy.value, partial=partial, base=base
+            )
+            done = self._overwrite(known.rows, options, order, snapshot, metadata)
+        return replace(done, expectations={**done.expectations, **known.counts})
 
     def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
         target = _schema(self._known(order))
@@ -278,6 +283,16 @@ class DeltaFormat:
     def _base(self, order: RefreshOrder, snapshot: Any) -> int | None:
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         return last.version if last is not None else None
+
+    def _beside(
+        self, rows: DataFrame, order: RefreshOrder, snapshot: Any, replaced: str | None
+    ) -> DataFrame | None:
+        """Return the rows that stay when others are replaced, if they matter to a key."""
+        if replaced is None or order.key is None:
+            return None
+        stored = self.pinned(order.name, int(snapshot.version()))
+        table = rows.sparkSession.sql(f"SELECT * FROM {stored}")
+        return table.where(~F.coalesce(F.expr(replaced), F.lit(False)))
 
     def _overwrite(
         self,

@@ -64,6 +64,7 @@ def user_metadata(
         "base": base,
         "fingerprint": order.fingerprint,
         "rolled_back_to": order.rollback_to,
+        "unique": order.unique or None,
     }
     return json.dumps(facts | {key: v for key, v in optional.items() if v is not None})
 
@@ -99,6 +100,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         foreign_version=foreign,
         fingerprint=facts.get("fingerprint"),
         logical_time=datetime.fromisoformat(facts["logical_time"]),
+        unique=tuple(facts.get("unique", ())),
     )
 
 

@@ -30,9 +30,10 @@ class Expected:
 
 
 def expect(rows: DataFrame, order: RefreshOrder) -> Expected:
-    """Count the rows that break WARN and DROP ROW, leave out the latter, raise on FAIL.
+    """Count the rows that break an expectation, leave out those of DROP ROW, raise on FAIL.
 
-    FAIL looks at every row, also at those that DROP ROW leaves out.
+    Rows of QUARANTINE are written; views tell them from the others. FAIL looks at every row, also
+    at those that DROP ROW leaves out.
     """
     if not order.expectations:
         return Expected(rows=rows, counts=dict)
@@ -67,8 +68,16 @@ def drops(expectation: Expectation) -> bool:
 
 
 def violated(expectation: Expectation) -> Column:
-    """Return whether a row breaks an expectation; as with CHECK, NULL does not."""
-    return ~F.coalesce(F.expr(expectation.condition).cast("boolean"), F.lit(True))
+    """Return whether a row breaks an expectation."""
+    return F.expr(expectation.broken)
+
+
+def admitted(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+    """Leave out the rows of a storage that are held out of its table."""
+    for each in order.expectations:
+        if each.violation is Violation.QUARANTINE:
+            rows = rows.where(~violated(each))
+    return rows
 
 
 def broken(order: RefreshOrder, expectation: Expectation, row: str) -> ServerError:

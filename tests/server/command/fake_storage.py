@@ -108,7 +108,11 @@ class FakeStorage:
     def listed(self) -> tuple[TableInfo, ...]:
         """What the metastore lists."""
         tables = (TableInfo(name=name, type="TABLE") for name in self.tables)
-        return (*tables, *(TableInfo(name=name, type="VIEW") for name in self.views))
+        views = (
+            TableInfo(name=name, type="VIEW", comment=view.comment)
+            for name, view in self.views.items()
+        )
+        return (*tables, *views)
 
     def _create(self, name: TableName, request: CreateTable) -> TableCreated:
         if name in self.tables or name in self.views:

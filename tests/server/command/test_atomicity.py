@@ -74,8 +74,12 @@ class Saboteur:
         raise error(Code.ENGINE_LOST)
 
 
+HOLDING = "CONSTRAINT c EXPECT (a > 0) ON VIOLATION QUARANTINE"
+
+
 def world_before() -> World:
-    """A world with a table, one with a derived column, one that reads, and a plain one."""
+    """A world with a table, one with a derived column, one that holds rows out, one that reads, and
+    a plain one."""
     world = World(ids=10)
     world.config = type(world.config)(options={CONVERSION_KEY: "true"})
     for table in ("m", "v"):
@@ -83,6 +87,7 @@ def world_before() -> World:
     create = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM {}"
     world.execute(create.format("m", "t1"))
     world.execute(create.format("v (x AS upper(b))", "t1"))
+    world.execute(create.format(f"q ({HOLDING})", "t1"))
     world.execute(create.format("reader", "m"))
     world.execute(create.format("viewed", "v"))
     plain = Stored(schema=Schema((T1.columns[1],)), properties={"k": "v"})
@@ -102,6 +107,19 @@ STATEMENTS = {
     "or alter": f"CREATE OR ALTER MATERIALIZED TABLE m COMMENT 'c' {DAY} AS {WIDER}",
     "or alter to a view": f"CREATE OR ALTER MATERIALIZED TABLE m (x AS upper(b)) {DAY} AS {WIDER}",
     "or alter from a view": f"CREATE OR ALTER MATERIALIZED TABLE v {DAY} AS {WIDER}",
+    "create a quarantine": f"CREATE MATERIALIZED TABLE new ({HOLDING}) {DAY} AS SELECT * FROM t1",
+    "or alter to a quarantine": (
+        f"CREATE OR ALTER MATERIALIZED TABLE m ({HOLDING}) {DAY} AS {WIDER}"
+    ),
+    "or alter a view to a quarantine": (
+        f"CREATE OR ALTER MATERIALIZED TABLE v (x AS upper(b), {HOLDING}) {DAY} AS SELECT * FROM t1"
+    ),
+    "or alter a quarantine": (
+        f"CREATE OR ALTER MATERIALIZED TABLE q ({HOLDING.replace('0', '1')}) {DAY} AS {WIDER}"
+    ),
+    "or alter a quarantine to a view": (
+        f"CREATE OR ALTER MATERIALIZED TABLE q (x AS upper(b)) {DAY} AS {WIDER}"
+    ),
     "take over": f"CREATE OR ALTER MATERIALIZED TABLE plain {DAY} AS SELECT * FROM t1",
     "alter as": f"{ALTER} m AS {WIDER}",
     "set": f"{ALTER} m SET ('k'='v')",
@@ -114,11 +132,14 @@ STATEMENTS = {
     "drop a column": f"{ALTER} v DROP x",
     "rename": f"{ALTER} m RENAME TO other",
     "rename a view": f"{ALTER} v RENAME TO other",
+    "rename a quarantine": f"{ALTER} q RENAME TO other",
+    "drop a constraint": f"{ALTER} q DROP CONSTRAINT c",
     "roll the definition back": f"{ALTER} viewed ROLLBACK DEFINITION",
     "convert to a table": f"{ALTER} m CONVERT TO TABLE",
     "suspend all": f"{ALTER} m SUSPEND CASCADE",
     "drop": "DROP MATERIALIZED TABLE m",
     "drop a view": "DROP MATERIALIZED TABLE v",
+    "drop a quarantine": "DROP MATERIALIZED TABLE q",
 }
 
 
@@ -170,7 +191,7 @@ def test_a_failed_side_effect_leaves_everything_as_it_was(
     if "DropTable" in done_so_far and statement.startswith("DROP"):
         # Nothing brings dropped data back; repeating the DROP ends what was begun.
         world.execute(statement.replace("TABLE", "TABLE IF EXISTS"))
-        assert len(world.catalog.tables()) == len(world.scheduler.workflows) == 3
+        assert len(world.catalog.tables()) == len(world.scheduler.workflows) == 4
     else:
         assert picture(world) == before
 

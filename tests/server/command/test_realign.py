@@ -10,6 +10,7 @@ import pytest
 from tests.server.command.fakes import NOW, World, name
 from tests.server.command.tables import ALTER
 from tests.server.command.test_atomicity import STATEMENTS, Saboteur, effects, world_before
+from tidegate_server.command.derived import views
 from tidegate_server.command.realign import realign_storage, realign_workflows
 from tidegate_server.config import Config
 from tidegate_server.errors import ServerError
@@ -71,11 +72,15 @@ def test_storage_and_schedules_follow_the_catalog_after_a_death(statement: str, 
     for table in world.catalog.tables():
         assert table.refresh_status is not RefreshStatus.INITIALIZING
         assert storage.tables[table.storage].owner == table.id
-        assert (table.name in storage.views) == (table.storage_table is not None)
+        assert (table.storage_table is None) == (views(table) == ())
         stored = storage.tables[table.storage].schema.names()
         assert set(table.schema.names()) <= set(stored)
         assert world.workflow(table.name.table) == workflow_for(table, "UTC")
-    assert len(storage.views) == sum(t.storage_table is not None for t in world.catalog.tables())
+    wanted = {view.name: view for table in world.catalog.tables() for view in views(table)}
+    assert storage.views.keys() == wanted.keys()
+    assert {n: v.holding for n, v in storage.views.items()} == {
+        n: v.holding for n, v in wanted.items()
+    }
     assert world.ledger.leases == {}
     assert realigned(world) == ()
 

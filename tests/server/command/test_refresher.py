@@ -223,7 +223,6 @@ def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
         partitions=({"Ds": "x"},),
         force=True,
         settings={"spark.sql.shuffle.partitions": "7"},
-        primary_key=("Ds",),
         options=table().options,
     )
 

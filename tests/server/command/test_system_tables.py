@@ -17,7 +17,7 @@ from tidegate_server.command.system_tables import SystemTables
 from tidegate_server.model.clauses import Expectation
 from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import ColumnOrigin
+from tidegate_server.model.table import ColumnOrigin, PrimaryKey
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.store.database import Database
 
@@ -164,6 +164,15 @@ def test_expectations_tell_how_the_last_refresh_met_them(world: World) -> None:
     world.system.publish()
     [row] = world.rows("materialized_table_expectations")
     assert (row["broken_rows"], row["refresh_id"]) == (3, "r-1")
+
+
+def test_an_enforced_key_is_shown_as_an_expectation_is(world: World) -> None:
+    key = PrimaryKey(name="pk", columns=("a b", "c"))
+    world.catalog.create(table(primary_key=key, options={"constraint.enforce": "fail"}))
+    world.system.publish()
+    [row] = world.rows("materialized_table_expectations")
+    assert (row["expectation"], row["on_violation"]) == ("pk", "FAIL")
+    assert row["condition"] == "PRIMARY KEY (`a b`, `c`)"
 
 
 def test_every_table_has_the_column_by_which_rows_are_hidden(world: World) -> None:

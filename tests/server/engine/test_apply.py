@@ -267,6 +267,14 @@ def test_expectations_hold_for_diffs(lake: Lake) -> None:
     assert mt.content() == counted([("a", 1), ("d", 4)])
 
 
+def test_rows_that_are_held_out_are_stored_and_counted(lake: Lake) -> None:
+    mt = expecting(lake, Violation.QUARANTINE)
+    assert mt.fill().expectations == {"quarantine": 1}
+    done = land(mt, diff("('b', -1, -1)", "('b', -2, 2)", "('a', 1, -1)"))
+    assert done.expectations == {"quarantine": 2}
+    assert mt.content() == counted([("b", -2), ("b", -2), ("c", None)])
+
+
 def test_a_failed_expectation_keeps_the_old_version(lake: Lake) -> None:
     mt = expecting(lake, Violation.FAIL)
     good = VALUES.format("('a', 1), ('c', NULL)")

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
+from tests.contract.examples import table
 from tests.server.engine.conftest import Session
 from tests.server.engine.test_refresh import Materialized
+from tidegate_server.command.derived import views
 from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Analysis, ExpressionsChecked, Inspected, Rewritten
+from tidegate_server.link.messages.answers import (
+    Analysis,
+    ExpressionsChecked,
+    Inspected,
+    Rewritten,
+    TableList,
+)
 from tidegate_server.link.messages.requests import (
     Analyze,
     CheckExpressions,
@@ -18,11 +27,13 @@ from tidegate_server.link.messages.requests import (
     DropView,
     EvolveTable,
     InspectTable,
+    ListTables,
     PutView,
     RenameTable,
     RewriteNames,
     ViewColumn,
 )
+from tidegate_server.model.clauses import Expectation, Violation
 from tidegate_server.model.names import TableName, storage_name
 from tidegate_server.model.types import Column, Schema
 
@@ -251,3 +262,49 @@ def test_names_are_replaced_where_a_query_reads_the_table(session: Session) -> N
             None,
         )
     )
+
+
+def test_rows_held_out_stand_in_a_view_of_their_own(make: Make, session: Session) -> None:
+    mt = make()
+    behind = storage_name(mt.name)
+    session.client.call(RenameTable(name=mt.name, new_name=behind, table_id=mt.id))
+    long = " OR ".join(f"total > {n}" for n in range(200, 0, -1))
+    conditions = {"p's `é`": "k <> 'it''s \\' \"é\"'\n AND total > 99", "long": f"({long}) IS NULL"}
+    held = [
+        Expectation(name=name, condition=text, violation=Violation.QUARANTINE)
+        for name, text in conditions.items()
+    ]
+    columns = (Column(name="k", type="string"), Column(name="total", type="bigint"))
+    defined = table(
+        id=mt.id,
+        name=mt.name,
+        schema=Schema(columns),
+        storage_table=behind,
+        expectations=(*held, Expectation(name="w", condition="total > 1000")),
+    )
+    requests = views(defined)
+    for view in (*requests, *requests):
+        session.client.call(view)
+    mt.refresh(name=behind)
+    assert session.rows("SELECT * FROM mt") == []
+    found = session.rows("SELECT * FROM mt__quarantine ORDER BY k")
+    assert [row[:2] for row in found] == [("a", 3), ("b", 3)]
+    assert json.loads(str(found[0][2])) == list(conditions)
+    session.execute("INSERT INTO t VALUES ('c', NULL)")
+    mt.refresh(name=behind)
+    assert session.rows("SELECT k, total FROM mt") == [("c", None)]
+    listed = session.client.call(ListTables(schema=mt.name.schema))
+    assert isinstance(listed, TableList)
+    comments = {info.name: info.comment for info in listed.tables}
+    assert {view.name: comments[view.name] for view in requests} == {
+        view.name: view.comment for view in requests
+    }
+    query = "SELECT k, __violated FROM mt__quarantine"
+    analysis = session.client.call(Analyze(session_id=session.id, sql=query))
+    assert isinstance(analysis, Analysis)
+    assert [(s.name, s.materialized_table) for s in analysis.sources] == [(mt.name, True)]
+    with pytest.raises(ServerError):
+        session.rows("SELECT * FROM mt VERSION AS OF 1")
+    assert len(session.rows("SELECT * FROM __tidegate_mt VERSION AS OF 1")) == 2
+    for view in requests:
+        session.client.call(DropView(name=view.name, table_id=mt.id))

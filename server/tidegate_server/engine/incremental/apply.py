@@ -16,6 +16,7 @@ from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import TableFormat, Written
 from tidegate_server.storage.exact import WEIGHT, comparable, named, same, summed
 from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
+from tidegate_server.storage.unique import checked_diff, found
 
 _ID = "__id"
 _COPIES = "__copies"
@@ -77,7 +78,8 @@ def apply(
         with all its copies, so that nothing can be missing.
     :raises DiffMismatchError: if the table does not hold what is to be taken away.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
-        MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh.
+        MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh,
+        MT_PK_VIOLATED if the primary key would not hold and that is to stop it.
     """
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
@@ -87,6 +89,8 @@ def apply(
     facts = _look(settled, order, replaces=replaces)
     counts = _expected(settled, facts, order)
     changed = kept(settled, order)
+    broken_keys = _key_checked(session, format, order, changed, facts)
+    order, counts = found(order, broken_keys), {**counts, **broken_keys}
     done = _commit(session, format, order, changed, facts, vector, base)
     return replace(done, expectations=counts)
 
@@ -151,6 +155,25 @@ def _expected(settled: DataFrame, facts: _Facts, order: RefreshOrder) -> Mapping
     return {e.name: int(facts.row[f"e{n}"]) for n, e in enumerate(order.expectations)}
 
 
+def _key_checked(
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    changed: DataFrame,
+    facts: _Facts,
+) -> Mapping[str, int]:
+    """Return how many values of the key would not be unique afterwards; raises MT_PK_VIOLATED."""
+    if order.key is None:
+        return {}
+    last = format.last_commit(order.name, order.table_id)
+    held = last is not None and last.unique == order.key.columns
+    if held and not facts.added:
+        return {order.key.name: 0}
+    stored = _table(session, format, order)
+    columns = [field.name for field in _stored(changed)]
+    return checked_diff(stored, changed.select(*map(named, columns), WEIGHT), order, held=held)
+
+
 def _commit(
     session: SparkSession,
     format: TableFormat,
@@ -194,10 +217,7 @@ def _left(
 
     :raises DiffMismatchError: if there are fewer copies than are to go.
     """
-    state = format.find(order.name)
-    if state is None:
-        raise DiffMismatchError(f"{order.name} is gone")
-    table = session.sql(f"SELECT * FROM {format.pinned(order.name, state.newest)}").alias("t")
+    table = _table(session, format, order).alias("t")
     wanted = F.broadcast(gone) if rows <= _BROADCAST else gone
     copies = (
         table.where(within)
@@ -212,6 +232,14 @@ def _left(
     if seen is None or seen[0] < rows or seen[1]:
         raise DiffMismatchError(f"{order.name} lacks rows that are to be removed")
     return gone.join(copies.where(left > 0), _ID) if seen[2] else None
+
+
+def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> DataFrame:
+    """Return the rows before the diff; raises DiffMismatchError if the table is gone."""
+    state = format.find(order.name)
+    if state is None:
+        raise DiffMismatchError(f"{order.name} is gone")
+    return session.sql(f"SELECT * FROM {format.pinned(order.name, state.newest)}")
 
 
 def _copied(rows: DataFrame, times: Column) -> DataFrame:

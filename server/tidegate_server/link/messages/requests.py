@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate_server.model.clauses import Expectation
 from tidegate_server.model.names import TableName
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source
@@ -170,7 +171,7 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutView:
-    """Create the view over a storage, or replace the one of this ``tidegate.id``; answered by
+    """Create a view over a storage, or replace the one of this ``tidegate.id``; answered by
     :class:`Done`."""
 
     name: TableName
@@ -179,6 +180,10 @@ class PutView:
     columns: tuple[ViewColumn, ...]
     comment: str | None
     settings: Mapping[str, str] = field(default_factory=dict)
+    holding: tuple[Expectation, ...] = ()
+    """Expectations whose violating rows the view leaves out."""
+    quarantine_of: TableName | None = None
+    """The materialized table for which the view shows those rows instead, and which they break."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +214,7 @@ class CheckExpressions:
     :class:`ExpressionsChecked`.
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
-    over both.
+    over both. ``stable`` conditions have to give the same answer about a row at any time.
     """
 
     session_id: str
@@ -217,6 +222,7 @@ class CheckExpressions:
     computed: tuple[tuple[str, str], ...] = ()
     watermark: str | None = None
     conditions: tuple[str, ...] = ()
+    stable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
