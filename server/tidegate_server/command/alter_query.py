@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from tidegate_server.command import resolve
-from tidegate_server.command.apply import last_epoch, put_in_place, stop_running
+from tidegate_server.command.apply import put_in_place
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import (
     analyze,
@@ -83,11 +83,7 @@ def carry_out(found: Evolution, context: Context) -> None:
     if not found.changes:
         log.info("%s has the wanted definition already", found.before.name)
         return
-    after = found.after
-    if found.restarts:
-        after = replace(after, checkpoint_floor=last_epoch(found.before, context))
-        stop_running(found.before, context)
-    put_in_place(found.before, after, context)
+    put_in_place(found.before, found.after, context, restarts=found.restarts)
 
 
 def _ready(table: MaterializedTable) -> MaterializedTable:

@@ -25,6 +25,7 @@ from tidegate_server.model.names import TableName, visible_name
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import (
+    DEFINITION_LEASE,
     CreateWorkflow,
     Ledger,
     ModifyWorkflow,
@@ -69,7 +70,11 @@ def realign_storage(
     """
     suspects = [*_misplaced(catalog, engine), *_leaving(catalog)]
     owner = f"{server_id}/realign"
-    claimed = {t.id for t in suspects if _claim(t, ledger, owner, now, server_id)}
+    claimed = {
+        table.id
+        for table in suspects
+        if all(_claim(key, ledger, owner, now, server_id) for key in _keys(table.id))
+    }
     try:
         if not claimed:
             return ()
@@ -88,8 +93,9 @@ def realign_storage(
             log.warning("the storage of %s is again where it belongs", table.name)
         return tuple(table.name for table in (*kept, *found))
     finally:
-        for table_id in claimed:
-            ledger.release(table_id, owner)
+        for table in suspects:
+            for key in _keys(table.id):
+                ledger.release(key, owner)
 
 
 def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
@@ -117,14 +123,17 @@ def _keep(table: MaterializedTable, catalog: Catalog, engine: Engine) -> None:
     log.warning("%s did not become a plain table", table.name)
 
 
-def _claim(
-    table: MaterializedTable, ledger: Ledger, owner: str, now: datetime, server_id: str
-) -> bool:
-    """Take a table's lease, also from a server that died with it."""
-    holder = ledger.holder(table.id, now)
+def _keys(table_id: str) -> tuple[str, str]:
+    """Return the keys of a table's two leases: what it is, and how it is defined."""
+    return table_id, f"{DEFINITION_LEASE}{table_id}"
+
+
+def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) -> bool:
+    """Take a lease, also from a server that died with it."""
+    holder = ledger.holder(key, now)
     if holder is not None and not holder.startswith(f"{server_id}/"):
-        ledger.release(table.id, holder)
-    return ledger.claim(table.id, owner, now, _LEASE_SECONDS) is not None
+        ledger.release(key, holder)
+    return ledger.claim(key, owner, now, _LEASE_SECONDS) is not None
 
 
 def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
