@@ -17,7 +17,7 @@ from tidegate_server.command.define import (
 )
 from tidegate_server.command.evolve import Change, Effect, Evolution, evolution, tightened
 from tidegate_server.command.lifecycle import wrong_state
-from tidegate_server.command.orders import informed_order
+from tidegate_server.command.orders import informed_order, refuse_swapping
 from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
@@ -89,6 +89,7 @@ def carry_out(found: Evolution, context: Context) -> None:
 def _ready(table: MaterializedTable) -> MaterializedTable:
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
+    refuse_swapping(table, "ALTER")
     return table
 
 

@@ -17,6 +17,7 @@ from tidegate_server.command.apply import (
 from tidegate_server.command.at_rest import alone, at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
+from tidegate_server.command.orders import refuse_swapping
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import DropTable
@@ -123,6 +124,7 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
         raise problem
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
+    refuse_swapping(table, "DROP")
     need_scheduler("DROP", table.refresh_mode, context)
     end_runs(table, context)
     with at_rest([table], context), alone([table], context):

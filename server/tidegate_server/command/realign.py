@@ -12,6 +12,7 @@ from datetime import datetime
 
 from tidegate_server.catalog.base import Catalog, CatalogReader
 from tidegate_server.command.apply import put_view, taken_back
+from tidegate_server.command.swap import places
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import DefinitionsFound, TableList
@@ -66,9 +67,10 @@ def realign_storage(
 
     One look at the metastore tells whether there is anything to do. What is gone stays gone, and
     what a statement of this very server is moving is left to it. A table that was to become a
-    plain one stays a materialized one. For a store of one server.
+    plain one stays a materialized one, tables whose SWAP did not end have their own names. For a
+    store of one server.
     """
-    suspects = [*_misplaced(catalog, engine), *_leaving(catalog)]
+    suspects = [*_misplaced(catalog, engine), *half_done(catalog)]
     owner = f"{server_id}/realign"
     claimed = {
         table.id
@@ -79,7 +81,7 @@ def realign_storage(
         if not claimed:
             return ()
         # Looked at again: a statement may have come to its end meanwhile.
-        kept = [table for table in _leaving(catalog) if table.id in claimed]
+        kept = [table for table in half_done(catalog) if table.id in claimed]
         for table in kept:
             _keep(table, catalog, engine)
         places = _places(engine)
@@ -106,21 +108,25 @@ def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable
     return [table for table in _complete(catalog) if not _is_placed(table, kinds)]
 
 
-def _leaving(catalog: CatalogReader) -> list[MaterializedTable]:
-    return [table for table in catalog.tables() if table.leaving]
+def half_done(catalog: CatalogReader) -> list[MaterializedTable]:
+    """Return the tables in the middle of a CONVERT TO TABLE or a SWAP WITH."""
+    return [table for table in catalog.tables() if table.leaving or table.swapping]
 
 
 def _keep(table: MaterializedTable, catalog: Catalog, engine: Engine) -> None:
-    """Give a table its storage back, of which CONVERT TO TABLE may have made a plain one."""
-    kept = replace(table, leaving=False)
+    """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
+    may have put another one under its name."""
+    kept = replace(table, leaving=False, swapping=False)
     try:
+        if table.swapping:
+            engine.call(places(table), wait=0)
         engine.call(taken_back(kept), wait=0)
     except ServerError as problem:
         if problem.code != Code.MT_DATA_LOST.name:
             raise
         log.warning("%s has lost its storage: %s", table.name, problem)
     catalog.replace(kept)
-    log.warning("%s did not become a plain table", table.name)
+    log.warning("%s is again what it was before a statement that did not end", table.name)
 
 
 def _keys(table_id: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidegate_server.errors import Code, ServerError
+from tidegate_server.errors import Code
 from tidegate_server.sql import clauses, privileges
 from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
 from tidegate_server.sql.cursor import Cursor
@@ -26,6 +26,7 @@ from tidegate_server.sql.statements import (
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
     AlterSuspend,
+    AlterSwap,
     Cascade,
     CreateMaterializedTable,
     DescribeTable,
@@ -125,16 +126,8 @@ def _alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     word = at.accept_any(*ALTER_RULES)
     if word is None:
-        raise _not_yet(at) if at.sees("SWAP") else at.unexpected()
+        raise at.unexpected()
     return ALTER_RULES[word](at, name)
-
-
-def _not_yet(at: Cursor) -> ServerError:
-    hint = (
-        "Give the table its new query with ALTER MATERIALIZED TABLE ... AS: readers have its old "
-        "rows until the new ones are complete."
-    )
-    return at.failure(Code.NOT_SUPPORTED, what="SWAP WITH", hint=hint)
 
 
 def _suspend(at: Cursor, name: Name) -> AlterSuspend:
@@ -237,6 +230,11 @@ def _rename(at: Cursor, name: Name) -> Statement:
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 
+def _swap(at: Cursor, name: Name) -> AlterSwap:
+    at.expect("WITH")
+    return AlterSwap(name=name, other=clauses.table_name(at))
+
+
 def _rollback(at: Cursor, name: Name) -> Statement:
     if not at.accept("DEFINITION"):
         at.expect("TO")
@@ -270,6 +268,7 @@ ALTER_RULES: Mapping[str, AlterRule] = {
     "ROLLBACK": _rollback,
     "SET": _set,
     "SUSPEND": _suspend,
+    "SWAP": _swap,
 }
 
 

@@ -18,6 +18,7 @@ from tidegate_server.link.messages.requests import (
     DropTable,
     DropView,
     EvolveTable,
+    PlaceTables,
     PutView,
     RenameTable,
     Request,
@@ -30,6 +31,7 @@ _CHANGING = (
     DropTable,
     DropView,
     EvolveTable,
+    PlaceTables,
     PutView,
     RenameTable,
     SetTableProperties,
@@ -85,6 +87,7 @@ def world_before() -> World:
     world.execute(create.format("v (x AS upper(b))", "t1"))
     world.execute(create.format("reader", "m"))
     world.execute(create.format("viewed", "v"))
+    world.execute(create.format("apart", "t1"))
     plain = Stored(schema=Schema((T1.columns[1],)), properties={"k": "v"})
     world.engine.storage.tables[name("plain")] = plain
     widened(world)
@@ -113,6 +116,7 @@ STATEMENTS = {
     "modify": f"{ALTER} m MODIFY c INT COMMENT 'n' FIRST",
     "drop a column": f"{ALTER} v DROP x",
     "rename": f"{ALTER} m RENAME TO other",
+    "swap": f"{ALTER} m SWAP WITH apart",
     "rename a view": f"{ALTER} v RENAME TO other",
     "roll the definition back": f"{ALTER} viewed ROLLBACK DEFINITION",
     "convert to a table": f"{ALTER} m CONVERT TO TABLE",
@@ -170,7 +174,7 @@ def test_a_failed_side_effect_leaves_everything_as_it_was(
     if "DropTable" in done_so_far and statement.startswith("DROP"):
         # Nothing brings dropped data back; repeating the DROP ends what was begun.
         world.execute(statement.replace("TABLE", "TABLE IF EXISTS"))
-        assert len(world.catalog.tables()) == len(world.scheduler.workflows) == 3
+        assert len(world.catalog.tables()) == len(world.scheduler.workflows) == 4
     else:
         assert picture(world) == before
 
