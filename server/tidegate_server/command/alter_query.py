@@ -41,7 +41,9 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
 
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
-    return _ready(resolve.materialized_table(name, context))
+    table = ready(resolve.materialized_table(name, context))
+    refuse_swapping(table, "ALTER")
+    return table
 
 
 def alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
@@ -66,14 +68,14 @@ def create_or_alter(
 
 def explain_alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
     """Answer the changes and the plan of the refresh that follows; changes nothing."""
-    return _explained(_query_evolution(statement, text, context), context)
+    return explained(_query_evolution(statement, text, context), context)
 
 
 def explain_create_or_alter(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Result:
     """Answer the changes, each with its effect on the data; changes nothing."""
-    return _explained(_whole_evolution(statement, existing, text, context), context)
+    return explained(_whole_evolution(statement, existing, text, context), context)
 
 
 def carry_out(found: Evolution, context: Context) -> None:
@@ -86,10 +88,10 @@ def carry_out(found: Evolution, context: Context) -> None:
     put_in_place(found.before, found.after, context, restarts=found.restarts)
 
 
-def _ready(table: MaterializedTable) -> MaterializedTable:
+def ready(table: MaterializedTable) -> MaterializedTable:
+    """Return a table that is not only just being created; raises MT_STATE."""
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
-    refuse_swapping(table, "ALTER")
     return table
 
 
@@ -99,7 +101,8 @@ def _ready(table: MaterializedTable) -> MaterializedTable:
 def _whole_evolution(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Evolution:
-    wanted = define(statement, text, context, existing=_ready(existing))
+    refuse_swapping(existing, "ALTER")
+    wanted = define(statement, text, context, existing=ready(existing))
     return compared(existing, wanted, context)
 
 
@@ -176,7 +179,8 @@ def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
 # ---- EXPLAIN ---------------------------------------------------------------------------------
 
 
-def _explained(found: Evolution, context: Context) -> Result:
+def explained(found: Evolution, context: Context) -> Result:
+    """Answer the changes, each with its effect, and the plan of the refresh that follows."""
     rows = [_row(change) for change in found.changes]
     if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):
         rows.append(_refresh_row(found, context))

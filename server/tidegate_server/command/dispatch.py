@@ -246,5 +246,7 @@ def _explain(statement: Explain, text: str, context: Context) -> Result:
             return refresh.explain_refresh(inner, context)
         case AlterAsQuery() as inner:
             return alter_query.explain_alter_query(inner, text, context)
+        case AlterRollbackDefinition() as inner:
+            return rollback_definition.explain(inner, text, context)
         case _:
             assert_never(statement.statement)

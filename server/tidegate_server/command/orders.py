@@ -47,7 +47,7 @@ def refuse_swapping(table: MaterializedTable, action: str) -> None:
             found="half swapped with another table",
             action=action,
             expected="in its place",
-            hint="The gateway puts it back with its next engine.",
+            hint="The next engine puts it back; with several gateways, repeat the SWAP WITH.",
         )
 
 

@@ -239,6 +239,10 @@ def _rollback(at: Cursor, name: Name) -> Statement:
     if not at.accept("DEFINITION"):
         at.expect("TO")
         return AlterRollback(name=name, version=_version(at))
+    return _rollback_definition(at, name)
+
+
+def _rollback_definition(at: Cursor, name: Name) -> AlterRollbackDefinition:
     version = _version(at) if at.accept("TO") else None
     return AlterRollbackDefinition(name=name, version=version)
 
@@ -344,6 +348,9 @@ def _explain_alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     if at.accept("REFRESH"):
         return Explain(statement=_refresh(at, name))
+    if at.accept("ROLLBACK"):
+        at.expect("DEFINITION")
+        return Explain(statement=_rollback_definition(at, name))
     at.expect("AS")
     return Explain(statement=_as(at, name))
 

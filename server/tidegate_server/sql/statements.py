@@ -382,7 +382,7 @@ class DescribeTable:
 class Explain:
     """EXPLAIN of a statement about a materialized table."""
 
-    statement: CreateMaterializedTable | AlterAsQuery | AlterRefresh
+    statement: CreateMaterializedTable | AlterAsQuery | AlterRollbackDefinition | AlterRefresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -280,7 +280,8 @@ class Generator:
 
     def explain(self) -> s.Explain:
         query = s.AlterAsQuery(name=self.name(), query=self.query())
-        return s.Explain(statement=self.one(self.create(), self.refresh(), query))
+        back = s.AlterRollbackDefinition(name=self.name(), version=self.maybe(self.number))
+        return s.Explain(statement=self.one(self.create(), self.refresh(), query, back))
 
 
 _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
