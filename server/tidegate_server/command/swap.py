@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tidegate_server.command.alter_query import alterable
+from tidegate_server.command import resolve
+from tidegate_server.command.alter_query import ready
 from tidegate_server.command.apply import changing, compensate, write_definition
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import refuse_cycle
+from tidegate_server.command.orders import refuse_swapping
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import TablesPlaced
@@ -18,7 +20,7 @@ from tidegate_server.link.messages.requests import PlaceTables, TablePlace
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.sql.statements import AlterSwap
+from tidegate_server.sql.statements import AlterSwap, Name
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ def swap(statement: AlterSwap, context: Context) -> Result:
     :raises ServerError: MT_STATE while one is INITIALIZING or a refresh does not end, MT_CYCLE,
         NOT_SUPPORTED for tables of two schemas or with columns that are evaluated on read.
     """
-    first, second = alterable(statement.name, context), alterable(statement.other, context)
+    first, second = _swappable(statement.name, context), _swappable(statement.other, context)
     if first.id == second.id:
         return nothing()
     _refuse(first, second)
@@ -53,7 +55,14 @@ def places(*tables: MaterializedTable) -> PlaceTables:
     )
 
 
+def _swappable(name: Name, context: Context) -> MaterializedTable:
+    return ready(resolve.materialized_table(name, context))
+
+
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
+    if first.swapping != second.swapping:
+        # Both are after a SWAP that died: doing it again ends it.
+        refuse_swapping(first if first.swapping else second, "SWAP WITH")
     here, there = first.name.folded(), second.name.folded()
     if (here.catalog, here.schema) != (there.catalog, there.schema):
         raise error(
@@ -102,6 +111,7 @@ def _exchange(
     start.
     """
     catalog, engine = context.services.catalog, context.services.engine
+    first, second = replace(first, swapping=False), replace(second, swapping=False)
     marked = (replace(first, swapping=True), replace(second, swapping=True))
     after = [replace(first, name=second.name), replace(second, name=first.name)]
     with ExitStack() as undo:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces, refusal
+from tidegate_server.command.orders import refuse_swapping
 from tidegate_server.errors import Code, ServerError
 from tidegate_server.link.messages.requests import PlaceTables
 
@@ -104,10 +107,21 @@ def test_a_table_that_could_not_be_put_back_is_left_alone(pair: World) -> None:
         pair.execute(f"{ALTER} blue SWAP WITH green")
     assert pair.table("blue").swapping
     for statement in (
-        f"{ALTER} blue SWAP WITH green",
+        f"{ALTER} blue SWAP WITH reader",
         f"{ALTER} green SET ('k'='v')",
         "DROP MATERIALIZED TABLE blue",
     ):
         problem = refusal(pair, statement)
         assert problem.code == Code.MT_STATE.name
         assert "half swapped" in problem.message
+    del pair.engine.failures[PlaceTables]
+    green = pair.table("green").id
+    pair.execute(f"{ALTER} blue SWAP WITH green")
+    assert pair.table("blue").id == green
+    assert not any(table.swapping for table in pair.catalog.tables())
+
+
+def test_a_half_swapped_table_is_not_refreshed(pair: World) -> None:
+    pair.catalog.replace(replace(pair.table("blue"), swapping=True))
+    with pytest.raises(ServerError, match="half swapped"):
+        refuse_swapping(pair.table("blue"), "a refresh")
