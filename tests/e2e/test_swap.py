@@ -164,8 +164,8 @@ def test_a_death_between_the_names_is_taken_back(
     while not held.exists():
         assert asking.is_alive()
     # Both names have whole tables, here the same one.
-    assert rows(server, "SELECT * FROM blue") == GREEN
-    assert rows(server, "SELECT * FROM green") == GREEN
+    assert rows(server, "SELECT * FROM blue") == BLUE
+    assert rows(server, "SELECT * FROM green") == BLUE
     everything, engine = server.processes(), server.engine_pid
     os.kill(engine if victim == "engine" else server.pid, signal.SIGKILL)
     held.unlink()

@@ -61,7 +61,6 @@ class Between:
         self._at = at
         self._act = act
         self._thread = threading.get_ident()
-        self._pool = ThreadPoolExecutor(1)
         for part, methods in _STEPS.items():
             for method in methods:
                 self._watch(getattr(world, part), method)
@@ -79,7 +78,9 @@ class Between:
         setattr(part, method, step)
 
     def _come(self) -> None:
-        self.came = self._pool.submit(self._act)
+        pool = ThreadPoolExecutor(1)
+        self.came = pool.submit(self._act)
+        pool.shutdown(wait=False)
         try:
             self.came.exception(0.05)
         except Blocked:
