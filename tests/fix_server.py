@@ -167,6 +167,11 @@ def last_rows(cursor: tidegate.Cursor, *statements: str) -> Rows:
     return rows
 
 
+def sorted_rows(cursor: tidegate.Cursor, *statements: str) -> Rows:
+    """Execute statements and return the rows of the last one in a fixed order."""
+    return sorted(last_rows(cursor, *statements), key=repr)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of the whole test session, its engine up."""

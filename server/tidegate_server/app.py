@@ -21,7 +21,7 @@ from tidegate_server.command.alerts import Alerts, couriers
 from tidegate_server.command.authorize import check_owner
 from tidegate_server.command.context import Services
 from tidegate_server.command.dispatch import execute, returns_rows
-from tidegate_server.command.realign import realign_storage, realign_workflows
+from tidegate_server.command.realign import half_done, realign_storage, realign_workflows
 from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
@@ -287,7 +287,8 @@ class Gateway:
         if self._recover_catalog:
             self._rebuild()
         self._recover()
-        if not self._realigned and not self._database.shared:
+        left = not self._realigned or half_done(self._services.catalog)
+        if left and not self._database.shared:
             self._realign()
         if not self._scheduling and self.config.scheduler_type != "none":
             self._scheduling = True

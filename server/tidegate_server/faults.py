@@ -1,4 +1,4 @@
-"""Places of a refresh at which a test holds a process still, to kill or stop it there.
+"""Places at which a test holds a process still, to kill or stop it there.
 
 Nothing happens unless ``TIDEGATE_FAULTS`` names a folder and a test has put a file there.
 """
@@ -15,7 +15,7 @@ _PAUSE = 0.01
 
 
 class Point(Enum):
-    """A place, in the order in which a refresh comes by."""
+    """A place; a refresh comes by in this order, SWAP WITH at the last one alone."""
 
     BEFORE_LEASE = "before-lease"
     AFTER_LEASE = "after-lease"
@@ -24,6 +24,7 @@ class Point(Enum):
     AFTER_COMMIT = "after-commit"
     BEFORE_STORE = "before-store"
     AFTER_STORE = "after-store"
+    BETWEEN_PLACES = "between-places"
 
 
 def hold(point: Point) -> None:

@@ -2,15 +2,18 @@
 
 from tidegate_sqlalchemy.ddl import (
     AlterMaterializedTableQuery,
+    ConvertMaterializedTable,
     CreateMaterializedTable,
     DropMaterializedTable,
     RefreshMaterializedTable,
     RenameMaterializedTable,
     ResumeMaterializedTable,
+    RollbackMaterializedTableDefinition,
     SetMaterializedTableFreshness,
     SetMaterializedTableRefreshMode,
     SetMaterializedTableRefreshTrigger,
     SuspendMaterializedTable,
+    SwapMaterializedTables,
 )
 from tidegate_sqlalchemy.dialect import TidegateDialect
 from tidegate_sqlalchemy.types import (
@@ -33,15 +36,18 @@ __all__ = [
     "TINYINT",
     "VARIANT",
     "AlterMaterializedTableQuery",
+    "ConvertMaterializedTable",
     "CreateMaterializedTable",
     "DropMaterializedTable",
     "RefreshMaterializedTable",
     "RenameMaterializedTable",
     "ResumeMaterializedTable",
+    "RollbackMaterializedTableDefinition",
     "SetMaterializedTableFreshness",
     "SetMaterializedTableRefreshMode",
     "SetMaterializedTableRefreshTrigger",
     "SuspendMaterializedTable",
+    "SwapMaterializedTables",
     "TidegateDialect",
     "parse_type",
 ]

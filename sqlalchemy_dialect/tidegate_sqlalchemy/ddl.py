@@ -81,11 +81,18 @@ class DropMaterializedTable(_MaterializedTableElement):
 
 
 class SuspendMaterializedTable(_MaterializedTableElement):
-    """``ALTER MATERIALIZED TABLE t SUSPEND``."""
+    """``ALTER MATERIALIZED TABLE t SUSPEND [CASCADE]``."""
+
+    def __init__(self, name: str, *, schema: str | None = None, cascade: bool = False) -> None:
+        super().__init__(name, schema=schema)
+        self.cascade = cascade
 
 
 class ResumeMaterializedTable(_MaterializedTableElement):
-    """``ALTER MATERIALIZED TABLE t RESUME [WITH (…)]``; the options hold until the next resume."""
+    """``ALTER MATERIALIZED TABLE t RESUME [WITH (…)] [CASCADE]``.
+
+    The options hold until the next resume.
+    """
 
     def __init__(
         self,
@@ -93,9 +100,11 @@ class ResumeMaterializedTable(_MaterializedTableElement):
         *,
         schema: str | None = None,
         options: Mapping[str, str] | None = None,
+        cascade: bool = False,
     ) -> None:
         super().__init__(name, schema=schema)
         self.with_options = dict(options or {})
+        self.cascade = cascade
 
 
 class RefreshMaterializedTable(_MaterializedTableElement):
@@ -166,6 +175,26 @@ class RenameMaterializedTable(_MaterializedTableElement):
         self.new_name = new_name
 
 
+class SwapMaterializedTables(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE a SWAP WITH b``, both in one schema."""
+
+    def __init__(self, name: str, other: str, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.other = other
+
+
+class RollbackMaterializedTableDefinition(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t ROLLBACK DEFINITION [TO VERSION n]``."""
+
+    def __init__(self, name: str, version: int | None = None, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.version = version
+
+
+class ConvertMaterializedTable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t CONVERT TO TABLE``."""
+
+
 def interval_literal(freshness: Freshness) -> str:
     """Return freshness as an interval literal in the largest unit that divides it.
 
@@ -215,13 +244,13 @@ def _drop(element: DropMaterializedTable, compiler: Any, **kw: Any) -> str:
 
 @compiles(SuspendMaterializedTable, "tidegate")
 def _suspend(element: SuspendMaterializedTable, compiler: Any, **kw: Any) -> str:
-    return _alter(element, compiler, "SUSPEND")
+    return _alter(element, compiler, f"SUSPEND{_cascade(element.cascade)}")
 
 
 @compiles(ResumeMaterializedTable, "tidegate")
 def _resume(element: ResumeMaterializedTable, compiler: Any, **kw: Any) -> str:
     options = f" WITH ({_pairs(element.with_options, compiler)})" if element.with_options else ""
-    return _alter(element, compiler, f"RESUME{options}")
+    return _alter(element, compiler, f"RESUME{options}{_cascade(element.cascade)}")
 
 
 @compiles(RefreshMaterializedTable, "tidegate")
@@ -265,15 +294,40 @@ def _rename(element: RenameMaterializedTable, compiler: Any, **kw: Any) -> str:
     return _alter(element, compiler, f"RENAME TO {compiler.preparer.quote(element.new_name)}")
 
 
+@compiles(SwapMaterializedTables, "tidegate")
+def _swap(element: SwapMaterializedTables, compiler: Any, **kw: Any) -> str:
+    other = _qualified(element.other, element.schema, compiler)
+    return _alter(element, compiler, f"SWAP WITH {other}")
+
+
+@compiles(RollbackMaterializedTableDefinition, "tidegate")
+def _roll_back(element: RollbackMaterializedTableDefinition, compiler: Any, **kw: Any) -> str:
+    version = f" TO VERSION {element.version}" if element.version is not None else ""
+    return _alter(element, compiler, f"ROLLBACK DEFINITION{version}")
+
+
+@compiles(ConvertMaterializedTable, "tidegate")
+def _convert(element: ConvertMaterializedTable, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, "CONVERT TO TABLE")
+
+
+def _cascade(cascade: bool) -> str:
+    return " CASCADE" if cascade else ""
+
+
 def _alter(element: _MaterializedTableElement, compiler: Any, action: str) -> str:
     return f"ALTER MATERIALIZED TABLE {_name(element, compiler)} {action}"
 
 
 def _name(element: _MaterializedTableElement, compiler: Any) -> str:
-    name = compiler.preparer.quote(element.name)
-    if element.schema is None:
-        return str(name)
-    return f"{compiler.preparer.quote_schema(element.schema)}.{name}"
+    return _qualified(element.name, element.schema, compiler)
+
+
+def _qualified(name: str, schema: str | None, compiler: Any) -> str:
+    quoted = compiler.preparer.quote(name)
+    if schema is None:
+        return str(quoted)
+    return f"{compiler.preparer.quote_schema(schema)}.{quoted}"
 
 
 def _names(names: Sequence[str], compiler: Any) -> str:

@@ -198,3 +198,18 @@ def test_several_definitions_are_replaced_together_or_not_at_all(catalog: Catalo
     found = catalog.by_id("t-2")
     assert found is not None
     assert found.comment == "reads the new name"
+
+
+def test_tables_that_are_replaced_together_may_exchange_their_names(catalog: Catalog) -> None:
+    catalog.create(table())
+    catalog.create(table(id="t-2", name=name("Other")))
+    catalog.replace(table(name=name("Other")), table(id="t-2", name=name("Daily")))
+    assert [(t.id, t.name) for t in catalog.tables()] == [
+        ("t-2", name("Daily")),
+        ("t-1", name("Other")),
+    ]
+    assert catalog.find(name("daily")) == table(id="t-2", name=name("Daily"))
+    with pytest.raises(ServerError) as caught:
+        catalog.replace(table(name=name("Daily")), table(id="t-2", name=name("daily")))
+    assert caught.value.code == "MT_ALREADY_EXISTS"
+    assert catalog.find(name("Other")) == table(name=name("Other"))

@@ -10,15 +10,18 @@ import sqlalchemy as sa
 
 from tidegate_sqlalchemy import (
     AlterMaterializedTableQuery,
+    ConvertMaterializedTable,
     CreateMaterializedTable,
     DropMaterializedTable,
     RefreshMaterializedTable,
     RenameMaterializedTable,
     ResumeMaterializedTable,
+    RollbackMaterializedTableDefinition,
     SetMaterializedTableFreshness,
     SetMaterializedTableRefreshMode,
     SetMaterializedTableRefreshTrigger,
     SuspendMaterializedTable,
+    SwapMaterializedTables,
     TidegateDialect,
 )
 
@@ -135,6 +138,25 @@ def test_freshness_must_be_whole_positive_seconds(seconds: float) -> None:
             "ALTER MATERIALIZED TABLE m AS SELECT orders.ds FROM orders",
         ),
         (RenameMaterializedTable("m", "N"), "ALTER MATERIALIZED TABLE m RENAME TO `N`"),
+        (SuspendMaterializedTable("m", cascade=True), "ALTER MATERIALIZED TABLE m SUSPEND CASCADE"),
+        (
+            ResumeMaterializedTable("m", options={"k": "v"}, cascade=True),
+            "ALTER MATERIALIZED TABLE m RESUME WITH ('k' = 'v') CASCADE",
+        ),
+        (SwapMaterializedTables("m", "N"), "ALTER MATERIALIZED TABLE m SWAP WITH `N`"),
+        (
+            SwapMaterializedTables("m", "n", schema="s"),
+            "ALTER MATERIALIZED TABLE s.m SWAP WITH s.n",
+        ),
+        (
+            RollbackMaterializedTableDefinition("m"),
+            "ALTER MATERIALIZED TABLE m ROLLBACK DEFINITION",
+        ),
+        (
+            RollbackMaterializedTableDefinition("m", 3, schema="s"),
+            "ALTER MATERIALIZED TABLE s.m ROLLBACK DEFINITION TO VERSION 3",
+        ),
+        (ConvertMaterializedTable("m"), "ALTER MATERIALIZED TABLE m CONVERT TO TABLE"),
     ],
 )
 def test_a_statement_is_written(element: Any, text: str) -> None:

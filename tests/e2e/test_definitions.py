@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server
+from tests.fix_server import Server, sorted_rows
 
 pytestmark = pytest.mark.spark
 
@@ -23,15 +23,9 @@ def cursor(server: Server) -> Iterator[tidegate.Cursor]:
         opened.execute("CREATE SCHEMA defined")
         opened.execute("USE defined")
         yield opened
-        for (table,) in rows(opened, "SHOW MATERIALIZED TABLES FROM defined"):
+        for (table,) in sorted_rows(opened, "SHOW MATERIALIZED TABLES FROM defined"):
             opened.execute(f"DROP MATERIALIZED TABLE defined.{table}")
         opened.execute("DROP SCHEMA defined CASCADE")
-
-
-def rows(cursor: tidegate.Cursor, statement: str) -> list[tuple[object, ...]]:
-    """Run a statement and return its rows in a fixed order."""
-    cursor.execute(statement)
-    return sorted((tuple(row) for row in cursor.fetchall()), key=str)
 
 
 def test_a_definition_goes_back_and_a_table_becomes_plain(cursor: tidegate.Cursor) -> None:
@@ -49,21 +43,21 @@ def test_a_definition_goes_back_and_a_table_becomes_plain(cursor: tidegate.Curso
 
 
 def _goes_back(cursor: tidegate.Cursor, query: str) -> None:
-    before = rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily")
+    before = sorted_rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily")
     cursor.execute(f"{ALTER} daily AS SELECT k, n FROM orders WHERE n > 1")
     cursor.execute(f"{ALTER} daily REFRESH CASCADE")
-    assert rows(cursor, "SELECT * FROM per_key") == [("b", 2)]
+    assert sorted_rows(cursor, "SELECT * FROM per_key") == [("b", 2)]
     cursor.execute("USE default")
     cursor.execute(f"{ALTER} defined.daily ROLLBACK DEFINITION TO VERSION 1")
     cursor.execute("USE defined")
-    assert rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily") == before
+    assert sorted_rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily") == before
     cursor.execute(f"{ALTER} daily REFRESH CASCADE")
-    assert rows(cursor, "SELECT n, k, loud FROM daily") == [(1, "a", "A"), (2, "b", "B")]
-    assert rows(cursor, "SELECT * FROM per_key") == [("a", 1), ("b", 2)]
-    versions = rows(cursor, "SHOW VERSIONS daily DEFINITION")
+    assert sorted_rows(cursor, "SELECT n, k, loud FROM daily") == [(1, "a", "A"), (2, "b", "B")]
+    assert sorted_rows(cursor, "SELECT * FROM per_key") == [("a", 1), ("b", 2)]
+    versions = sorted_rows(cursor, "SHOW VERSIONS daily DEFINITION")
     assert [(row[0], row[3]) for row in versions] == [(1, None), (2, None), (3, 1)]
     assert versions[0][5] == versions[2][5] == query
-    told = rows(
+    told = sorted_rows(
         cursor,
         "SELECT definition_version, in_force, changes LIKE '%QUERY%' "
         "FROM information_schema.materialized_table_definitions "
@@ -86,13 +80,13 @@ def _becomes_plain(cursor: tidegate.Cursor) -> None:
     cursor.execute(f"{ALTER} daily DROP loud")
     cursor.execute(f"{ALTER} per_key REFRESH")
     cursor.execute(f"{ALTER} daily CONVERT TO TABLE")
-    properties = dict(rows(cursor, "SHOW TBLPROPERTIES daily"))
+    properties = dict(sorted_rows(cursor, "SHOW TBLPROPERTIES daily"))
     assert not [key for key in properties if str(key).startswith("tidegate")]
-    assert rows(cursor, "SHOW MATERIALIZED TABLES") == [("per_key",)]
+    assert sorted_rows(cursor, "SHOW MATERIALIZED TABLES") == [("per_key",)]
     cursor.execute("INSERT INTO daily (n, k) VALUES (5, 'a')")
     cursor.execute(f"{ALTER} per_key REFRESH")
-    assert rows(cursor, "SELECT * FROM per_key") == [("a", 6), ("b", 2)]
-    [(sources,)] = rows(
+    assert sorted_rows(cursor, "SELECT * FROM per_key") == [("a", 6), ("b", 2)]
+    [(sources,)] = sorted_rows(
         cursor,
         "SELECT sources FROM information_schema.materialized_table_refresh_history "
         "WHERE table_schema = 'defined' AND table_name = 'per_key' ORDER BY epoch DESC LIMIT 1",

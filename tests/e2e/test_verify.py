@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server
+from tests.fix_server import Server, sorted_rows
 
 pytestmark = pytest.mark.spark
 
@@ -24,16 +24,10 @@ def cursor(server: Server) -> Iterator[tidegate.Cursor]:
         opened.execute("DROP SCHEMA verified CASCADE")
 
 
-def rows(cursor: tidegate.Cursor, statement: str) -> list[tuple[object, ...]]:
-    """Run a statement and return its rows in a fixed order."""
-    cursor.execute(statement)
-    return sorted(tuple(row) for row in cursor.fetchall())
-
-
 def proved(cursor: tidegate.Cursor, version: int | None = None) -> int:
     """Verify a version, which must be right, and return its number."""
     which = "" if version is None else f" VERSION {version}"
-    [(name, found, _, equal, missing, extra, sample)] = rows(
+    [(name, found, _, equal, missing, extra, sample)] = sorted_rows(
         cursor, f"VERIFY MATERIALIZED TABLE totals{which}"
     )
     assert name == "spark_catalog.verified.totals"
@@ -51,19 +45,19 @@ def test_versions_are_proved_and_restored(cursor: tidegate.Cursor) -> None:
         " FRESHNESS = INTERVAL '1' DAY AS SELECT k, sum(n) AS total FROM orders GROUP BY k"
     )
     cursor.execute("ALTER MATERIALIZED TABLE totals REFRESH")
-    assert rows(cursor, "SELECT * FROM totals") == [("b", 2)]
+    assert sorted_rows(cursor, "SELECT * FROM totals") == [("b", 2)]
     first = proved(cursor)
     cursor.execute("INSERT INTO orders VALUES ('a', 20)")
     cursor.execute("ALTER MATERIALIZED TABLE totals REFRESH")
-    assert rows(cursor, "SELECT * FROM totals") == [("a", 12), ("b", 2)]
+    assert sorted_rows(cursor, "SELECT * FROM totals") == [("a", 12), ("b", 2)]
     assert proved(cursor) > first
     assert proved(cursor, first) == first
-    assert rows(cursor, f"SELECT * FROM totals VERSION AS OF {first}") == [("b", 2)]
+    assert sorted_rows(cursor, f"SELECT * FROM totals VERSION AS OF {first}") == [("b", 2)]
     cursor.execute(f"ALTER MATERIALIZED TABLE totals ROLLBACK TO VERSION {first}")
-    assert rows(cursor, "SELECT * FROM totals") == [("b", 2)]
+    assert sorted_rows(cursor, "SELECT * FROM totals") == [("b", 2)]
     proved(cursor)
     cursor.execute("ALTER MATERIALIZED TABLE totals RESUME")
     cursor.execute("ALTER MATERIALIZED TABLE totals REFRESH")
-    assert rows(cursor, "SELECT * FROM totals") == [("a", 12), ("b", 2)]
+    assert sorted_rows(cursor, "SELECT * FROM totals") == [("a", 12), ("b", 2)]
     with pytest.raises(tidegate.Error, match="MT_ROLLBACK_IMPOSSIBLE"):
         cursor.execute("ALTER MATERIALIZED TABLE totals ROLLBACK TO VERSION 99")

@@ -57,6 +57,7 @@ class Catalog(CatalogReader, Protocol):
     def replace(self, *tables: MaterializedTable) -> None:
         """Write changed definitions over those of the same ids, all of them or none.
 
+        Tables that are given together may exchange their names.
         What a higher definition version replaces is kept; a lower one forgets those it undoes.
         Their refresh status and status reason stay as stored; :meth:`move` changes them.
 

@@ -64,6 +64,8 @@ class MemoryCatalog:
             try:
                 for table in tables:
                     self._replace(table)
+                for table in tables:
+                    self._check_name(table)
             except ServerError:
                 self._tables, self._replaced = before, kept
                 raise
@@ -88,7 +90,6 @@ class MemoryCatalog:
         stored = self._tables.get(table.id)
         if stored is None:
             raise error(Code.MT_NOT_FOUND, table=table.name)
-        self._check_name(table)
         self._keep(stored, table.definition_version)
         self._tables[table.id] = replace(
             table, refresh_status=stored.refresh_status, status_reason=stored.status_reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
@@ -66,6 +66,8 @@ class SqlCatalog:
 
     def replace(self, *tables: MaterializedTable) -> None:
         with self._database.begin() as connection:
+            if len(tables) > 1:
+                _free_names(connection, tables)
             for table in tables:
                 try:
                     _replace(connection, table)
@@ -177,7 +179,14 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
         "defined_at": table.defined_at,
         "restored_from": table.restored_from,
         "leaving": table.leaving,
+        "swapping": table.swapping,
     }
+
+
+def _free_names(connection: Connection, tables: Sequence[MaterializedTable]) -> None:
+    """Let tables give their names up within the transaction, so that they can exchange them."""
+    ids = [table.id for table in tables]
+    connection.execute(update(t).where(t.c.id.in_(ids)).values(folded_table=t.c.id))
 
 
 def _replace(connection: Connection, table: MaterializedTable) -> None:
@@ -262,6 +271,7 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         defined_at=row.defined_at,
         restored_from=row.restored_from,
         leaving=row.leaving,
+        swapping=row.swapping,
     )
 
 

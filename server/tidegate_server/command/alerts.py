@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.observability.alerts import Alert, Event
+from tidegate_server.observability.alerts import Alert, Event, Facts
 from tidegate_server.observability.delivery import Command, Counted, Courier, Webhook
 from tidegate_server.refresh.lag import LagReport
 from tidegate_server.refresh.retries import (
@@ -82,7 +83,7 @@ class Alerts:
         if "suspended" not in self._events:
             return
         text = f"{table.name} is suspended: {reason}"
-        facts = {"event": Event.TABLE_SUSPENDED, "text": text, "reason": reason}
+        facts = Facts(event=Event.TABLE_SUSPENDED, text=text, reason=reason)
         self._send(facts, table.id, str(table.name))
 
     def look(self) -> None:
@@ -120,14 +121,14 @@ class Alerts:
         option = table_option(table, self._config.options)
         return retries_left(run, whole_number(option(RETRIES_OPTION), DEFAULT_RETRIES))
 
-    def _send(self, facts: dict[str, object], table_id: str, table: str) -> None:
+    def _send(self, facts: Facts, table_id: str, table: str) -> None:
         alert = Alert(
             id=self._new_id(),
             time=self._clock.now(),
             server=self._server_id,
             table=table,
             table_id=table_id,
-            **facts,  # type: ignore[arg-type]  # each fact is made for the field of its name
+            **asdict(facts),
         )
         log.info("alert %s: %s", alert.id, alert.text)
         for tell in self._tell:
@@ -163,29 +164,29 @@ def _webhook(config: AlertsSection) -> Webhook:
         raise error(Code.ALERTS_CONFIGURATION, key="alerts.webhook", reason=reason) from None
 
 
-def _failure(run: RefreshRun) -> dict[str, object]:
-    return {
-        "event": Event.REFRESH_FAILED,
-        "text": f"A refresh of {run.table} failed with {run.error_class}: {run.error_message}",
-        "refresh_id": run.refresh_id,
-        "trigger": run.trigger.value,
-        "attempt": run.attempt,
-        "schedule_time": run.schedule_time,
-        "error_class": run.error_class,
-        "sqlstate": run.sqlstate,
-        "error_message": run.error_message,
-    }
+def _failure(run: RefreshRun) -> Facts:
+    return Facts(
+        event=Event.REFRESH_FAILED,
+        text=f"A refresh of {run.table} failed with {run.error_class}: {run.error_message}",
+        refresh_id=run.refresh_id,
+        trigger=run.trigger.value,
+        attempt=run.attempt,
+        schedule_time=run.schedule_time,
+        error_class=run.error_class,
+        sqlstate=run.sqlstate,
+        error_message=run.error_message,
+    )
 
 
-def _lag(report: LagReport, event: Event) -> dict[str, object]:
+def _lag(report: LagReport, event: Event) -> Facts:
     exceeded = event is Event.LAG_EXCEEDED
     words = (
         "lags more than its freshness allows" if exceeded else "is as fresh again as it has to be"
     )
-    return {
-        "event": event,
-        "text": f"{report.table} {words}: {report.actual:.0f} s of {report.target:.0f} s",
-        "lag_seconds": report.actual,
-        "target_seconds": report.target,
-        "cause": report.cause.value if report.cause else None,
-    }
+    return Facts(
+        event=event,
+        text=f"{report.table} {words}: {report.actual:.0f} s of {report.target:.0f} s",
+        lag_seconds=report.actual,
+        target_seconds=report.target,
+        cause=report.cause.value if report.cause else None,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidegate_server.command.alter_query import alterable, analyze_stored
-from tidegate_server.command.apply import last_epoch, put_in_place, stop_running
+from tidegate_server.command.apply import put_in_place
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import asked_mode, need_scheduler, refuse_unstable
 from tidegate_server.command.shape import check_formatters
@@ -101,10 +101,8 @@ def restart_with(table: MaterializedTable, changed: MaterializedTable, context: 
     """Put a changed definition in place; a CONTINUOUS table gives its checkpoint up for it."""
     if changed == table:
         return nothing()
-    if table.refresh_mode is RefreshMode.CONTINUOUS:
-        changed = replace(changed, checkpoint_floor=last_epoch(table, context))
-        stop_running(table, context)
-    put_in_place(table, changed, context)
+    restarts = table.refresh_mode is RefreshMode.CONTINUOUS
+    put_in_place(table, changed, context, restarts=restarts)
     return nothing()
 
 

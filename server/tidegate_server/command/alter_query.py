@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from tidegate_server.command import resolve
-from tidegate_server.command.apply import last_epoch, put_in_place, stop_running
+from tidegate_server.command.apply import put_in_place
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import (
     analyze,
@@ -17,7 +17,7 @@ from tidegate_server.command.define import (
 )
 from tidegate_server.command.evolve import Change, Effect, Evolution, evolution, tightened
 from tidegate_server.command.lifecycle import wrong_state
-from tidegate_server.command.orders import informed_order
+from tidegate_server.command.orders import informed_order, refuse_swapping
 from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
@@ -41,7 +41,9 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
 
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
-    return _ready(resolve.materialized_table(name, context))
+    table = ready(resolve.materialized_table(name, context))
+    refuse_swapping(table, "ALTER")
+    return table
 
 
 def alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
@@ -66,14 +68,14 @@ def create_or_alter(
 
 def explain_alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
     """Answer the changes and the plan of the refresh that follows; changes nothing."""
-    return _explained(_query_evolution(statement, text, context), context)
+    return explained(_query_evolution(statement, text, context), context)
 
 
 def explain_create_or_alter(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Result:
     """Answer the changes, each with its effect on the data; changes nothing."""
-    return _explained(_whole_evolution(statement, existing, text, context), context)
+    return explained(_whole_evolution(statement, existing, text, context), context)
 
 
 def carry_out(found: Evolution, context: Context) -> None:
@@ -83,14 +85,11 @@ def carry_out(found: Evolution, context: Context) -> None:
     if not found.changes:
         log.info("%s has the wanted definition already", found.before.name)
         return
-    after = found.after
-    if found.restarts:
-        after = replace(after, checkpoint_floor=last_epoch(found.before, context))
-        stop_running(found.before, context)
-    put_in_place(found.before, after, context)
+    put_in_place(found.before, found.after, context, restarts=found.restarts)
 
 
-def _ready(table: MaterializedTable) -> MaterializedTable:
+def ready(table: MaterializedTable) -> MaterializedTable:
+    """Return a table that is not only just being created; raises MT_STATE."""
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
     return table
@@ -102,7 +101,8 @@ def _ready(table: MaterializedTable) -> MaterializedTable:
 def _whole_evolution(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Evolution:
-    wanted = define(statement, text, context, existing=_ready(existing))
+    refuse_swapping(existing, "ALTER")
+    wanted = define(statement, text, context, existing=ready(existing))
     return compared(existing, wanted, context)
 
 
@@ -179,7 +179,8 @@ def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
 # ---- EXPLAIN ---------------------------------------------------------------------------------
 
 
-def _explained(found: Evolution, context: Context) -> Result:
+def explained(found: Evolution, context: Context) -> Result:
+    """Answer the changes, each with its effect, and the plan of the refresh that follows."""
     rows = [_row(change) for change in found.changes]
     if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):
         rows.append(_refresh_row(found, context))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from tidegate_server.command.at_rest import at_rest, end_runs
+from tidegate_server.command.at_rest import alone, at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties
 from tidegate_server.command.derived import drop_view, views
@@ -21,7 +21,7 @@ from tidegate_server.link.messages.requests import (
     Request,
     SetTableProperties,
 )
-from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import (
     CreateWorkflow,
     DeleteWorkflow,
@@ -33,43 +33,73 @@ from tidegate_server.scheduler.workflows import workflow_for
 log = logging.getLogger(__name__)
 
 
-def put_in_place(before: MaterializedTable, after: MaterializedTable, context: Context) -> None:
+def put_in_place(
+    before: MaterializedTable,
+    after: MaterializedTable,
+    context: Context,
+    *,
+    restarts: bool = False,
+) -> None:
     """Replace a definition by another; a failure restores the one before and is raised.
 
     The entry in the catalog comes last: until it is written the old definition holds, and the
     storage then has at most columns that are NULL.
+
+    :param restarts: a CONTINUOUS pipeline gives its checkpoint up, and what runs of it is stopped.
     """
     if after.definition_version != before.definition_version:
         now, user = context.services.clock.now(), context.session.user
         after = replace(after, defined_by=user, defined_at=now)
-    with changing(before, context), ExitStack() as undo:
+    if restarts:
+        end_runs(before, context)
+    with changing([before], context) as [before], ExitStack() as undo:
+        after = in_status_of(before, after)
+        if restarts:
+            after = replace(after, checkpoint_floor=_last_epoch(before, context))
         change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
-        _check_unchanged(before, context)
+        # Again: a server that was held up may have lost its lease.
+        _unchanged(before, context)
         compensate(undo, lambda: context.services.catalog.replace(before))
         context.services.catalog.replace(stored)
+        _follow_status(stored, context)
         undo.pop_all()
     log.info("Altered materialized table %s", after.name)
 
 
+def _follow_status(table: MaterializedTable, context: Context) -> None:
+    """Bring the workflow in line with a status that failures changed meanwhile."""
+    now = context.services.catalog.by_id(table.id)
+    if now is not None and now.refresh_status is not table.refresh_status:
+        workflow = _workflow(now, context)
+        context.services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=now))
+
+
 @contextmanager
-def changing(table: MaterializedTable, context: Context) -> Iterator[None]:
-    """Let nothing else change a table, whose definition is still the one that was looked at.
+def changing(
+    tables: Sequence[MaterializedTable], context: Context
+) -> Iterator[list[MaterializedTable]]:
+    """Let nothing else change tables, whose definitions are still those that were looked at.
+
+    Yields them as they are now: their status may be another one.
 
     :raises ServerError: MT_STATE if another statement was quicker, or a refresh does not end.
     """
-    with context.services.changing.hold(table.id), at_rest(table, context):
-        _check_unchanged(table, context)
-        yield
+    with at_rest(tables, context), alone(tables, context):
+        yield [_unchanged(table, context) for table in tables]
 
 
-def _check_unchanged(before: MaterializedTable, context: Context) -> None:
+def in_status_of(now: MaterializedTable, table: MaterializedTable) -> MaterializedTable:
+    """Return a definition with the status that another one of its table has."""
+    return replace(table, refresh_status=now.refresh_status, status_reason=now.status_reason)
+
+
+def _unchanged(before: MaterializedTable, context: Context) -> MaterializedTable:
     """Refuse to write over what another statement changed meanwhile; raises MT_STATE."""
     now = context.services.catalog.by_id(before.id)
     if now is None:
         raise error(Code.MT_NOT_FOUND, table=before.name)
-    then = replace(now, refresh_status=before.refresh_status, status_reason=before.status_reason)
-    if then != before:
+    if in_status_of(before, now) != before:
         raise error(
             Code.MT_STATE,
             table=before.name,
@@ -77,19 +107,13 @@ def _check_unchanged(before: MaterializedTable, context: Context) -> None:
             action="this one",
             expected="as it was",
         )
+    return now
 
 
-def last_epoch(table: MaterializedTable, context: Context) -> int:
+def _last_epoch(table: MaterializedTable, context: Context) -> int:
     """Return the epoch up to which no commit counts as a checkpoint for a fresh start."""
     runs = context.services.ledger.runs(table.id, limit=100)
     return max([table.checkpoint_floor, *(run.epoch or 0 for run in runs)])
-
-
-def stop_running(table: MaterializedTable, context: Context) -> None:
-    """Ask the refreshes of a CONTINUOUS table to stop: its pipeline starts anew."""
-    if table.refresh_mode is not RefreshMode.CONTINUOUS:
-        return
-    end_runs(table, context)
 
 
 def register(table: MaterializedTable, context: Context, undo: ExitStack) -> None:

@@ -1,55 +1,52 @@
-"""Keeps a table's refreshes and the changes of its definition apart, on all servers of the store.
+"""Keeps what changes a table apart, on all servers of the store: its refreshes, its definition.
 
 A definition stands in the table's own log: a change and a refresh that end at the same time would
-stop each other there, with an error about neither.
+stop each other there, with an error about neither. So a statement that writes it waits for the
+refresh (:func:`at_rest`), and then has the definition for itself (:func:`alone`). SUSPEND and
+RESUME write nothing there and wait for no refresh, only while a definition is written.
+
+Several tables are taken in the order of their ids, refreshes before definitions: nobody waits for
+somebody who waits for him.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
-from tidegate_server.command.context import Context
-from tidegate_server.errors import Code, error
+from tidegate_server.command.context import Context, Services
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import DEFINITION_LEASE
 
 log = logging.getLogger(__name__)
 
-_LEASE_SECONDS = 120.0
 _LOOK = 0.2
 
 
 @contextmanager
-def at_rest(table: MaterializedTable, context: Context) -> Iterator[None]:
-    """Hold a table's lease; waits for the refresh or the other statement that has it.
+def at_rest(tables: Iterable[MaterializedTable], context: Context) -> Iterator[None]:
+    """Hold the leases of tables; waits for refreshes or other statements that have them.
 
-    :raises ServerError: MT_STATE if it is not free within ``scheduler.patience``.
+    :raises ServerError: MT_STATE if one is not free within ``scheduler.patience``.
     """
-    services = context.services
-    owner = f"{services.server_id}/{DEFINITION_LEASE}{context.operation_id}"
-    deadline = time.monotonic() + services.config.scheduler.patience
-    told = False
-    while services.ledger.claim(table.id, owner, services.clock.now(), _LEASE_SECONDS) is None:
-        if time.monotonic() >= deadline:
-            raise error(
-                Code.MT_STATE,
-                table=table.name,
-                found="being refreshed",
-                action="this statement",
-                expected="at rest",
-                hint=f"Wait, or stop it with ALTER MATERIALIZED TABLE {table.name} CANCEL REFRESH.",
-            )
-        if not told:
-            context.log(f"Waiting for the running refresh of {table.name}")
-            told = True
-        time.sleep(_LOOK)
-    try:
+    with _holding({table.id: table for table in tables}, context):
         yield
-    finally:
-        services.ledger.release(table.id, owner)
+
+
+@contextmanager
+def alone(tables: Iterable[MaterializedTable], context: Context) -> Iterator[None]:
+    """Have the definitions of tables to oneself, for the moments that it takes to write them.
+
+    What is written must be read within: it may have changed until now.
+
+    :raises ServerError: MT_STATE if one is not free within ``scheduler.patience``.
+    """
+    with _holding({f"{DEFINITION_LEASE}{table.id}": table for table in tables}, context):
+        yield
 
 
 def end_runs(table: MaterializedTable, context: Context) -> None:
@@ -61,3 +58,79 @@ def end_runs(table: MaterializedTable, context: Context) -> None:
         services.cancel_refresh(run.refresh_id)
     if runs:
         log.info("Canceled %d refreshes of %s", len(runs), table.name)
+
+
+@contextmanager
+def _holding(wanted: Mapping[str, MaterializedTable], context: Context) -> Iterator[None]:
+    """Hold leases by their keys, and keep them however long the body takes."""
+    services = context.services
+    owner = f"{services.server_id}/{DEFINITION_LEASE}{context.operation_id}"
+    deadline = time.monotonic() + services.config.scheduler.patience
+    with ExitStack() as held:
+        for key in sorted(wanted):
+            told = False
+            while not _claim(key, owner, services):
+                holder = services.ledger.holder(key, services.clock.now()) or ""
+                changing = holder.partition("/")[2].startswith(DEFINITION_LEASE)
+                if time.monotonic() >= deadline:
+                    raise _changed(wanted[key]) if changing else _refreshed(wanted[key])
+                if not told:
+                    what = "another statement's change" if changing else "the running refresh"
+                    context.log(f"Waiting for {what} of {wanted[key].name}")
+                    told = True
+                time.sleep(_LOOK)
+            held.callback(services.ledger.release, key, owner)
+            held.enter_context(_kept(key, owner, services))
+        yield
+
+
+def _claim(key: str, owner: str, services: Services) -> bool:
+    seconds = services.config.scheduler.lease
+    return services.ledger.claim(key, owner, services.clock.now(), seconds) is not None
+
+
+@contextmanager
+def _kept(key: str, owner: str, services: Services) -> Iterator[None]:
+    """Prolong a lease at a third of its life."""
+    seconds = services.config.scheduler.lease
+    done = threading.Event()
+
+    def prolong() -> None:
+        while not done.wait(seconds / 3):
+            try:
+                if not services.ledger.extend(key, owner, services.clock.now(), seconds):
+                    log.warning("the lease %s of a statement was lost", key)
+                    return
+            except Exception:
+                # The next round tries again.
+                log.warning("the lease %s cannot be prolonged", key, exc_info=True)
+
+    keeper = threading.Thread(target=prolong, name=f"lease-{key}", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        done.set()
+        keeper.join()
+
+
+def _refreshed(table: MaterializedTable) -> ServerError:
+    return error(
+        Code.MT_STATE,
+        table=table.name,
+        found="being refreshed",
+        action="this statement",
+        expected="at rest",
+        hint=f"Wait, or stop it with ALTER MATERIALIZED TABLE {table.name} CANCEL REFRESH.",
+    )
+
+
+def _changed(table: MaterializedTable) -> ServerError:
+    return error(
+        Code.MT_STATE,
+        table=table.name,
+        found="being changed by another statement",
+        action="this one",
+        expected="at rest",
+        hint="Wait for that statement to end.",
+    )

@@ -47,6 +47,7 @@ from tidegate_server.sql.statements import (
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
     AlterSuspend,
+    AlterSwap,
     Cascade,
     CreateMaterializedTable,
     DescribeTable,
@@ -210,6 +211,9 @@ def _check(statement: Statement, context: Context) -> None:
             | AlterConvertToTable(name=name)
         ):
             _require(Action.OWN, name, context)
+        case AlterSwap(name=name, other=other):
+            _require(Action.OWN, name, context)
+            _require(Action.OWN, other, context)
         case AlterSuspend(name=name, cascade=True) | AlterResume(name=name, cascade=True):
             _require_along(Action.ALTER, name, Cascade.DOWNSTREAM, context)
         case AlterCancelRefresh(name=name):

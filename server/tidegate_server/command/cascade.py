@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from tidegate_server.command import lifecycle, resolve
 from tidegate_server.command.apply import compensate
+from tidegate_server.command.at_rest import alone
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
 from tidegate_server.command.validate import check_options
@@ -84,29 +86,29 @@ def _each(
 def _note(
     undo: ExitStack, table: MaterializedTable, workflow: Workflow | None, context: Context
 ) -> None:
-    """Note how a table gets its status, its options and its workflow back, in that order."""
-    compensate(undo, lambda: _workflow_back(table, workflow, context))
-    compensate(undo, lambda: _status_back(table, context))
+    """Note how a table gets its status, its options and its workflow back."""
+    compensate(undo, lambda: _back(table, workflow, context))
 
 
-def _status_back(table: MaterializedTable, context: Context) -> None:
+def _back(table: MaterializedTable, workflow: Workflow | None, context: Context) -> None:
+    """Undo what was done to a table; what another statement changed since then stays."""
     catalog = context.services.catalog
-    now = catalog.by_id(table.id)
-    if now is None:
-        return
-    if now.resume_options != table.resume_options:
-        catalog.replace(table)
-    if now.refresh_status is not table.refresh_status:
-        catalog.move(table.id, now.refresh_status, table.refresh_status, table.status_reason)
+    with alone([table], context):
+        now = lifecycle.current(table, context)
+        if now.resume_options != table.resume_options:
+            catalog.replace(replace(now, resume_options=table.resume_options))
+        if now.refresh_status is not table.refresh_status:
+            catalog.move(table.id, now.refresh_status, table.refresh_status, table.status_reason)
+        _workflow_back(lifecycle.current(table, context), workflow, context)
 
 
-def _workflow_back(table: MaterializedTable, workflow: Workflow | None, context: Context) -> None:
+def _workflow_back(table: MaterializedTable, before: Workflow | None, context: Context) -> None:
     scheduler = context.services.scheduler
-    now = scheduler.workflow(table.id)
-    if workflow is None:
+    now, wanted = scheduler.workflow(table.id), lifecycle.pipeline(table, context)
+    if before is None:
         scheduler.delete(DeleteWorkflow(table_id=table.id))
-    elif now != workflow:
-        scheduler.modify(ModifyWorkflow(workflow=workflow, table=table))
+    elif now is None or replace(now, next_fire=wanted.next_fire) != wanted:
+        scheduler.modify(ModifyWorkflow(workflow=wanted, table=table))
 
 
 def _told(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from tidegate_server.catalog.base import Catalog
 from tidegate_server.command.background import Background
-from tidegate_server.command.exclusive import Exclusive
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.link.client import Engine
@@ -39,8 +38,6 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     background: Background = field(default_factory=Background)
-    changing: Exclusive = field(default_factory=Exclusive)
-    """Held by a statement while it changes a table's definition."""
 
 
 @dataclass(slots=True, kw_only=True)

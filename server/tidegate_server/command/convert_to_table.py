@@ -15,7 +15,6 @@ from tidegate_server.command.apply import (
     withdraw_workflow,
     write_definition,
 )
-from tidegate_server.command.at_rest import at_rest
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties, need_scheduler
 from tidegate_server.errors import Code, error
@@ -40,10 +39,8 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
     _refuse_view(table)
-    readers = context.services.catalog.consumers(table.name)
-    with changing(table, context), ExitStack() as resting, ExitStack() as undo:
-        for reader in readers:
-            resting.enter_context(at_rest(reader, context))
+    consumers = context.services.catalog.consumers(table.name)
+    with changing([table, *consumers], context) as [table, *readers], ExitStack() as undo:
         _release(table, readers, context, undo)
         undo.pop_all()
     context.services.privileges.forget(TableObject(table_id=table.id))

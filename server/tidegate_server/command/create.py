@@ -9,9 +9,11 @@ from zoneinfo import ZoneInfo
 
 from tidegate_server.command import alter_query, convert, resolve
 from tidegate_server.command.apply import register
+from tidegate_server.command.at_rest import alone
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import define, definition_properties
 from tidegate_server.command.derived import drop_view, views
+from tidegate_server.command.lifecycle import current
 from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.command.refresh import raise_failure
 from tidegate_server.command.spark import run, unexpected
@@ -83,8 +85,10 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     # Noted before it is asked for: who fails may have done it.
     undo.callback(_take_back, table, context)
     services.catalog.create(table)
-    stored = _create_storage(table, context)
-    services.catalog.replace(stored)
+    location = _create_storage(table, context)
+    with alone([table], context):
+        stored = replace(current(table, context), location=location)
+        services.catalog.replace(stored)
     if _loads_at_once(stored, context):
         _load(stored, context)
     register(stored, context, undo)
@@ -93,7 +97,8 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
         raise error(Code.INTERNAL, reason=f"{table.name} vanished while it was created")
 
 
-def _create_storage(table: MaterializedTable, context: Context) -> MaterializedTable:
+def _create_storage(table: MaterializedTable, context: Context) -> str:
+    """Make the storage and return its location."""
     request = CreateTable(
         name=table.storage,
         schema=table.schema,
@@ -113,7 +118,7 @@ def _create_storage(table: MaterializedTable, context: Context) -> MaterializedT
         raise
     if not isinstance(answer, TableCreated):
         raise unexpected(answer)
-    return replace(table, location=answer.location)
+    return answer.location
 
 
 def _loads_at_once(table: MaterializedTable, context: Context) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -126,13 +126,18 @@ def analyze(query: str, text: str, name: TableName, context: Context) -> Analysi
     for temporary in answer.temporary_objects:
         kind, _, found = temporary.partition(" ")
         raise error(Code.MT_TEMPORARY_DEPENDENCY, kind=kind, name=found)
-    refuse_cycle(name, answer.sources, context)
+    refuse_cycle(name, answer.sources, context.services.catalog.find)
     return replace(answer, sources=tuple(_marked(source, context) for source in answer.sources))
 
 
-def refuse_cycle(name: TableName, sources: Sequence[Source], context: Context) -> None:
+def refuse_cycle(
+    name: TableName,
+    sources: Sequence[Source],
+    find: Callable[[TableName], MaterializedTable | None],
+) -> None:
     """Refuse a query that reads its own table, at once or through materialized tables.
 
+    :param find: finds a materialized table by its name.
     :raises ServerError: MT_CYCLE naming the way.
     """
     wanted = name.folded()
@@ -144,7 +149,7 @@ def refuse_cycle(name: TableName, sources: Sequence[Source], context: Context) -
         if found == wanted:
             via = f" through {', '.join(str(step) for step in way)}" if way else ""
             raise error(Code.MT_CYCLE, table=name, via=via)
-        table = context.services.catalog.find(found) if found not in seen else None
+        table = find(found) if found not in seen else None
         seen.add(found)
         for source in table.sources if table is not None else ():
             waiting.append((source.name.folded(), (*way, found)))

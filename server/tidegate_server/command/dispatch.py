@@ -27,6 +27,7 @@ from tidegate_server.command import (
     show,
     spark,
     staleness,
+    swap,
     verify,
 )
 from tidegate_server.command.context import Context
@@ -53,6 +54,7 @@ from tidegate_server.sql.statements import (
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
     AlterSuspend,
+    AlterSwap,
     CreateMaterializedTable,
     DescribeTable,
     DropMaterializedTable,
@@ -189,6 +191,8 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
             return rollback_definition.roll_back_definition(statement, text, context)
         case AlterRename():
             return rename.rename(statement, context)
+        case AlterSwap():
+            return swap.swap(statement, context)
         case _:
             assert_never(statement)
 
@@ -200,6 +204,7 @@ _REDEFINING = (
     AlterSetFreshness,
     AlterSetRefreshMode,
     AlterRename,
+    AlterSwap,
     AlterRollbackDefinition,
     AlterConvertToTable,
 )
@@ -241,5 +246,7 @@ def _explain(statement: Explain, text: str, context: Context) -> Result:
             return refresh.explain_refresh(inner, context)
         case AlterAsQuery() as inner:
             return alter_query.explain_alter_query(inner, text, context)
+        case AlterRollbackDefinition() as inner:
+            return rollback_definition.explain(inner, text, context)
         case _:
             assert_never(statement.statement)

@@ -6,8 +6,12 @@ import logging
 from dataclasses import replace
 
 from tidegate_server.command import resolve
+from tidegate_server.command.at_rest import alone
 from tidegate_server.command.context import Context
 from tidegate_server.command.lifecycle import pipeline
+from tidegate_server.errors import Code, ServerError
+from tidegate_server.model.freshness import Freshness
+from tidegate_server.model.table import MaterializedTable
 from tidegate_server.refresh.downstream import needed_freshness, warnings
 from tidegate_server.scheduler.base import ModifyWorkflow
 from tidegate_server.sql.statements import Name
@@ -23,17 +27,43 @@ def settle(changed: Name, context: Context) -> None:
     """
     services = context.services
     for table in services.catalog.tables():
-        needed = needed_freshness(table, services.catalog.consumers) if table.downstream else None
-        if needed is None or needed == table.freshness:
-            continue
-        table = services.catalog.by_id(table.id) or table
-        settled = replace(table, freshness=needed)
-        services.catalog.replace(settled)
-        if services.scheduler.workflow(table.id) is not None:
-            workflow = pipeline(settled, context)
-            services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=settled))
-        log.info("%s is needed with a freshness of %s", table.name, needed)
+        if _asked(table, context) is not None:
+            _settle_alone(table, context)
     found = resolve.find(changed, context)
     if found is not None:
         for line in warnings(found, services.catalog.consumers, services.catalog.find):
             context.log(f"Warning: {line}")
+
+
+def _settle_alone(table: MaterializedTable, context: Context) -> None:
+    """Settle one table; a statement that was carried out does not fail for who is slow there."""
+    try:
+        with alone([table], context):
+            _settle(table.id, context)
+    except ServerError as problem:
+        if problem.code != Code.MT_STATE.name:
+            raise
+        context.log(f"Warning: the freshness of {table.name} is settled later: {problem.message}")
+
+
+def _settle(table_id: str, context: Context) -> None:
+    """Give one table the freshness it needs, unless it has come to it or gone meanwhile."""
+    services = context.services
+    table = services.catalog.by_id(table_id)
+    needed = _asked(table, context) if table is not None else None
+    if table is None or needed is None:
+        return
+    settled = replace(table, freshness=needed)
+    services.catalog.replace(settled)
+    if services.scheduler.workflow(table.id) is not None:
+        workflow = pipeline(settled, context)
+        services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=settled))
+    log.info("%s is needed with a freshness of %s", table.name, needed)
+
+
+def _asked(table: MaterializedTable, context: Context) -> Freshness | None:
+    """Return the freshness that a table's consumers need, or None if it has that already."""
+    if not table.downstream:
+        return None
+    needed = needed_freshness(table, context.services.catalog.consumers)
+    return None if needed == table.freshness else needed

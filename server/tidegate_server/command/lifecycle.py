@@ -13,10 +13,11 @@ from tidegate_server.command.apply import (
     compensate,
     withdraw_workflow,
 )
-from tidegate_server.command.at_rest import at_rest, end_runs
+from tidegate_server.command.at_rest import alone, at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
 from tidegate_server.command.derived import drop_view, views
+from tidegate_server.command.orders import refuse_swapping
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import DropTable
@@ -48,16 +49,18 @@ def suspend(statement: AlterSuspend, context: Context) -> Result:
 
 def suspend_table(table: MaterializedTable, context: Context) -> None:
     """Suspend one table, or change nothing; raises as :func:`suspend`."""
-    if table.refresh_status is not _ACTIVATED:
-        raise wrong_state(table, "SUSPEND", "ACTIVATED")
-    need_scheduler("SUSPEND", table.refresh_mode, context)
-    if not context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED):
-        raise _lost_race(table, "SUSPEND", "ACTIVATED", context)
-    try:
-        _set_pipeline(table, context, active=False)
-    except ServerError:
-        context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
-        raise
+    with alone([table], context):
+        table = current(table, context)
+        if table.refresh_status is not _ACTIVATED:
+            raise wrong_state(table, "SUSPEND", "ACTIVATED")
+        need_scheduler("SUSPEND", table.refresh_mode, context)
+        if not context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED):
+            raise wrong_state(current(table, context), "SUSPEND", "ACTIVATED")
+        try:
+            _set_pipeline(table, context, active=False)
+        except ServerError:
+            context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
+            raise
     log.info("Suspended materialized table %s", table.name)
 
 
@@ -77,16 +80,17 @@ def resume(statement: AlterResume, context: Context) -> Result:
 
 def resume_table(table: MaterializedTable, options: Mapping[str, str], context: Context) -> None:
     """Resume one table, or change nothing; raises as :func:`resume`."""
-    if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
-        raise wrong_state(table, "RESUME", "SUSPENDED")
-    need_scheduler("RESUME", table.refresh_mode, context)
-    with ExitStack() as undo:
+    with alone([table], context), ExitStack() as undo:
+        table = current(table, context)
+        if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
+            raise wrong_state(table, "RESUME", "SUSPENDED")
+        need_scheduler("RESUME", table.refresh_mode, context)
         resumed = replace(table, resume_options=dict(options))
         context.services.catalog.replace(resumed)
         undo.callback(context.services.catalog.replace, table)
         if table.refresh_status is not _ACTIVATED:
             if not context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED):
-                raise _lost_race(table, "RESUME", "SUSPENDED", context)
+                raise wrong_state(current(table, context), "RESUME", "SUSPENDED")
             undo.callback(
                 context.services.catalog.move,
                 table.id,
@@ -120,9 +124,11 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
         raise problem
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
+    refuse_swapping(table, "DROP")
     need_scheduler("DROP", table.refresh_mode, context)
     end_runs(table, context)
-    with context.services.changing.hold(table.id), at_rest(table, context):
+    with at_rest([table], context), alone([table], context):
+        table = current(table, context)
         _remove(table, context)
     context.services.privileges.forget(TableObject(table_id=table.id))
     _warn_consumers(table, context)
@@ -138,6 +144,14 @@ def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerE
     return error(Code.MT_STATE, table=table.name, found=found, action=action, expected=expected)
 
 
+def current(table: MaterializedTable, context: Context) -> MaterializedTable:
+    """Return a table as it is stored now; raises MT_NOT_FOUND if it is gone."""
+    stored = context.services.catalog.by_id(table.id)
+    if stored is None:
+        raise error(Code.MT_NOT_FOUND, table=table.name)
+    return stored
+
+
 def pipeline(table: MaterializedTable, context: Context) -> Workflow:
     """Return the workflow a definition asks for, in the server's time zone."""
     config = context.services.config
@@ -146,23 +160,12 @@ def pipeline(table: MaterializedTable, context: Context) -> Workflow:
 
 def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:
     """Bring the workflow in line with the status; one that is missing is made."""
-    stored = context.services.catalog.by_id(table.id)
-    if stored is None:
-        raise error(Code.MT_NOT_FOUND, table=table.name)
+    stored = current(table, context)
     workflow = pipeline(stored, context)
     if context.services.scheduler.workflow(table.id) is not None:
         context.services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=stored))
     elif active:
         context.services.scheduler.create(CreateWorkflow(workflow=workflow, table=stored))
-
-
-def _lost_race(
-    table: MaterializedTable, action: str, expected: str, context: Context
-) -> ServerError:
-    now = context.services.catalog.by_id(table.id)
-    if now is None:
-        return error(Code.MT_NOT_FOUND, table=table.name)
-    return wrong_state(now, action, expected)
 
 
 def _remove(table: MaterializedTable, context: Context) -> None:

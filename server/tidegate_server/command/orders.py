@@ -35,6 +35,22 @@ _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
 }
 
 
+def refuse_swapping(table: MaterializedTable, action: str) -> None:
+    """Refuse to touch a table whose name may be that of another one, after a SWAP that died.
+
+    :raises ServerError: MT_STATE.
+    """
+    if table.swapping:
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found="half swapped with another table",
+            action=action,
+            expected="in its place",
+            hint="The next engine puts it back; with several gateways, repeat the SWAP WITH.",
+        )
+
+
 def queued_run(
     table: MaterializedTable,
     request: RefreshRequest,

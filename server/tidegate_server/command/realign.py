@@ -13,6 +13,7 @@ from datetime import datetime
 from tidegate_server.catalog.base import Catalog, CatalogReader
 from tidegate_server.command.apply import taken_back
 from tidegate_server.command.derived import views
+from tidegate_server.command.swap import places
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import DefinitionsFound, TableInfo, TableList
@@ -27,6 +28,7 @@ from tidegate_server.model.names import TableName, quarantine_name, visible_name
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import (
+    DEFINITION_LEASE,
     CreateWorkflow,
     Ledger,
     ModifyWorkflow,
@@ -67,16 +69,21 @@ def realign_storage(
 
     One look at the metastore tells whether there is anything to do. What is gone stays gone, and
     what a statement of this very server is moving is left to it. A table that was to become a
-    plain one stays a materialized one. For a store of one server.
+    plain one stays a materialized one, tables whose SWAP did not end have their own names. For a
+    store of one server.
     """
-    suspects = [*_misplaced(catalog, engine), *_leaving(catalog)]
+    suspects = [*_misplaced(catalog, engine), *half_done(catalog)]
     owner = f"{server_id}/realign"
-    claimed = {t.id for t in suspects if _claim(t, ledger, owner, now, server_id)}
+    claimed = {
+        table.id
+        for table in suspects
+        if all(_claim(key, ledger, owner, now, server_id) for key in _keys(table.id))
+    }
     try:
         if not claimed:
             return ()
         # Looked at again: a statement may have come to its end meanwhile.
-        kept = [table for table in _leaving(catalog) if table.id in claimed]
+        kept = [table for table in half_done(catalog) if table.id in claimed]
         for table in kept:
             _keep(table, catalog, engine)
         places = _places(engine)
@@ -90,8 +97,9 @@ def realign_storage(
             log.warning("the storage of %s is again where it belongs", table.name)
         return tuple(table.name for table in (*kept, *found))
     finally:
-        for table_id in claimed:
-            ledger.release(table_id, owner)
+        for table in suspects:
+            for key in _keys(table.id):
+                ledger.release(key, owner)
 
 
 def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
@@ -102,31 +110,38 @@ def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable
     return [table for table in _complete(catalog) if not _is_placed(table, listed)]
 
 
-def _leaving(catalog: CatalogReader) -> list[MaterializedTable]:
-    return [table for table in catalog.tables() if table.leaving]
+def half_done(catalog: CatalogReader) -> list[MaterializedTable]:
+    """Return the tables in the middle of a CONVERT TO TABLE or a SWAP WITH."""
+    return [table for table in catalog.tables() if table.leaving or table.swapping]
 
 
 def _keep(table: MaterializedTable, catalog: Catalog, engine: Engine) -> None:
-    """Give a table its storage back, of which CONVERT TO TABLE may have made a plain one."""
-    kept = replace(table, leaving=False)
+    """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
+    may have put another one under its name."""
+    kept = replace(table, leaving=False, swapping=False)
     try:
+        if table.swapping:
+            engine.call(places(table), wait=0)
         engine.call(taken_back(kept), wait=0)
     except ServerError as problem:
         if problem.code != Code.MT_DATA_LOST.name:
             raise
         log.warning("%s has lost its storage: %s", table.name, problem)
     catalog.replace(kept)
-    log.warning("%s did not become a plain table", table.name)
+    log.warning("%s is again what it was before a statement that did not end", table.name)
 
 
-def _claim(
-    table: MaterializedTable, ledger: Ledger, owner: str, now: datetime, server_id: str
-) -> bool:
-    """Take a table's lease, also from a server that died with it."""
-    holder = ledger.holder(table.id, now)
+def _keys(table_id: str) -> tuple[str, str]:
+    """Return the keys of a table's two leases: what it is, and how it is defined."""
+    return table_id, f"{DEFINITION_LEASE}{table_id}"
+
+
+def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) -> bool:
+    """Take a lease, also from a server that died with it."""
+    holder = ledger.holder(key, now)
     if holder is not None and not holder.startswith(f"{server_id}/"):
-        ledger.release(table.id, holder)
-    return ledger.claim(table.id, owner, now, _LEASE_SECONDS) is not None
+        ledger.release(key, holder)
+    return ledger.claim(key, owner, now, _LEASE_SECONDS) is not None
 
 
 def _complete(catalog: CatalogReader) -> list[MaterializedTable]:

@@ -14,6 +14,7 @@ from tidegate_server.command.orders import (
     committed,
     informed_order,
     queued_run,
+    refuse_swapping,
     undecided,
     with_error,
 )
@@ -230,6 +231,7 @@ class Refresher:
         table = self._catalog.by_id(request.table_id)
         if table is None:
             return self._settle(active, RunState.CANCELLED, TABLE_DROPPED, "the table was dropped")
+        refuse_swapping(table, "a refresh")
         if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)

@@ -13,7 +13,6 @@ from tidegate_server.command.apply import (
     compensate,
     write_definition,
 )
-from tidegate_server.command.at_rest import at_rest
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import refuse_storage_name, refuse_taken
 from tidegate_server.command.spark import unexpected
@@ -45,9 +44,7 @@ def rename(statement: AlterRename, context: Context) -> Result:
     readers = _following(table, new_name, context)
     storage = storage_name(new_name) if table.storage_table is not None else None
     renamed = replace(table, name=new_name, storage_table=storage)
-    with changing(table, context), ExitStack() as resting, ExitStack() as undo:
-        for reader, _ in readers:
-            resting.enter_context(at_rest(reader, context))
+    with changing([table, *(reader for reader, _ in readers)], context), ExitStack() as undo:
         stored = change_storage(table, renamed, context, undo)
         for reader, changed in readers:
             write_definition(reader, changed, context, undo)

@@ -1,4 +1,4 @@
-"""ALTER MATERIALIZED TABLE ... ROLLBACK DEFINITION: an earlier definition is put in force again."""
+"""ALTER MATERIALIZED TABLE ... ROLLBACK DEFINITION and its EXPLAIN: back to a definition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from tidegate_server.command import definitions
-from tidegate_server.command.alter_query import alterable, carry_out, compared
+from tidegate_server.command.alter_query import alterable, carry_out, compared, explained
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import asked_mode, define
 from tidegate_server.command.evolve import Evolution
@@ -27,6 +27,25 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
 
     :raises ServerError: MT_DEFINITION_NOT_FOUND, and every code of CREATE OR ALTER.
     """
+    earlier, found = _wanted(statement, text, context)
+    carry_out(found, context)
+    log.info("Rolled the definition of %s back to version %d", found.before.name, _number(earlier))
+    context.log(_told(found, _number(earlier)))
+    return nothing()
+
+
+def explain(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
+    """Answer the changes and the plan of the refresh that follows; changes nothing.
+
+    :raises ServerError: MT_DEFINITION_NOT_FOUND, and what the analysis of the earlier query says.
+    """
+    return explained(_wanted(statement, text, context)[1], context)
+
+
+def _wanted(
+    statement: AlterRollbackDefinition, text: str, context: Context
+) -> tuple[MaterializedTable, Evolution]:
+    """Return the earlier definition and the way to it."""
     table = alterable(statement.name, context)
     try:
         earlier = definitions.find(table, statement.version, context.services.catalog)
@@ -34,11 +53,7 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
         if statement.version is not None:
             problem.line, problem.column = place_behind(text, "TO", "VERSION")
         raise
-    found = _evolution(table, earlier, context)
-    carry_out(found, context)
-    log.info("Rolled the definition of %s back to version %d", table.name, _number(earlier))
-    context.log(_told(found, _number(earlier)))
-    return nothing()
+    return earlier, _evolution(table, earlier, context)
 
 
 def _told(found: Evolution, version: int) -> str:

@@ -38,6 +38,7 @@ from tidegate_server.link.messages.answers import (
     Planned,
     Refreshed,
     TableCreated,
+    TablesPlaced,
     Versions,
 )
 from tidegate_server.link.messages.requests import (
@@ -61,6 +62,7 @@ from tidegate_server.link.messages.requests import (
     ListTemporaryViews,
     OpenSession,
     Ping,
+    PlaceTables,
     PutView,
     Refresh,
     RegisterSystemTable,
@@ -110,7 +112,7 @@ class Service:
                 yield from self._watched(request, _operation_id(request))
             case Analyze() | Survey() | CreateTable() | ExplainRefresh() | RegisterSystemTable():
                 yield from self._watched(request, str(uuid.uuid4()))
-            case EvolveTable() | ListDefinitions():
+            case EvolveTable() | ListDefinitions() | PlaceTables():
                 yield from self._watched(request, str(uuid.uuid4()))
             case VerifyTable():
                 yield from self._watched(request, request.order.refresh_id)
@@ -198,6 +200,8 @@ class Service:
                     request.properties,
                 )
                 return TableCreated(location=location, table_id=table_id)
+            case PlaceTables(places=places):
+                return TablesPlaced(table_ids=self._tables.place(places))
             case EvolveTable():
                 self._tables.evolve(
                     request.name,

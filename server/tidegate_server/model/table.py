@@ -146,6 +146,8 @@ class MaterializedTable:
     """The definition version that this one brought back."""
     leaving: bool = False
     """Whether CONVERT TO TABLE has begun; true after it only if its server died within it."""
+    swapping: bool = False
+    """Whether SWAP WITH has begun; true after it only if it could not even be taken back."""
 
     @property
     def storage(self) -> TableName:

@@ -19,15 +19,10 @@ class Event(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
-    """One event; fields that do not belong to its kind are None."""
+class Facts:
+    """What happened; fields that do not belong to the kind of event are None."""
 
-    id: str
     event: Event
-    time: datetime
-    server: str
-    table: str
-    table_id: str
     text: str
     """The whole in a sentence, for people."""
     refresh_id: str | None = None
@@ -41,6 +36,17 @@ class Alert:
     lag_seconds: float | None = None
     target_seconds: float | None = None
     cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert(Facts):
+    """What happened, to which table, when, and who says so."""
+
+    id: str
+    time: datetime
+    server: str
+    table: str
+    table_id: str
 
 
 def as_json(alert: Alert) -> bytes:

@@ -267,9 +267,7 @@ class Firing:
         if not self._tables.move(table.id, start, end, reason):
             return
         log.warning("%s is suspended: %s", table.name, reason)
-        workflow = self._workflows.find(table.id)
-        if workflow is not None:
-            self._workflows.replace(replace(workflow, active=False, next_fire=None))
+        self._workflows.rest(table.id)
         self._backlog.drop(table.id)
         self._suspended(table, reason)
 

@@ -110,6 +110,12 @@ class WorkflowStore:
             if connection.execute(change.values(failures=0)).rowcount == 0:
                 raise error(Code.MT_NOT_FOUND, table=workflow.table_id)
 
+    def rest(self, table_id: str) -> None:
+        """Let a workflow fire no more, whatever its schedule is by now; harmless if it is gone."""
+        rest = update(w).where(w.c.table_id == table_id)
+        with self._database.begin() as connection:
+            connection.execute(rest.values(active=False, next_fire=None, failures=0))
+
     def remove(self, table_id: str) -> None:
         """Delete a workflow; one that is gone is harmless."""
         with self._database.begin() as connection:

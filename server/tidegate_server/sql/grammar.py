@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidegate_server.errors import Code, ServerError
+from tidegate_server.errors import Code
 from tidegate_server.sql import clauses, privileges
 from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
 from tidegate_server.sql.cursor import Cursor
@@ -26,6 +26,7 @@ from tidegate_server.sql.statements import (
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
     AlterSuspend,
+    AlterSwap,
     Cascade,
     CreateMaterializedTable,
     DescribeTable,
@@ -125,16 +126,8 @@ def _alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     word = at.accept_any(*ALTER_RULES)
     if word is None:
-        raise _not_yet(at) if at.sees("SWAP") else at.unexpected()
+        raise at.unexpected()
     return ALTER_RULES[word](at, name)
-
-
-def _not_yet(at: Cursor) -> ServerError:
-    hint = (
-        "Give the table its new query with ALTER MATERIALIZED TABLE ... AS: readers have its old "
-        "rows until the new ones are complete."
-    )
-    return at.failure(Code.NOT_SUPPORTED, what="SWAP WITH", hint=hint)
 
 
 def _suspend(at: Cursor, name: Name) -> AlterSuspend:
@@ -237,10 +230,19 @@ def _rename(at: Cursor, name: Name) -> Statement:
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 
+def _swap(at: Cursor, name: Name) -> AlterSwap:
+    at.expect("WITH")
+    return AlterSwap(name=name, other=clauses.table_name(at))
+
+
 def _rollback(at: Cursor, name: Name) -> Statement:
     if not at.accept("DEFINITION"):
         at.expect("TO")
         return AlterRollback(name=name, version=_version(at))
+    return _rollback_definition(at, name)
+
+
+def _rollback_definition(at: Cursor, name: Name) -> AlterRollbackDefinition:
     version = _version(at) if at.accept("TO") else None
     return AlterRollbackDefinition(name=name, version=version)
 
@@ -270,6 +272,7 @@ ALTER_RULES: Mapping[str, AlterRule] = {
     "ROLLBACK": _rollback,
     "SET": _set,
     "SUSPEND": _suspend,
+    "SWAP": _swap,
 }
 
 
@@ -345,6 +348,9 @@ def _explain_alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     if at.accept("REFRESH"):
         return Explain(statement=_refresh(at, name))
+    if at.accept("ROLLBACK"):
+        at.expect("DEFINITION")
+        return Explain(statement=_rollback_definition(at, name))
     at.expect("AS")
     return Explain(statement=_as(at, name))
 

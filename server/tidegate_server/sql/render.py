@@ -33,6 +33,7 @@ from tidegate_server.sql.statements import (
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
     AlterSuspend,
+    AlterSwap,
     Cascade,
     ColumnChange,
     ColumnItem,
@@ -250,6 +251,8 @@ def _alteration(statement: Alteration) -> str:
             return f"DROP {_dropped(statement)}"
         case AlterRename(new_name=new_name):
             return f"RENAME TO {_name(new_name)}"
+        case AlterSwap(other=other):
+            return f"SWAP WITH {_name(other)}"
         case _:
             assert_never(statement)
 

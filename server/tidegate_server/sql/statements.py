@@ -274,6 +274,14 @@ class AlterRename:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSwap:
+    """ALTER MATERIALIZED TABLE a SWAP WITH b: each has the other's name from then on."""
+
+    name: Name
+    other: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterRollback:
     """ALTER MATERIALIZED TABLE t ROLLBACK TO VERSION n: the data as it was, and suspended."""
 
@@ -374,7 +382,7 @@ class DescribeTable:
 class Explain:
     """EXPLAIN of a statement about a materialized table."""
 
-    statement: CreateMaterializedTable | AlterAsQuery | AlterRefresh
+    statement: CreateMaterializedTable | AlterAsQuery | AlterRollbackDefinition | AlterRefresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,6 +476,7 @@ Alteration = (
     | AlterModify
     | AlterDrop
     | AlterRename
+    | AlterSwap
     | AlterRollback
     | AlterRollbackDefinition
     | AlterConvertToTable

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import TableName, quote_identifier
 from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Schema
@@ -165,6 +166,16 @@ class TableFormat(Protocol):
 
     def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
         """Rename the table if it carries this ``tidegate.id``; else do nothing."""
+        ...
+
+    def place(self, places: Sequence[TablePlace]) -> tuple[str, ...]:
+        """Let names that exist point at tables by their locations; return their table ids.
+
+        A name finds some whole table at every moment; one that points there already is left alone.
+
+        :raises ServerError: MT_DATA_LOST, before anything is changed, if a location has no table
+            of that ``tidegate.id``.
+        """
         ...
 
     def drop(self, name: TableName, materialized_id: str) -> None:

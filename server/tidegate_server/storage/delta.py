@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,11 +18,13 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.faults import Point, hold
+from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import (
     DEFAULT_CATALOG,
     TableName,
     quote_identifier,
     storage_name,
+    visible_name,
 )
 from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Column, Schema
@@ -55,6 +58,7 @@ from tidegate_server.storage.delta_write import (
 )
 from tidegate_server.storage.expectations import broken_expectation, expect
 from tidegate_server.storage.jvm import java
+from tidegate_server.storage.places import Places
 from tidegate_server.storage.predicate import matching
 from tidegate_server.storage.unique import checked
 
@@ -78,6 +82,7 @@ class DeltaFormat:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = java(spark)
+        self._places = Places(spark)
 
     def find(self, name: TableName) -> TableState | None:
         snapshot = self._snapshot(name)
@@ -107,9 +112,26 @@ class DeltaFormat:
         found = self.find(name)
         wanted = properties.get(PROPERTY_ID)
         if found is None or wanted is None or found.materialized_id != wanted:
-            self._spark.sql(create_sql(name, schema, partition_keys, comment, properties))
+            self._create(name, schema, partition_keys, comment, properties)
         snapshot = self._snapshot(name)
         return str(snapshot.deltaLog().dataPath().toString()), str(snapshot.metadata().id())
+
+    def _create(
+        self,
+        name: TableName,
+        schema: Schema,
+        partition_keys: Sequence[str],
+        comment: str | None,
+        properties: Mapping[str, str],
+    ) -> None:
+        """Create a table at the place of its name, or beside it where another one's data lie."""
+        place, location = self._places.usual(name), None
+        if self._places.occupied(place):
+            location = f"{place}_{uuid.uuid4().hex[:8]}"
+        sql = create_sql(name, schema, partition_keys, comment, properties, location)
+        self._spark.sql(sql)
+        if location is not None:
+            self._places.own(name)
 
     def describe(self, name: TableName) -> TableDescription:
         snapshot = self._snapshot(name)
@@ -161,9 +183,42 @@ class DeltaFormat:
         if found is None or found.materialized_id != materialized_id:
             logger.info("%s is not renamed: it is gone or another table", name)
             return
+        # Data at the place of their name move along; others stay, which Spark does not know.
+        here, there = self._places.of(name), self._places.usual(new_name)
+        moves = here == self._places.usual(name)
+        if moves and self._places.occupied(there):
+            raise error(
+                Code.NOT_SUPPORTED,
+                what=f"RENAME TO {visible_name(new_name)}, where another table's data lie,",
+                hint="Choose another name.",
+            )
         # Spark wants the new name without its catalog.
         target = f"{quote_identifier(new_name.schema)}.{quote_identifier(new_name.table)}"
         self._spark.sql(f"ALTER TABLE {name.quoted()} RENAME TO {target}")
+        if not moves:
+            self._places.point(new_name, here)
+
+    def place(self, places: Sequence[TablePlace]) -> tuple[str, ...]:
+        snapshots = [self._placed(place) for place in places]
+        moving = [place for place in places if self._places.of(place.name) != place.location]
+        for number, place in enumerate(moving):
+            if number:
+                hold(Point.BETWEEN_PLACES)
+            self._places.point(place.name, place.location)
+            logger.info("%s is at %s", place.name, place.location)
+        return tuple(str(snapshot.metadata().id()) for snapshot in snapshots)
+
+    def _placed(self, place: TablePlace) -> Any:
+        """Return the newest snapshot of the table that lies at a place."""
+        session: Any = self._spark._jsparkSession
+        path = self._jvm.org.apache.hadoop.fs.Path(place.location)
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, path)
+        snapshot = newest_snapshot(self._jvm, log)
+        owner = snapshot.metadata().configuration().get(PROPERTY_ID)
+        if not owner.isDefined() or str(owner.get()) != place.table_id:
+            reason = f"its Delta table is not at {place.location}"
+            raise error(Code.MT_DATA_LOST, table=str(place.name), reason=reason)
+        return snapshot
 
     def drop(self, name: TableName, materialized_id: str) -> None:
         found = self.find(name)

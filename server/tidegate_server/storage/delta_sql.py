@@ -25,6 +25,7 @@ def create_sql(
     partition_keys: Sequence[str],
     comment: str | None,
     properties: Mapping[str, str],
+    location: str | None = None,
 ) -> str:
     facts = dict(properties)
     if any(_NEEDS_MAPPING & set(column.name) for column in schema):
@@ -35,6 +36,8 @@ def create_sql(
         parts.append(f"PARTITIONED BY ({', '.join(quote_identifier(k) for k in partition_keys)})")
     if comment is not None:
         parts.append(f"COMMENT {quote_literal(comment)}")
+    if location is not None:
+        parts.append(f"LOCATION {quote_literal(location)}")
     parts.append(f"TBLPROPERTIES ({property_list(facts)})")
     return " ".join(parts)
 

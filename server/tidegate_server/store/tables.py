@@ -137,6 +137,7 @@ materialized_tables = Table(
     Column("defined_at", UtcTimestamp),
     Column("restored_from", Integer),
     Column("leaving", Boolean, nullable=False, server_default=false()),
+    Column("swapping", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
 )
 

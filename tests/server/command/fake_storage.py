@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate_server.errors import Code, ServerError, error
@@ -17,6 +17,7 @@ from tidegate_server.link.messages.answers import (
     Rewritten,
     TableCreated,
     TableInfo,
+    TablesPlaced,
 )
 from tidegate_server.link.messages.requests import (
     CheckExpressions,
@@ -27,11 +28,13 @@ from tidegate_server.link.messages.requests import (
     InspectTable,
     LastCommit,
     ListDefinitions,
+    PlaceTables,
     PutView,
     RenameTable,
     Request,
     RewriteNames,
     SetTableProperties,
+    TablePlace,
 )
 from tidegate_server.model.names import TableName
 from tidegate_server.model.types import Column, Schema
@@ -48,6 +51,8 @@ class Stored:
     partition_keys: tuple[str, ...] = ()
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    location: str = ""
+    """Where it lies; empty for the place of its name."""
 
     @property
     def owner(self) -> str | None:
@@ -64,6 +69,8 @@ class FakeStorage:
         """The type of a computed column by its expression; others are STRING."""
         self.unusable: dict[str, ServerError] = {}
         self.checked: list[CheckExpressions] = []
+        self.lying: dict[tuple[str, str | None], Stored] = {}
+        """Tables by where they lie and whose they are, once names were pointed elsewhere."""
 
     def answer(self, request: Request) -> Answer | None:
         """Carry a request out; None if it is not about storage."""
@@ -76,6 +83,8 @@ class FakeStorage:
                 self._evolve(request)
             case RenameTable():
                 self._rename(request)
+            case PlaceTables(places=places):
+                return self._place(places)
             case PutView(name=name):
                 if name in self.tables:
                     raise taken()
@@ -141,6 +150,7 @@ class FakeStorage:
             partition_keys=found.partition_keys,
             comment=request.comment,
             properties={key: value for key, value in merged.items() if value is not None},
+            location=found.location,
         )
 
     def _rename(self, request: RenameTable) -> None:
@@ -149,6 +159,21 @@ class FakeStorage:
             if request.new_name in self.tables or request.new_name in self.views:
                 raise taken()
             self.tables[request.new_name] = self.tables.pop(request.name)
+
+    def _place(self, places: Sequence[TablePlace]) -> TablesPlaced:
+        # What no name points at any more still lies there.
+        self.lying.update({(self._location(n), t.owner): t for n, t in self.tables.items()})
+        lying = self.lying
+        for place in places:
+            if (place.location, place.table_id) not in lying:
+                raise error(Code.MT_DATA_LOST, table=place.name, reason="it is elsewhere")
+        for place in places:
+            found = lying[place.location, place.table_id]
+            self.tables[place.name] = replace(found, location=place.location)
+        return TablesPlaced(table_ids=tuple(f"delta-{place.table_id}" for place in places))
+
+    def _location(self, name: TableName) -> str:
+        return self.tables[name].location or f"/warehouse/{name.table}"
 
     def _inspect(self, name: TableName) -> Inspected:
         if name in self.views:
@@ -161,7 +186,7 @@ class FakeStorage:
             schema=found.schema,
             partition_keys=found.partition_keys,
             comment=found.comment,
-            location=f"/warehouse/{name.table}",
+            location=self._location(name),
             properties=found.properties,
             materialized_id=found.owner,
         )
@@ -172,7 +197,7 @@ class FakeStorage:
                 FoundDefinition(
                     storage=name,
                     table_id=stored.owner or "",
-                    location=f"/warehouse/{name.table}",
+                    location=self._location(name),
                     definition=stored.properties["tidegate.definition"],
                 )
                 for name, stored in sorted(self.tables.items())

@@ -14,7 +14,6 @@ from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.command.background import Background
 from tidegate_server.command.context import Context, Services, SessionState
 from tidegate_server.command.dispatch import execute
-from tidegate_server.command.exclusive import Exclusive
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
@@ -204,6 +203,9 @@ class FakeLedger:
             return None
         return 1
 
+    def extend(self, table_id: str, owner: str, now: datetime, seconds: float) -> bool:
+        return self.leases.get(table_id) == owner
+
     def holder(self, table_id: str, now: datetime) -> str | None:
         return self.leases.get(table_id)
 
@@ -296,7 +298,6 @@ class World:
     def __post_init__(self) -> None:
         self.go_on.set()
         self.background = Background()
-        self.changing = Exclusive()
         self.queue = FakeQueue(self.ledger)
         self.session = SessionState(session_id="s1", user="ann", catalog="c", schema="d")
 
@@ -345,7 +346,6 @@ class World:
                 max_concurrent=2,
             ),
             background=self.background,
-            changing=self.changing,
             cancel_refresh=self._stop,
             publish_system_tables=self._publish,
             clock=FixedClock(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import NOW, T1, World, name
 from tests.server.command.tables import ALTER, BASE, CONT, refusal
+from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError
 from tidegate_server.link.messages.answers import TableInfo
 from tidegate_server.link.messages.requests import EvolveTable, Request
@@ -135,6 +135,7 @@ def test_names_of_storage_are_not_for_users(world: World) -> None:
 
 
 def test_of_two_statements_at_once_the_later_one_is_told(world: World) -> None:
+    world.config = Config(scheduler={"patience": 10})  # type: ignore[arg-type]
     world.execute(BASE)
     call, entered, go_on = world.engine.call, threading.Event(), threading.Event()
 
@@ -144,12 +145,13 @@ def test_of_two_statements_at_once_the_later_one_is_told(world: World) -> None:
             assert go_on.wait(10)
         return call(request, **options)
 
-    def hold(table_id: str) -> AbstractContextManager[None]:
-        if entered.is_set():
+    def claim(*given: Any) -> int | None:
+        epoch = original(*given)
+        if epoch is None:
             go_on.set()
-        return original(table_id)
+        return epoch
 
-    original, world.changing.hold = world.changing.hold, hold  # type: ignore[method-assign]
+    original, world.ledger.claim = world.ledger.claim, claim  # type: ignore[method-assign]
     world.engine.call = slow  # type: ignore[method-assign]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(world.execute, f"{ALTER} base MODIFY c INT COMMENT 'first'")

@@ -18,6 +18,7 @@ from tidegate_server.link.messages.requests import (
     DropTable,
     DropView,
     EvolveTable,
+    PlaceTables,
     PutView,
     RenameTable,
     Request,
@@ -30,6 +31,7 @@ _CHANGING = (
     DropTable,
     DropView,
     EvolveTable,
+    PlaceTables,
     PutView,
     RenameTable,
     SetTableProperties,
@@ -90,6 +92,7 @@ def world_before() -> World:
     world.execute(create.format(f"q ({HOLDING})", "t1"))
     world.execute(create.format("reader", "m"))
     world.execute(create.format("viewed", "v"))
+    world.execute(create.format("apart", "t1"))
     plain = Stored(schema=Schema((T1.columns[1],)), properties={"k": "v"})
     world.engine.storage.tables[name("plain")] = plain
     widened(world)
@@ -131,6 +134,7 @@ STATEMENTS = {
     "modify": f"{ALTER} m MODIFY c INT COMMENT 'n' FIRST",
     "drop a column": f"{ALTER} v DROP x",
     "rename": f"{ALTER} m RENAME TO other",
+    "swap": f"{ALTER} m SWAP WITH apart",
     "rename a view": f"{ALTER} v RENAME TO other",
     "rename a quarantine": f"{ALTER} q RENAME TO other",
     "drop a constraint": f"{ALTER} q DROP CONSTRAINT c",

@@ -136,6 +136,19 @@ def test_settings_of_the_session_come_back_with_the_query(world: World) -> None:
     assert world.table("m").settings == {"spark.sql.shuffle.partitions": "7"}
 
 
+def test_explain_tells_what_the_way_back_would_do(twice: World) -> None:
+    before = twice.catalog.tables(), dict(twice.engine.storage.tables)
+    rows = twice.rows(f"EXPLAIN {BACK} TO VERSION 1")
+    assert (twice.catalog.tables(), dict(twice.engine.storage.tables)) == before
+    assert [row[:4] for row in rows] == [
+        ("QUERY", SECOND, FIRST, "NEXT_REFRESH"),
+        ("REFRESH", None, "FULL", "FORCED"),
+    ]
+    assert twice.rows(f"EXPLAIN {BACK} TO VERSION 2") == []
+    problem = refusal(twice, f"EXPLAIN {BACK} TO VERSION 7")
+    assert (problem.code, problem.line) == ("MT_DEFINITION_NOT_FOUND", 1)
+
+
 def test_the_version_in_force_changes_nothing(twice: World) -> None:
     before = twice.table("m")
     twice.execute(f"{BACK} TO VERSION 2")

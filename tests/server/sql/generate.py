@@ -280,7 +280,8 @@ class Generator:
 
     def explain(self) -> s.Explain:
         query = s.AlterAsQuery(name=self.name(), query=self.query())
-        return s.Explain(statement=self.one(self.create(), self.refresh(), query))
+        back = s.AlterRollbackDefinition(name=self.name(), version=self.maybe(self.number))
+        return s.Explain(statement=self.one(self.create(), self.refresh(), query, back))
 
 
 _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
@@ -305,6 +306,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.AlterModify: lambda g: s.AlterModify(name=g.name(), changes=g.changes()),
     s.AlterDrop: Generator.drop_part,
     s.AlterRename: lambda g: s.AlterRename(name=g.name(), new_name=g.name()),
+    s.AlterSwap: lambda g: s.AlterSwap(name=g.name(), other=g.name()),
     s.AlterRollback: lambda g: s.AlterRollback(name=g.name(), version=g.number()),
     s.AlterConvertToTable: lambda g: s.AlterConvertToTable(name=g.name()),
     s.AlterRollbackDefinition: lambda g: s.AlterRollbackDefinition(

@@ -146,6 +146,13 @@ class TableCreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TablesPlaced:
+    """The names point there; ``table_ids`` are the format's own identities of the tables."""
+
+    table_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
     """A table as the metastore and its format know it; ``format`` None means there is none.
 
@@ -327,6 +334,7 @@ Answer = (
     | Analysis
     | Surveyed
     | TableCreated
+    | TablesPlaced
     | Inspected
     | DefinitionsFound
     | ExpressionsChecked

@@ -157,6 +157,26 @@ class RenameTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """The name under which the storage of this ``tidegate.id`` is found, and where it lies."""
+
+    name: TableName
+    location: str
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceTables:
+    """Let names that exist point at storages, one after the other; answered by
+    :class:`~.answers.TablesPlaced`.
+
+    A name finds some whole table at every moment. Doing it again is harmless.
+    """
+
+    places: tuple[TablePlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewColumn:
     """A column of a view; without ``expression`` the stored column of that name.
 
@@ -350,6 +370,7 @@ Request = (
     | SetTableProperties
     | EvolveTable
     | RenameTable
+    | PlaceTables
     | PutView
     | DropView
     | InspectTable
