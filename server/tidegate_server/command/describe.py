@@ -68,6 +68,8 @@ def _declared(table: MaterializedTable) -> dict[str, str | None]:
             f"{e.name} EXPECT ({e.condition}) ON VIOLATION {e.violation.value}"
             for e in table.expectations
         ),
+        "immutable": table.immutable,
+        "backfilled_from": str(table.backfilled_from) if table.backfilled_from else None,
     }
 
 

@@ -145,6 +145,8 @@ def refresh_order(
         vector=request.vector,
         wave_id=request.wave_id,
         rollback_to=request.rollback_to,
+        backfill_from=request.backfill_from,
+        immutable=table.immutable,
         primary_key=table.primary_key.columns if table.primary_key else (),
         expectations=table.expectations,
         options={**table.options, **table.resume_options},

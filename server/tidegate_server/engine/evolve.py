@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.references import Edit, edited, parse_query
+from tidegate_server.engine.region import check_region
 from tidegate_server.engine.sessions import Child, apply_settings
 from tidegate_server.engine.sources import catalog_entry
 from tidegate_server.errors import Code, ServerError, error
@@ -48,8 +49,8 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     The computed ones also stand in a WHERE, where Spark allows nothing that looks at more rows
     than one.
 
-    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function, or what
-        Spark says of it.
+    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function,
+        MT_PREDICATE if the region would lose rows, or what Spark says of it.
     """
     spark = child.spark
     nulls = ", ".join(
@@ -66,6 +67,8 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
         spark.sql(f"SELECT ({text}\n) FROM ({below})")
     for text in request.conditions:
         spark.sql(f"SELECT 1 FROM ({below}) WHERE ({text}\n)")
+    if request.region is not None:
+        check_region(spark.sql(f"SELECT * FROM {stored}"), request.region)
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
 
 
@@ -226,6 +229,7 @@ def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
     temporary = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
     texts = [*request.computed, *(("the watermark", text) for text in (request.watermark,) if text)]
     texts += [("the expectation", text) for text in request.conditions]
+    texts += [("the immutable region", text) for text in (request.region,) if text is not None]
     for name, text in texts:
         query = parse_query(spark, f"SELECT ({text}\n) AS x")
         if query.references:

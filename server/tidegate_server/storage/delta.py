@@ -55,6 +55,7 @@ from tidegate_server.storage.delta_write import (
 )
 from tidegate_server.storage.expectations import broken_expectation, expect
 from tidegate_server.storage.predicate import matching
+from tidegate_server.storage.region import outside, outside_sql
 
 logger = logging.getLogger(__name__)
 
@@ -199,15 +200,21 @@ class DeltaFormat:
         snapshot = self._known(order)
         target = _schema(snapshot)
         rows = _fitted(frame, order.columns, target)
-        options = dict(token(order))
+        replaced = []
         if partitions:
             types = {field.name.lower(): field.dataType for field in target.fields}
             rows = rows.where(partition_filter(partitions, types))
-            options["replaceWhere"] = partition_predicate(partitions, types)
+            replaced.append(partition_predicate(partitions, types))
         elif order.predicate is not None:
             rows = matching(rows, order.predicate)
-            options["replaceWhere"] = order.predicate
-        some = "replaceWhere" in options
+            replaced.append(order.predicate)
+        some = bool(replaced)
+        if (mutable := outside_sql(order)) is not None:
+            rows = outside(rows, order)
+            replaced.append(mutable)
+        options = dict(token(order))
+        if replaced:
+            options["replaceWhere"] = " AND ".join(f"({condition}\n)" for condition in replaced)
         strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
         base = self._base(order, snapshot) if some and not partial else None
         metadata = user_metadata(order, vector, strategy=strategy.value, partial=partial, base=base)

@@ -112,6 +112,11 @@ def add_refresh_trigger(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("on_update",))
 
 
+def add_immutable_region(connection: Connection) -> None:
+    """Give definitions the columns of IMMUTABLE WHERE and BACKFILL FROM."""
+    add_columns(connection, materialized_tables, ("immutable", "backfilled_from"))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -121,6 +126,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_lag_breaches,
     add_definition_versions,
     add_refresh_trigger,
+    add_immutable_region,
 )
 
 

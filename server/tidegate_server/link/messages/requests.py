@@ -209,7 +209,7 @@ class CheckExpressions:
     :class:`ExpressionsChecked`.
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
-    over both.
+    over both; ``region`` is the condition of immutable rows over ``columns``.
     """
 
     session_id: str
@@ -217,6 +217,7 @@ class CheckExpressions:
     computed: tuple[tuple[str, str], ...] = ()
     watermark: str | None = None
     conditions: tuple[str, ...] = ()
+    region: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
