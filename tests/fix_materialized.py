@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 
 from tests.fix_spark import Lake
+from tidegate_server.engine.backfill import backfill
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.rollback import roll_back
@@ -40,6 +41,7 @@ class Stored:
         *keys: str,
         table: str = "mt",
         expectations: Iterable[Expectation] = (),
+        immutable: str | None = None,
     ) -> None:
         self.lake = lake
         self.id = str(uuid.uuid4())
@@ -47,6 +49,7 @@ class Stored:
         self.query = query
         self.keys = keys
         self.expectations = tuple(expectations)
+        self.immutable = immutable
         schema = result_schema(lake.session.sql(query))
         self.columns = schema.names()
         properties = {"tidegate.id": self.id}
@@ -69,6 +72,7 @@ class Stored:
             trigger=Trigger.MANUAL,
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
             expectations=self.expectations,
+            immutable=self.immutable,
         )
         return replace(order, **changed)  # type: ignore[arg-type]
 
@@ -101,8 +105,8 @@ def counted(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
 class Materialized(Stored):
     """The table ``mt`` with its definition query, refreshed as the engine refreshes it."""
 
-    def __init__(self, lake: Lake, query: str, **given: object) -> None:
-        super().__init__(lake, query, **given)  # type: ignore[arg-type]
+    def __init__(self, lake: Lake, query: str, *keys: str, **given: object) -> None:
+        super().__init__(lake, query, *keys, **given)  # type: ignore[arg-type]
         tables = Tables(lake.session, lake.format)
         tables.pinned(query, "spark_catalog", lake.schema)
         self.sources = tuple(tables.sources.values())
@@ -130,6 +134,11 @@ class Materialized(Stored):
         order = self.order(**changed)
         operation = Operation(order.refresh_id)
         return verify(order, version, self.lake.root, self.lake.format, operation)
+
+    def backfill(self, source: str) -> RefreshOutcome:
+        """Copy the immutable rows of another table."""
+        order = self.order(backfill_from=self.lake.name(source))
+        return backfill(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def roll_back(self, version: int, **changed: object) -> RefreshOutcome:
         """Restore the rows of a version."""

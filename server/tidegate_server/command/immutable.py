@@ -34,7 +34,7 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
         if problem.code == Code.MT_PREDICATE.name:
             problem.line, problem.column = line, column
             raise
-        reason = problem.headline.rstrip(".")
+        reason = problem.message.rstrip(".")
         raise error(
             Code.MT_PREDICATE, line=line, column=column, predicate=predicate, reason=reason
         ) from problem
