@@ -141,13 +141,13 @@ def _reason_for_full(
         return "FORCED", "a full refresh was asked for"
     if last.foreign_version is not None:
         return "FOREIGN_COMMIT", f"version {last.foreign_version} was not written by a refresh"
+    if last.partial:
+        return "PARTIAL_BEFORE", "only some rows or partitions were refreshed last"
     if _definition_changed(order, last):
         text = "the query changed since the last refresh, or a view, function or column it uses"
         return "DEFINITION_CHANGED", text
     if last.epoch <= order.checkpoint_floor:
         return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
-    if last.partial:
-        return "PARTIAL_BEFORE", "only some rows or partitions were refreshed last"
     plain = [str(source.name) for source in order.sources if source.kind is SourceKind.PLAIN]
     if plain:
         return "SOURCE_WITHOUT_VERSIONS", f"changes of {', '.join(plain)} cannot be known"
