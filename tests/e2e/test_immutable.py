@@ -46,7 +46,7 @@ def test_a_table_keeps_its_past_from_the_first_row_to_the_last_statement(run: Ru
     run(_REFRESH)
     assert run(_ALL) == [("2023-12", 100), ("2024-02", 2)]
     history = (
-        "SELECT `trigger`, action, reason_code FROM "
+        "SELECT `trigger`, action, strategy_reason_code FROM "
         "information_schema.materialized_table_refresh_history "
         "WHERE table_schema = 'frozen' ORDER BY queued_at"
     )

@@ -1,4 +1,4 @@
-"""IMMUTABLE WHERE and BACKFILL FROM: checked, set and dropped."""
+"""IMMUTABLE WHERE and BACKFILL FROM, checked before anything is changed."""
 
 from __future__ import annotations
 
