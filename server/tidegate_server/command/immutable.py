@@ -54,7 +54,7 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
     try:
         answer = context.services.engine.call(request)
     except ServerError as problem:
-        if problem.line is not None:
+        if not not_about_the_text(problem):
             problem.line, problem.column = line, column
         raise
     if not isinstance(answer, Analysis):
