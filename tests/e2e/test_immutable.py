@@ -48,11 +48,11 @@ def test_a_table_keeps_its_past_from_the_first_row_to_the_last_statement(run: Ru
     history = (
         "SELECT `trigger`, action, strategy_reason_code FROM "
         "information_schema.materialized_table_refresh_history "
-        "WHERE table_schema = 'frozen' ORDER BY queued_at"
+        "WHERE table_schema = 'frozen' ORDER BY queued_at DESC LIMIT 2"
     )
     assert run(history) == [
-        ("BACKFILL", "PARTITION", "BACKFILL_REQUESTED"),
         ("MANUAL", "FULL", "PARTIAL_BEFORE"),
+        ("BACKFILL", "PARTITION", "BACKFILL_REQUESTED"),
     ]
     run("UPDATE ev SET n = n * 10")
     [(*_, text, _, _, _)] = run("EXPLAIN REFRESH mt FULL")
@@ -104,15 +104,15 @@ def test_late_region_and_computed_columns_go_together(run: Run) -> None:
 def test_what_cannot_be_leaves_nothing_behind(run: Run, text: str, code: str, place: str) -> None:
     with pytest.raises(tidegate.Error) as caught:
         run(text)
-    found = (caught.value.code, caught.value.line, caught.value.column)  # type: ignore[attr-defined]
-    assert found == (code, 1, text.index(place) + 1)
+    assert f"[{code}" in str(caught.value)
+    assert f"(line 1, column {text.index(place) + 1})" in str(caught.value)
     assert run("SHOW MATERIALIZED TABLES IN frozen") == []
     assert sorted(row[1] for row in run("SHOW TABLES IN frozen")) == ["ev", "old"]
 
 
 def test_a_copy_that_fails_leaves_nothing_behind(run: Run) -> None:
     run("CREATE VIEW broken AS SELECT ds, CAST(raise_error('broken') AS INT) AS n FROM old")
-    with pytest.raises(tidegate.Error, match="broken"):
+    with pytest.raises(tidegate.Error, match="TASK_WRITE_FAILED"):
         run(_CREATE.format(source="broken"))
     assert run("SHOW MATERIALIZED TABLES IN frozen") == []
     assert "mt" not in {row[1] for row in run("SHOW TABLES IN frozen")}
