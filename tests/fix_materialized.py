@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 
 from tests.fix_spark import Lake
+from tidegate_server.engine.backfill import backfill
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.rollback import roll_back
@@ -41,6 +42,7 @@ class Stored:
         table: str = "mt",
         expectations: Iterable[Expectation] = (),
         key: EnforcedKey | None = None,
+        immutable: str | None = None,
     ) -> None:
         self.lake = lake
         self.id = str(uuid.uuid4())
@@ -49,6 +51,7 @@ class Stored:
         self.keys = keys
         self.expectations = tuple(expectations)
         self.key = key
+        self.immutable = immutable
         schema = result_schema(lake.session.sql(query))
         self.columns = schema.names()
         properties = {"tidegate.id": self.id}
@@ -72,6 +75,7 @@ class Stored:
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
             expectations=self.expectations,
             key=self.key,
+            immutable=self.immutable,
         )
         return replace(order, **changed)  # type: ignore[arg-type]
 
@@ -104,8 +108,8 @@ def counted(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
 class Materialized(Stored):
     """The table ``mt`` with its definition query, refreshed as the engine refreshes it."""
 
-    def __init__(self, lake: Lake, query: str, **given: object) -> None:
-        super().__init__(lake, query, **given)  # type: ignore[arg-type]
+    def __init__(self, lake: Lake, query: str, *keys: str, **given: object) -> None:
+        super().__init__(lake, query, *keys, **given)  # type: ignore[arg-type]
         tables = Tables(lake.session, lake.format)
         tables.pinned(query, "spark_catalog", lake.schema)
         self.sources = tuple(tables.sources.values())
@@ -133,6 +137,11 @@ class Materialized(Stored):
         order = self.order(**changed)
         operation = Operation(order.refresh_id)
         return verify(order, version, self.lake.root, self.lake.format, operation)
+
+    def backfill(self, source: str) -> RefreshOutcome:
+        """Copy the immutable rows of another table."""
+        order = self.order(backfill_from=self.lake.name(source))
+        return backfill(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def roll_back(self, version: int, **changed: object) -> RefreshOutcome:
         """Restore the rows of a version."""

@@ -288,8 +288,14 @@ class Code(Enum):
     )
     MT_PREDICATE = ErrorSpec(
         "42601",
-        "The condition {predicate} cannot choose the rows to refresh: {reason}.",
+        "The condition {predicate} cannot choose rows of the table: {reason}.",
         "Compare columns of the table with literals.",
+    )
+    MT_BACKFILL = ErrorSpec(
+        "42846",
+        "Rows of {source} cannot be copied by BACKFILL FROM: {reason}.",
+        "Name a table or view that has all columns of the materialized table, under their names "
+        "and in types that fit.",
     )
     MT_STATE = ErrorSpec(
         "55000", "{table} is {found}; {action} needs it to be {expected}.", "{hint}"

@@ -34,7 +34,8 @@ class CreateMaterializedTable(_MaterializedTableElement):
 
     ``columns`` reorders the query's columns by name; ``primary_key`` is declared NOT ENFORCED;
     the two exclude each other. ``options`` go into WITH. Without ``freshness`` and ``refresh_mode``
-    the server chooses.
+    the server chooses. ``immutable_where`` is the condition of rows that refreshes leave as they
+    are, ``backfill_from`` the table from which they are copied, its name as it stands in SQL.
     """
 
     def __init__(
@@ -54,10 +55,14 @@ class CreateMaterializedTable(_MaterializedTableElement):
         freshness: Freshness | None = None,
         refresh_mode: str | None = None,
         refresh_trigger: str | None = None,
+        immutable_where: str | None = None,
+        backfill_from: str | None = None,
     ) -> None:
         super().__init__(name, schema=schema)
         if columns and primary_key:
             raise exc.ArgumentError("a list of column names cannot hold a primary key")
+        if backfill_from is not None and immutable_where is None:
+            raise exc.ArgumentError("backfill_from copies the rows of immutable_where")
         self.query = query
         self.or_alter = or_alter
         self.if_not_exists = if_not_exists
@@ -70,6 +75,8 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.freshness = freshness
         self.refresh_mode = refresh_mode
         self.refresh_trigger = refresh_trigger
+        self.immutable_where = immutable_where
+        self.backfill_from = backfill_from
 
 
 class DropMaterializedTable(_MaterializedTableElement):
@@ -159,6 +166,14 @@ class SetMaterializedTableRefreshTrigger(_MaterializedTableElement):
         self.refresh_trigger = refresh_trigger
 
 
+class SetMaterializedTableImmutable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t SET IMMUTABLE WHERE (…)``, or DROP IMMUTABLE with None."""
+
+    def __init__(self, name: str, where: str | None, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.where = where
+
+
 class AlterMaterializedTableQuery(_MaterializedTableElement):
     """``ALTER MATERIALIZED TABLE t AS query``: new columns may only be appended."""
 
@@ -232,6 +247,10 @@ def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
         lines.append(f"REFRESH_MODE = {element.refresh_mode}")
     if element.refresh_trigger is not None:
         lines.append(f"REFRESH_TRIGGER = {element.refresh_trigger}")
+    if element.immutable_where is not None:
+        lines.append(f"IMMUTABLE WHERE ({_query(element.immutable_where, compiler)})")
+    if element.backfill_from is not None:
+        lines.append(f"BACKFILL FROM {element.backfill_from}")
     lines.append(f"AS {_query(element.query, compiler)}")
     return "\n".join(lines)
 
@@ -282,6 +301,13 @@ def _set_refresh_trigger(
     element: SetMaterializedTableRefreshTrigger, compiler: Any, **kw: Any
 ) -> str:
     return _alter(element, compiler, f"SET REFRESH_TRIGGER = {element.refresh_trigger}")
+
+
+@compiles(SetMaterializedTableImmutable, "tidegate")
+def _set_immutable(element: SetMaterializedTableImmutable, compiler: Any, **kw: Any) -> str:
+    if element.where is None:
+        return _alter(element, compiler, "DROP IMMUTABLE")
+    return _alter(element, compiler, f"SET IMMUTABLE WHERE ({_query(element.where, compiler)})")
 
 
 @compiles(AlterMaterializedTableQuery, "tidegate")

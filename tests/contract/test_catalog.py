@@ -41,6 +41,12 @@ def test_a_bare_definition_comes_back_whole(catalog: Catalog) -> None:
     assert catalog.by_id("t-1") == bare
 
 
+def test_what_is_immutable_comes_back(catalog: Catalog) -> None:
+    kept = table(immutable="Ds < '2024'", backfilled_from=name("Old"))
+    catalog.create(kept)
+    assert catalog.by_id("t-1") == kept
+
+
 def test_names_are_found_without_regard_to_case_but_keep_theirs(catalog: Catalog) -> None:
     catalog.create(table())
     found = catalog.find(name("DAILY", "D"))

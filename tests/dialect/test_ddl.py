@@ -18,6 +18,7 @@ from tidegate_sqlalchemy import (
     ResumeMaterializedTable,
     RollbackMaterializedTableDefinition,
     SetMaterializedTableFreshness,
+    SetMaterializedTableImmutable,
     SetMaterializedTableRefreshMode,
     SetMaterializedTableRefreshTrigger,
     SuspendMaterializedTable,
@@ -47,11 +48,14 @@ def test_a_create_has_its_clauses_in_the_fixed_order() -> None:
         freshness=datetime.timedelta(hours=1),
         refresh_mode="FULL",
         refresh_trigger="ON UPDATE",
+        immutable_where="ds < '2024'",
+        backfill_from="sales.old",
     )
     assert ddl(element) == (
         "CREATE MATERIALIZED TABLE sales.daily COMMENT 'per day' PARTITIONED BY (ds) "
         "WITH ('partition.fields.ds.date-formatter' = 'yyyy-MM-dd') "
         "FRESHNESS = INTERVAL '1' HOUR REFRESH_MODE = FULL REFRESH_TRIGGER = ON UPDATE "
+        "IMMUTABLE WHERE (ds < '2024') BACKFILL FROM sales.old "
         "AS SELECT orders.ds, sum(orders.amount) AS total FROM orders "
         "WHERE orders.amount > 0 GROUP BY orders.ds"
     )
@@ -133,6 +137,11 @@ def test_freshness_must_be_whole_positive_seconds(seconds: float) -> None:
             SetMaterializedTableRefreshTrigger("m", "ON SCHEDULE"),
             "ALTER MATERIALIZED TABLE m SET REFRESH_TRIGGER = ON SCHEDULE",
         ),
+        (
+            SetMaterializedTableImmutable("m", "ds LIKE '2024%'"),
+            "ALTER MATERIALIZED TABLE m SET IMMUTABLE WHERE (ds LIKE '2024%%')",
+        ),
+        (SetMaterializedTableImmutable("m", None), "ALTER MATERIALIZED TABLE m DROP IMMUTABLE"),
         (
             AlterMaterializedTableQuery("m", sa.select(ORDERS.c.ds)),
             "ALTER MATERIALIZED TABLE m AS SELECT orders.ds FROM orders",

@@ -9,6 +9,7 @@ from tidegate_server.command.alter_query import alterable, analyze_stored
 from tidegate_server.command.apply import put_in_place
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import asked_mode, need_scheduler, refuse_unstable
+from tidegate_server.command.immutable import check_region
 from tidegate_server.command.shape import check_formatters
 from tidegate_server.command.validate import (
     Pace,
@@ -24,6 +25,7 @@ from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, R
 from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterSetFreshness,
+    AlterSetImmutable,
     AlterSetOptions,
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
@@ -70,6 +72,27 @@ def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> 
     chosen = pace(freshness, requested, setting, statement.on_update)
     check_versions(table.sources, setting, watched=chosen.watched)
     return _change_pace(table, chosen, context)
+
+
+def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> Result:
+    """Let refreshes leave the rows that fulfil a condition as they are from now on.
+
+    ``text`` is the statement, in which errors are placed.
+
+    :raises ServerError: MT_PREDICATE, MT_STATE while INITIALIZING.
+    """
+    table = alterable(statement.name, context)
+    check_region(statement.predicate, table.schema, text, context)
+    if statement.predicate == table.immutable:
+        return nothing()
+    # Rows that are no longer immutable are computed again, so that the content is another.
+    changed = replace(
+        table,
+        immutable=statement.predicate,
+        definition_version=table.definition_version + 1,
+        restored_from=None,
+    )
+    return restart_with(table, changed, context)
 
 
 def set_options(statement: AlterSetOptions, context: Context) -> Result:

@@ -43,6 +43,7 @@ from tidegate_server.sql.statements import (
     AlterRollback,
     AlterRollbackDefinition,
     AlterSetFreshness,
+    AlterSetImmutable,
     AlterSetOptions,
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
@@ -198,6 +199,9 @@ def _check(statement: Statement, context: Context) -> None:
                 _require(Action.ALTER, name, context)
             _judge_definition(query, context)
             _judge_expressions(expressions(statement), context)
+            if statement.backfill_from is not None:
+                source = resolve.table_name(statement.backfill_from, context)
+                _judge_definition(f"SELECT * FROM {source.quoted()}", context)
         case AlterAsQuery(name=name, query=query):
             _require(Action.ALTER, name, context)
             _judge_definition(query, context)
@@ -232,7 +236,7 @@ def _check(statement: Statement, context: Context) -> None:
             | AlterRollback(name=name)
         ):
             _require(Action.ALTER, name, context)
-        case AlterAdd(name=name) | AlterModify(name=name):
+        case AlterAdd(name=name) | AlterModify(name=name) | AlterSetImmutable(name=name):
             _require(Action.ALTER, name, context)
             _judge_expressions(expressions(statement), context)
         case (

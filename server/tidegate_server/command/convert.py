@@ -55,6 +55,12 @@ def taken_over(
         view or a table without versions, and the codes of columns that do not fit.
     """
     _check_kind(plain, context)
+    if statement.immutable is not None:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what="Taking over a plain table with IMMUTABLE WHERE",
+            hint="Create the table under another name, with BACKFILL FROM the plain one.",
+        )
     table = _fitted(define(statement, text, context), plain.found)
     if table.derived:
         raise error(

@@ -15,6 +15,7 @@ from tidegate_server.command.define import define, definition_properties
 from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.lifecycle import current
 from tidegate_server.command.options import INITIALIZE_KEY
+from tidegate_server.command.orders import step_id
 from tidegate_server.command.refresh import raise_failure
 from tidegate_server.command.spark import run, unexpected
 from tidegate_server.command.start import first_partitions
@@ -76,6 +77,10 @@ def _exists(
         context.log(f"Materialized table {existing.name} exists already; nothing was changed.")
         return nothing()
     if statement.or_alter:
+        if statement.backfill_from is not None:
+            context.log(
+                f"{existing.name} exists: BACKFILL FROM copies rows only when it is created."
+            )
         return alter_query.create_or_alter(statement, existing, text, context)
     raise error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=existing.name)
 
@@ -89,6 +94,8 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     with alone([table], context):
         stored = replace(current(table, context), location=location)
         services.catalog.replace(stored)
+    if stored.backfilled_from is not None:
+        _backfill(stored, context)
     if _loads_at_once(stored, context):
         _load(stored, context)
     register(stored, context, undo)
@@ -119,6 +126,17 @@ def _create_storage(table: MaterializedTable, context: Context) -> str:
     if not isinstance(answer, TableCreated):
         raise unexpected(answer)
     return answer.location
+
+
+def _backfill(table: MaterializedTable, context: Context) -> None:
+    request = RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.BACKFILL,
+        requested_by=context.session.user,
+        backfill_from=table.backfilled_from,
+        refresh_id=step_id(context.operation_id, "backfill"),
+    )
+    raise_failure(context.services.run_refresh(request))
 
 
 def _loads_at_once(table: MaterializedTable, context: Context) -> bool:

@@ -17,6 +17,7 @@ from tidegate_server.command.derived import (
     storage_table,
     typed,
 )
+from tidegate_server.command.immutable import backfill_source, check_region
 from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
@@ -105,7 +106,13 @@ def define(
             on_update=chosen.on_update is not None,
         ),
     )
-    return _with_derived(statement, table, context)
+    table = _with_derived(statement, table, context)
+    if table.immutable is not None:
+        check_region(table.immutable, table.schema, text, context)
+    if statement.backfill_from is None or existing is not None:
+        return table
+    source = backfill_source(statement.backfill_from, table.schema, text, context)
+    return replace(table, backfilled_from=source)
 
 
 def analyze(query: str, text: str, name: TableName, context: Context) -> Analysis:
@@ -294,6 +301,7 @@ def _definition(
         declared=_is_declared(statement),
         distribution=statement.distribution,
         expectations=statement.expectations,
+        immutable=statement.immutable,
     )
 
 

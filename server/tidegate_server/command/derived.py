@@ -279,12 +279,17 @@ def check_expectations(
         _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
 
 
+def not_about_the_text(problem: ServerError) -> bool:
+    """Say whether the engine's error is about something else than an expression's text."""
+    return problem.code.startswith(_NOT_ABOUT_THE_TEXT)
+
+
 def _checked(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
     session_id = ensure_session(context)
     try:
         answer = context.services.engine.call(replace(request, session_id=session_id))
     except ServerError as problem:
-        if problem.code.startswith(_NOT_ABOUT_THE_TEXT) or problem.code == code.name:
+        if not_about_the_text(problem) or problem.code == code.name:
             raise
         reason = problem.message.rstrip(".")
         raise error(code, name=name, reason=reason, hint=problem.hint) from problem

@@ -69,6 +69,8 @@ def _declared(table: MaterializedTable) -> dict[str, str | None]:
             for e in table.expectations
         ),
         "quarantine": str(table.quarantine) if table.quarantine else None,
+        "immutable": table.immutable,
+        "backfilled_from": str(table.backfilled_from) if table.backfilled_from else None,
     }
 
 

@@ -50,6 +50,7 @@ from tidegate_server.sql.statements import (
     AlterRollback,
     AlterRollbackDefinition,
     AlterSetFreshness,
+    AlterSetImmutable,
     AlterSetOptions,
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
@@ -169,6 +170,8 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
             return alter.set_refresh_mode(statement, context)
         case AlterSetRefreshTrigger():
             return alter.set_refresh_trigger(statement, context)
+        case AlterSetImmutable():
+            return alter.set_immutable(statement, text, context)
         case AlterSetOptions():
             return alter.set_options(statement, context)
         case AlterResetOptions():

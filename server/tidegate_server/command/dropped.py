@@ -35,7 +35,7 @@ def drop_columns(table: MaterializedTable, names: tuple[str, ...]) -> Materializ
 
 
 def drop_part(table: MaterializedTable, statement: AlterDrop) -> MaterializedTable:
-    """Return the definition without a key, constraint, watermark or distribution.
+    """Return the definition without a key, constraint, watermark, distribution or region.
 
     :raises ServerError: MT_ALTER_SCHEMA_NOT_FOUND if it has none.
     """
@@ -49,6 +49,10 @@ def drop_part(table: MaterializedTable, statement: AlterDrop) -> MaterializedTab
         case DropPart.DISTRIBUTION:
             _need(table, "distribution", table.distribution)
             return replace(table, distribution=None)
+        case DropPart.IMMUTABLE:
+            _need(table, "IMMUTABLE WHERE", table.immutable)
+            version = table.definition_version + 1
+            return replace(table, immutable=None, definition_version=version, restored_from=None)
         case None:
             return _without_constraint(table, statement.constraint or "")
 

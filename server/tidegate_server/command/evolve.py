@@ -82,7 +82,7 @@ def evolution(
         *_parts(before, wanted),
     )
     content = [c for c in (*columns, *query) if c.effect is rebuild]
-    content += [c for c in changes if c.object == "EXPECTATIONS"]
+    content += [c for c in changes if c.object in ("EXPECTATIONS", "IMMUTABLE WHERE")]
     settings = {**before.settings, **wanted.settings} if query else before.settings
     after = replace(
         wanted,
@@ -91,6 +91,7 @@ def evolution(
         schema=schema,
         owner=before.owner,
         created_at=before.created_at,
+        backfilled_from=before.backfilled_from,
         location=before.location,
         refresh_status=before.refresh_status,
         status_reason=before.status_reason,
@@ -289,6 +290,7 @@ def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
         ("WATERMARK", _watermark(before), _watermark(wanted), restarting),
         ("DISTRIBUTED BY", _distribution(before), _distribution(wanted), restarting),
         ("EXPECTATIONS", _expectations(before), _expectations(wanted), _rebuilding(before)),
+        ("IMMUTABLE WHERE", before.immutable, wanted.immutable, _rebuilding(before)),
     ):
         if one != other:
             yield Change(object=what, before=one, after=other, effect=effect)

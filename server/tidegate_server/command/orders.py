@@ -162,6 +162,8 @@ def refresh_order(
         wave_id=request.wave_id,
         rollback_to=request.rollback_to,
         key=table.enforced_key,
+        backfill_from=request.backfill_from,
+        immutable=table.immutable,
         expectations=table.expectations,
         options={**table.options, **table.resume_options},
         checkpoint_floor=table.checkpoint_floor,

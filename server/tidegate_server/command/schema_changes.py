@@ -77,7 +77,8 @@ def modify(statement: AlterModify, text: str, context: Context) -> Result:
 
 
 def drop(statement: AlterDrop, context: Context) -> Result:
-    """Drop columns that are evaluated on read, the key, the watermark or the distribution.
+    """Drop columns that are evaluated on read, the key, the watermark, the distribution, a
+    constraint or IMMUTABLE WHERE.
 
     :raises ServerError: MT_DROP_COLUMN_*, MT_ALTER_SCHEMA_NOT_FOUND.
     """
@@ -116,7 +117,8 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
 def _content(table: MaterializedTable) -> tuple[object, ...]:
     """Return what a CONTINUOUS pipeline has to start afresh for."""
     types = {column.name: column.type for column in table.schema}
-    return types, table.primary_key, table.watermark, table.distribution, table.expectations
+    parts = (table.primary_key, table.watermark, table.distribution, table.expectations)
+    return types, *parts, table.immutable
 
 
 def _query(before: MaterializedTable, changed: MaterializedTable) -> str:

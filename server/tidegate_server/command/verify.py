@@ -30,6 +30,7 @@ _COLUMNS = (
     ("missing_rows", "bigint", pa.int64()),
     ("extra_rows", "bigint", pa.int64()),
     ("sample", "string", pa.string()),
+    ("left_out", "string", pa.string()),
 )
 _SCHEMA = Schema(tuple(Column(name=name, type=type) for name, type, _ in _COLUMNS))
 
@@ -59,6 +60,8 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
     answer = context.services.engine.call(VerifyTable(order=order, version=statement.version))
     if not isinstance(answer, Verified):
         raise unexpected(answer)
+    if answer.left_out is not None:
+        context.log(f"Immutable rows were not compared: those where {answer.left_out}")
     if not answer.equal:
         log.warning("%s differs from its query: %s", table.name, answer)
     row = (
@@ -69,5 +72,6 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
         answer.missing_rows,
         answer.extra_rows,
         answer.sample or None,
+        answer.left_out,
     )
     return RowsResult(_SCHEMA, [row], types=tuple(arrow for _, _, arrow in _COLUMNS))

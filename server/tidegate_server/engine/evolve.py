@@ -11,6 +11,7 @@ from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.references import Edit, edited, parse_query
+from tidegate_server.engine.region import check_region
 from tidegate_server.engine.sessions import Child, apply_settings
 from tidegate_server.engine.sources import catalog_entry
 from tidegate_server.errors import Code, ServerError, error
@@ -53,8 +54,8 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     The computed ones also stand in a WHERE, where Spark allows nothing that looks at more rows
     than one.
 
-    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function, or what
-        Spark says of it.
+    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function,
+        MT_PREDICATE if the region would lose rows, or what Spark says of it.
     """
     spark = child.spark
     nulls = ", ".join(
@@ -75,6 +76,8 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
         if request.stable and changing:
             reason = f"{', '.join(changing)} may answer differently each time the rows are read"
             raise _unusable("the expectation", reason)
+    if request.region is not None:
+        check_region(spark.sql(f"SELECT * FROM {stored}"), request.region)
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
 
 
@@ -247,6 +250,7 @@ def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
     temporary = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
     texts = [*request.computed, *(("the watermark", text) for text in (request.watermark,) if text)]
     texts += [("the expectation", text) for text in request.conditions]
+    texts += [("the immutable region", text) for text in (request.region,) if text is not None]
     for name, text in texts:
         query = parse_query(spark, f"SELECT ({text}\n) AS x")
         if query.references:

@@ -78,6 +78,10 @@ def _restored(
         logical_time=commit.logical_time or order.logical_time,
         expectations=(),
         key=None,
+        filled=commit.filled,
+        # The version comes back as it was, with what was immutable in it.
+        immutable=None,
+        frozen_at=commit.frozen_at,
     )
     return format.write(
         rows,

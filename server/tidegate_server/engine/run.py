@@ -37,7 +37,13 @@ from tidegate_server.faults import Point, hold
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.runs import Rejection, RunMetrics, Strategy
 from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.refresh.planner import SOURCES_CHANGED, UNSTABLE_QUERY, plan_refresh
+from tidegate_server.refresh.planner import (
+    SOURCES_CHANGED,
+    UNSTABLE_QUERY,
+    plan_refresh,
+    telling_region,
+)
+from tidegate_server.refresh.region import with_region
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
@@ -47,6 +53,7 @@ from tidegate_server.refresh.request import (
 )
 from tidegate_server.refresh.waves import forward
 from tidegate_server.storage.base import TableFormat, Written
+from tidegate_server.storage.region import outside
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +150,7 @@ def _plan(
 ) -> Planned:
     check_present(order, session, format)
     last = format.last_commit(order.name, order.table_id)
+    order = with_region(order, last)
     tables = Tables(
         session,
         format,
@@ -170,7 +178,8 @@ def _plan(
         )
         planned = replace(planned, prepared=_prepared(preparation, full))
     _check_policy(planned)
-    return planned
+    told = telling_region(planned.plan, order)
+    return replace(planned, prepared=replace(planned.prepared, plan=told))
 
 
 def _prepared(preparation: Preparation, full: RefreshPlan) -> Prepared:
@@ -224,7 +233,7 @@ def _carried_out(
         except (PySparkException, Py4JError, DiffMismatchError) as failed:
             operation.check()
             logger.exception("%s is refreshed fully instead", planned.order.name)
-            plan = _failed(planned.plan, failed)
+            plan = telling_region(_failed(planned.plan, failed), planned.order)
             planned = replace(planned, prepared=Prepared(plan=plan))
             _check_policy(planned)
     return _outcome(planned, _written(planned, session, format, operation))
@@ -246,7 +255,7 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
     appends = prepared.appends and not order.expectations and order.key is None
     if appends and format.untouched_since(order, last.version):
         rows = format.fitted(order, prepared.diff.drop(prepared.diff.columns[-1]))
-        return format.append(rows, order, vector, base=last.version)
+        return format.append(outside(rows, order), order, vector, base=last.version)
     return apply(
         session,
         format,
@@ -271,7 +280,8 @@ def _written(
             available=", ".join(frame.columns),
         )
     operation.check()
-    partial = bool(plan.partitions) and not _is_whole(plan, planned.last, order)
+    some = plan.strategy is Strategy.PARTITION
+    partial = some and not _is_whole(plan, planned.last, order)
     return format.write(frame, order, plan.vector, partitions=plan.partitions, partial=partial)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.analyze import analyze
+from tidegate_server.engine.backfill import backfill
 from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.evolve import (
     check_expressions,
@@ -75,6 +76,7 @@ from tidegate_server.link.messages.requests import (
     VerifyTable,
 )
 from tidegate_server.observability.context import serving
+from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
 from tidegate_server.storage.base import TableFormat
 
 _TICK = 0.3
@@ -183,7 +185,7 @@ class Service:
                 child = self._sessions.find(request.session_id)
                 return analyze(child, request.sql, self._tables)
             case Refresh():
-                carry_out = refresh if request.order.rollback_to is None else roll_back
+                carry_out = _way(request.order)
                 return Refreshed(
                     outcome=carry_out(request.order, self._spark, self._tables, operation)
                 )
@@ -278,6 +280,15 @@ class Service:
         exists = self._tables.find(request.name) is not None
         commit = self._tables.last_commit(request.name, request.table_id) if exists else None
         return LastCommitted(commit=commit, exists=exists)
+
+
+def _way(
+    order: RefreshOrder,
+) -> Callable[[RefreshOrder, SparkSession, TableFormat, Operation], RefreshOutcome]:
+    """Return what carries an order out."""
+    if order.rollback_to is not None:
+        return roll_back
+    return refresh if order.backfill_from is None else backfill
 
 
 def _naming(request: Request, operation: Operation) -> AbstractContextManager[None]:

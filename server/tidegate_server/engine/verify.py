@@ -28,6 +28,7 @@ from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.exact import WEIGHT, comparable, named, summed
 from tidegate_server.storage.expectations import kept
+from tidegate_server.storage.region import outside, region
 
 TOLERANCE = 1e-9
 """Relative difference up to which floating-point numbers count as equal."""
@@ -62,10 +63,13 @@ def verify(
         raise _refused(order, chosen, problem or "it holds no refresh")
     session = spark.newSession()
     apply_settings(session, order.settings)
+    # What was immutable when the version was made is not the query's.
+    order = replace(order, frozen_at=commit.frozen_at)
     try:
         wanted = _recomputed(order, commit, chosen, session, format)
         operation.check()
         stored = session.sql(f"SELECT * FROM {format.pinned(order.name, chosen)}")
+        stored = outside(stored, order)
         missing, extra, sample = compare(wanted, stored)
     except (PySparkException, Py4JJavaError) as failed:
         if not is_gone(failed):
@@ -77,6 +81,7 @@ def verify(
         missing_rows=missing,
         extra_rows=extra,
         sample=json.dumps(sample) if sample else "",
+        left_out=region(order),
     )
 
 
@@ -108,7 +113,7 @@ def _impossible(
     if commit is None:
         return "no refresh is recorded at or before it"
     if commit.partial:
-        return "only some partitions were refreshed"
+        return "only some of its rows were refreshed"
     if plain:
         return f"{', '.join(plain)} keeps no versions"
     if commit.definition_version != order.definition_version:
@@ -135,7 +140,7 @@ def _recomputed(
         raise _refused(order, version, "its query reads the time or random values")
     if commit.fingerprint is not None and query.fingerprint != commit.fingerprint:
         raise _refused(order, version, "a view, function or setting of its query has changed")
-    return kept(format.fitted(order, frame), order)
+    return kept(outside(format.fitted(order, frame), order), order)
 
 
 def _refused(order: RefreshOrder, version: int, reason: str) -> ServerError:

@@ -133,6 +133,10 @@ class MaterializedTable:
     on_update: OnUpdate | None = None
     """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None goes by a schedule."""
     expectations: tuple[Expectation, ...] = ()
+    immutable: str | None = None
+    """IMMUTABLE WHERE: rows that refreshes leave as they are, as the user's SQL condition."""
+    backfilled_from: TableName | None = None
+    """The table from which CREATE copied such rows."""
     lineage: tuple[ColumnOrigin, ...] = ()
     resume_options: Mapping[str, str] = field(default_factory=dict)
     """Options of the last RESUME WITH, which hold until the next resume."""

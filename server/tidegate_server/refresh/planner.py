@@ -108,6 +108,14 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     )
 
 
+def telling_region(plan: RefreshPlan, order: RefreshOrder) -> RefreshPlan:
+    """Return a plan that says which rows of the table it leaves as they are."""
+    if order.frozen_at is None or plan.strategy is Strategy.NO_DATA:
+        return plan
+    text = f"{plan.reason_text}; rows where {order.immutable} stay as they are"
+    return replace(plan, reason_text=text)
+
+
 def _partial_plan(order: RefreshOrder, current: Mapping[str, int]) -> RefreshPlan:
     if order.predicate is not None:
         code, text = "ROWS_REQUESTED", f"replaces the rows where {order.predicate}"
@@ -133,13 +141,13 @@ def _reason_for_full(
         return "FORCED", "a full refresh was asked for"
     if last.foreign_version is not None:
         return "FOREIGN_COMMIT", f"version {last.foreign_version} was not written by a refresh"
+    if last.partial:
+        return "PARTIAL_BEFORE", "only some rows or partitions were refreshed last"
     if _definition_changed(order, last):
         text = "the query changed since the last refresh, or a view, function or column it uses"
         return "DEFINITION_CHANGED", text
     if last.epoch <= order.checkpoint_floor:
         return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
-    if last.partial:
-        return "PARTIAL_BEFORE", "the last refresh replaced only some partitions"
     plain = [str(source.name) for source in order.sources if source.kind is SourceKind.PLAIN]
     if plain:
         return "SOURCE_WITHOUT_VERSIONS", f"changes of {', '.join(plain)} cannot be known"

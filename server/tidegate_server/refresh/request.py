@@ -60,6 +60,8 @@ class RefreshRequest:
     refresh_id: str | None = None
     rollback_to: int | None = None
     """The version whose rows are to be restored, instead of a refresh."""
+    backfill_from: TableName | None = None
+    """The table whose immutable rows are to be copied, instead of a refresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +103,18 @@ class RefreshOrder:
     has_consumers: bool = False
     """Whether other materialized tables read this one, for which changes are kept minimal."""
     rollback_to: int | None = None
+    backfill_from: TableName | None = None
+    immutable: str | None = None
+    """IMMUTABLE WHERE, as the user's SQL condition."""
     fingerprint: str | None = None
     """Filled in by the engine: what tells the query, its views looked through, from another."""
     unique: tuple[str, ...] = ()
     """Filled in by the engine: columns of a key that every row to be committed has for itself."""
+    filled: bool = False
+    """Filled in by the engine: whether the table was computed as a whole before."""
+    frozen_at: datetime | None = None
+    """Filled in by the engine: the moment for which ``immutable`` is taken; None if this refresh
+    may write every row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +137,10 @@ class CommittedRefresh:
     logical_time: datetime | None = None
     unique: tuple[str, ...] = ()
     """Columns of the key that was checked and found to be unique and never NULL."""
+    filled: bool = True
+    """Whether every part of the table was computed, or backfilled, by this commit or before."""
+    frozen_at: datetime | None = None
+    """The moment for which IMMUTABLE WHERE was taken; None if the commit could change every row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

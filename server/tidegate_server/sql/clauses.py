@@ -140,6 +140,17 @@ def refresh_trigger(at: Cursor) -> OnUpdate | None:
             raise at.unexpected()
 
 
+def immutable(at: Cursor) -> str:
+    """Read what follows ``IMMUTABLE``: the condition, as written."""
+    at.expect("WHERE")
+    at.expect("(")
+    predicate = at.slice_until(";")
+    if not predicate:
+        raise at.unexpected("a condition")
+    at.expect(")")
+    return predicate
+
+
 def start_mode(at: Cursor) -> StartMode:
     """Read what follows ``START_MODE``."""
     at.expect("=")

@@ -8,6 +8,7 @@ from tidegate_server.model.clauses import Watermark
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterModify,
+    AlterSetImmutable,
     ColumnChange,
     ColumnItem,
     ComputedColumn,
@@ -15,14 +16,21 @@ from tidegate_server.sql.statements import (
 )
 
 
-def expressions(statement: CreateMaterializedTable | AlterAdd | AlterModify) -> Iterator[str]:
-    """Yield the texts of computed columns, watermarks and expectations."""
+def expressions(
+    statement: CreateMaterializedTable | AlterSetImmutable | AlterAdd | AlterModify,
+) -> Iterator[str]:
+    """Yield the texts of computed columns, watermarks, expectations and immutable regions."""
+    if isinstance(statement, AlterSetImmutable):
+        yield statement.predicate
+        return
     if isinstance(statement, CreateMaterializedTable):
         for item in statement.columns:
             yield from _of_column(item)
         if statement.watermark is not None:
             yield statement.watermark.expression
         yield from (expectation.condition for expectation in statement.expectations)
+        if statement.immutable is not None:
+            yield statement.immutable
         return
     for change in statement.changes:
         if isinstance(change, ColumnChange):

@@ -22,6 +22,7 @@ from tidegate_server.sql.statements import (
     AlterRollback,
     AlterRollbackDefinition,
     AlterSetFreshness,
+    AlterSetImmutable,
     AlterSetOptions,
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
@@ -57,7 +58,8 @@ AlterRule = Callable[[Cursor, Name], Statement]
 TABLE = ("MATERIALIZED", "TABLE")
 
 _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRESHNESS")
-_LAST = ("REFRESH_MODE", "REFRESH_TRIGGER")
+_LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "IMMUTABLE")
+_NO_REGION = "BACKFILL FROM stands behind IMMUTABLE WHERE (condition), whose rows it copies."
 _ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
 
 
@@ -84,6 +86,8 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
         freshness=clauses.freshness(at) if at.accept("FRESHNESS") else None,
         refresh_mode=clauses.refresh_mode(at) if at.accept("REFRESH_MODE") else None,
         on_update=clauses.refresh_trigger(at) if at.accept("REFRESH_TRIGGER") else None,
+        immutable=_immutable(at),
+        backfill_from=_backfill_from(at),
         query=_as_query(at),
     )
 
@@ -98,6 +102,21 @@ def _partitioned_by(at: Cursor) -> tuple[str, ...]:
         return ()
     at.expect("BY")
     return clauses.names(at)
+
+
+def _immutable(at: Cursor) -> str | None:
+    if at.accept("IMMUTABLE"):
+        return clauses.immutable(at)
+    if at.sees("BACKFILL"):
+        raise at.unexpected("AS", hint=_NO_REGION)
+    return None
+
+
+def _backfill_from(at: Cursor) -> Name | None:
+    if not at.sees("BACKFILL"):
+        return None
+    at.expect("BACKFILL", "FROM")
+    return clauses.table_name(at)
 
 
 def _as_query(at: Cursor) -> str:
@@ -189,6 +208,8 @@ def _set(at: Cursor, name: Name) -> Statement:
         return AlterSetRefreshMode(name=name, mode=clauses.refresh_mode(at))
     if at.accept("REFRESH_TRIGGER"):
         return AlterSetRefreshTrigger(name=name, on_update=clauses.refresh_trigger(at))
+    if at.accept("IMMUTABLE"):
+        return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
     return AlterSetOptions(name=name, options=clauses.options(at))
 
@@ -217,7 +238,7 @@ def _drop_part(at: Cursor, name: Name) -> Statement:
     if at.sees("CONSTRAINT") and at.sees_name(1):
         at.advance()
         return AlterDrop(name=name, constraint=at.name())
-    if word := at.accept_any("WATERMARK", "DISTRIBUTION"):
+    if word := at.accept_any("WATERMARK", "DISTRIBUTION", "IMMUTABLE"):
         return AlterDrop(name=name, part=DropPart(word))
     if at.sees("("):
         return AlterDrop(name=name, columns=clauses.names(at))

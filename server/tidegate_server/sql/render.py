@@ -29,6 +29,7 @@ from tidegate_server.sql.statements import (
     AlterRollback,
     AlterRollbackDefinition,
     AlterSetFreshness,
+    AlterSetImmutable,
     AlterSetOptions,
     AlterSetRefreshMode,
     AlterSetRefreshTrigger,
@@ -130,6 +131,10 @@ def render_create(statement: CreateMaterializedTable, *, start_note: str | None 
         lines.append(f"REFRESH_MODE = {statement.refresh_mode.value}")
     if statement.on_update is not None:
         lines.append(f"REFRESH_TRIGGER = {render_trigger(statement.on_update)}")
+    if statement.immutable is not None:
+        lines.append(_immutable(statement.immutable))
+    if statement.backfill_from is not None:
+        lines.append(f"BACKFILL FROM {_name(statement.backfill_from)}")
     return "\n".join([*lines, f"AS {statement.query}"])
 
 
@@ -214,6 +219,10 @@ def render_trigger(on_update: OnUpdate | None) -> str:
     return "ON UPDATE" if every is None else f"ON UPDATE AT MOST EVERY {every}"
 
 
+def _immutable(predicate: str) -> str:
+    return f"IMMUTABLE WHERE ({predicate})"
+
+
 def _alteration(statement: Alteration) -> str:
     match statement:
         case AlterSuspend(cascade=cascade):
@@ -243,6 +252,8 @@ def _alteration(statement: Alteration) -> str:
             return f"SET REFRESH_MODE = {mode.value}"
         case AlterSetRefreshTrigger(on_update=on_update):
             return f"SET REFRESH_TRIGGER = {render_trigger(on_update)}"
+        case AlterSetImmutable(predicate=predicate):
+            return f"SET {_immutable(predicate)}"
         case AlterAdd(changes=changes):
             return f"ADD {_changes(changes)}"
         case AlterModify(changes=changes):

@@ -122,6 +122,8 @@ class CreateMaterializedTable:
     freshness: Freshness | Downstream | None = None
     refresh_mode: RequestedMode | None = None
     on_update: OnUpdate | None = None
+    immutable: str | None = None
+    backfill_from: Name | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +234,14 @@ class AlterSetRefreshTrigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSetImmutable:
+    """ALTER MATERIALIZED TABLE t SET IMMUTABLE WHERE (condition)."""
+
+    name: Name
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterAdd:
     """ALTER MATERIALIZED TABLE t ADD ...."""
 
@@ -248,11 +258,12 @@ class AlterModify:
 
 
 class DropPart(Enum):
-    """A part of the schema that DROP names by word."""
+    """A part of the definition that DROP names by word."""
 
     PRIMARY_KEY = "PRIMARY KEY"
     WATERMARK = "WATERMARK"
     DISTRIBUTION = "DISTRIBUTION"
+    IMMUTABLE = "IMMUTABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,6 +483,7 @@ Alteration = (
     | AlterSetFreshness
     | AlterSetRefreshMode
     | AlterSetRefreshTrigger
+    | AlterSetImmutable
     | AlterAdd
     | AlterModify
     | AlterDrop

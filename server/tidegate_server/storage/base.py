@@ -212,7 +212,8 @@ class TableFormat(Protocol):
     ) -> Written:
         """Replace the whole table, or the given partitions, by ``frame`` in one commit.
 
-        ``frame`` has the query's columns in order. With partitions it is filtered to them.
+        ``frame`` has the query's columns in order. With partitions it is filtered to them. Rows
+        that are immutable at ``order.frozen_at`` are neither replaced nor written.
 
         :param strategy: recorded with the commit; None means PARTITION or FULL.
 

@@ -60,6 +60,7 @@ from tidegate_server.storage.expectations import broken_expectation, expect
 from tidegate_server.storage.jvm import java
 from tidegate_server.storage.places import Places
 from tidegate_server.storage.predicate import matching
+from tidegate_server.storage.region import outside, outside_sql
 from tidegate_server.storage.unique import checked
 
 logger = logging.getLogger(__name__)
@@ -256,18 +257,25 @@ class DeltaFormat:
         snapshot = self._known(order)
         target = _schema(snapshot)
         rows = _fitted(frame, order.columns, target)
-        options = dict(token(order))
+        replaced = []
         if partitions:
             types = {field.name.lower(): field.dataType for field in target.fields}
             rows = rows.where(partition_filter(partitions, types))
-            options["replaceWhere"] = partition_predicate(partitions, types)
+            replaced.append(partition_predicate(partitions, types))
         elif order.predicate is not None:
             rows = matching(rows, order.predicate)
-            options["replaceWhere"] = order.predicate
-        replaced = options.get("replaceWhere")
-        strategy = strategy or (Strategy.FULL if replaced is None else Strategy.PARTITION)
-        base = self._base(order, snapshot) if replaced is not None and not partial else None
-        with checked(rows, order, self._beside(rows, order, snapshot, replaced)) as known:
+            replaced.append(order.predicate)
+        some = bool(replaced)
+        if (mutable := outside_sql(order)) is not None:
+            rows = outside(rows, order)
+            replaced.append(mutable)
+        options = dict(token(order))
+        condition = " AND ".join(f"({each}\n)" for each in replaced) or None
+        if condition is not None:
+            options["replaceWhere"] = condition
+        strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
+        base = self._base(order, snapshot) if some and not partial else None
+        with checked(rows, order, self._beside(rows, order, snapshot, condition)) as known:
             metadata = user_metadata(
                 known.order, vector, strategy=strategy.value, partial=partial, base=base
             )

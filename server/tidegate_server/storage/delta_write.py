@@ -58,6 +58,7 @@ def user_metadata(
         "logical_time": order.logical_time.isoformat(),
         "strategy": strategy,
         "partial": partial,
+        "filled": order.filled or not partial,
     }
     optional = {
         "wave": order.wave_id,
@@ -65,6 +66,8 @@ def user_metadata(
         "fingerprint": order.fingerprint,
         "rolled_back_to": order.rollback_to,
         "unique": order.unique or None,
+        "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
+        "backfilled_from": order.backfill_from and str(order.backfill_from),
     }
     return json.dumps(facts | {key: v for key, v in optional.items() if v is not None})
 
@@ -101,6 +104,8 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         fingerprint=facts.get("fingerprint"),
         logical_time=datetime.fromisoformat(facts["logical_time"]),
         unique=tuple(facts.get("unique", ())),
+        filled=bool(facts.get("filled", True)),
+        frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
     )
 
 

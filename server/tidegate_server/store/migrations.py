@@ -117,6 +117,11 @@ def add_swapping(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("swapping",))
 
 
+def add_immutable_region(connection: Connection) -> None:
+    """Give definitions the columns of IMMUTABLE WHERE and BACKFILL FROM."""
+    add_columns(connection, materialized_tables, ("immutable", "backfilled_from"))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -127,6 +132,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_definition_versions,
     add_refresh_trigger,
     add_swapping,
+    add_immutable_region,
 )
 
 

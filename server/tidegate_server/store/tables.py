@@ -130,6 +130,8 @@ materialized_tables = Table(
     Column("downstream", Boolean, nullable=False, server_default=false()),
     Column("on_update", Json(OnUpdate | None)),
     Column("expectations", Json(tuple[Expectation, ...]), nullable=False, server_default="[]"),
+    Column("immutable", Text),
+    Column("backfilled_from", Json(TableName | None)),
     Column("lineage", Json(tuple[ColumnOrigin, ...]), nullable=False, server_default="[]"),
     Column("resume_options", Json(dict[str, str]), nullable=False, server_default="{}"),
     Column("checkpoint_floor", BigInteger, nullable=False, server_default="0"),

@@ -208,7 +208,8 @@ class FakeStorage:
     def _check(self, request: CheckExpressions) -> ExpressionsChecked:
         self.checked.append(request)
         texts = [text for _, text in request.computed]
-        texts += [text for text in (request.watermark, *request.conditions) if text is not None]
+        conditions = (request.watermark, *request.conditions, request.region)
+        texts += [text for text in conditions if text is not None]
         for text in texts:
             if text in self.unusable:
                 raise self.unusable[text]

@@ -345,8 +345,22 @@ def test_expressions_of_a_definition_read_under_their_users_name(guarded: Guarde
         "CREATE MATERIALIZED TABLE p (a BIGINT, x AS (SELECT max(a) FROM m)) AS SELECT 1 AS a",
         "ALTER MATERIALIZED TABLE n ADD (x AS (SELECT max(a) FROM m))",
         "ALTER MATERIALIZED TABLE n MODIFY (WATERMARK FOR t AS (SELECT max(a) FROM m))",
+        "ALTER MATERIALIZED TABLE n SET IMMUTABLE WHERE ((SELECT max(a) FROM m))",
     ):
         assert guarded.outcome(text) == "ACCESS_DENIED", text
+
+
+@pytest.mark.parametrize("words", ["", "EXPLAIN "])
+def test_a_backfill_needs_the_right_to_read_its_source(guarded: Guarded, words: str) -> None:
+    guarded.engine.surveys["SELECT * FROM `c`.`d`.`m`"] = READS_M
+    guarded.be("bob")
+    text = (
+        f"{words}CREATE MATERIALIZED TABLE p FRESHNESS = INTERVAL '1' DAY "
+        "IMMUTABLE WHERE (a < 5) BACKFILL FROM m AS SELECT * FROM t1"
+    )
+    assert guarded.outcome(text) == "ACCESS_DENIED"
+    guarded.may(Privilege.SELECT)
+    assert guarded.outcome(text) == ""
 
 
 def test_a_definition_does_not_read_information_schema(guarded: Guarded) -> None:

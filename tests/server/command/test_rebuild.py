@@ -31,6 +31,7 @@ def test_definitions_come_back_suspended(world: World) -> None:
     world.execute(BASE)
     world.execute("CREATE MATERIALIZED TABLE v (x AS upper(b)) AS SELECT * FROM t1")
     world.execute(f"{ALTER} base SET ('k'='v')")
+    world.execute(f"{ALTER} base SET IMMUTABLE WHERE (c < 5)")
     kept, world.catalog = world.catalog, MemoryCatalog()
     world.scheduler.workflows.clear()
     assert rebuilt(world) == 2

@@ -208,6 +208,7 @@ class Generator:
     # ---- statements
 
     def create(self) -> s.CreateMaterializedTable:
+        immutable = self.maybe(self.expression)
         return s.CreateMaterializedTable(
             name=self.name(),
             query=self.query(),
@@ -222,6 +223,8 @@ class Generator:
             freshness=self.maybe(self.any_freshness),
             refresh_mode=self.maybe(lambda: self.one(*s.RequestedMode)),
             on_update=self.maybe(self.on_update),
+            immutable=immutable,
+            backfill_from=self.maybe(self.name) if immutable is not None else None,
         )
 
     def _schema(self) -> dict[str, object]:
@@ -302,6 +305,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.AlterSetRefreshTrigger: lambda g: s.AlterSetRefreshTrigger(
         name=g.name(), on_update=g.maybe(g.on_update)
     ),
+    s.AlterSetImmutable: lambda g: s.AlterSetImmutable(name=g.name(), predicate=g.expression()),
     s.AlterAdd: lambda g: s.AlterAdd(name=g.name(), changes=g.changes()),
     s.AlterModify: lambda g: s.AlterModify(name=g.name(), changes=g.changes()),
     s.AlterDrop: Generator.drop_part,

@@ -21,6 +21,7 @@ from tidegate_server.sql.statements import (
     AlterAsQuery,
     AlterModify,
     AlterRefresh,
+    AlterSetImmutable,
     CreateMaterializedTable,
     Explain,
 )
@@ -115,7 +116,10 @@ def _damaged(text: str, random: Random) -> str:
     return "".join(pieces)
 
 
-_WITH_TEXT = (CreateMaterializedTable, AlterAsQuery, AlterAdd, AlterModify, AlterRefresh, Explain)
+_WITH_TEXT = (
+    *(CreateMaterializedTable, AlterAsQuery, AlterAdd, AlterModify, AlterRefresh, Explain),
+    AlterSetImmutable,
+)
 """Statements with words of the user's that are kept as written."""
 _WORDS = re.compile(r"('(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`)|(\w+)| ", re.DOTALL)
 

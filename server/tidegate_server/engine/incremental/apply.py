@@ -16,6 +16,7 @@ from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import TableFormat, Written
 from tidegate_server.storage.exact import WEIGHT, comparable, named, same, summed
 from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
+from tidegate_server.storage.region import outside
 from tidegate_server.storage.unique import checked_diff, found
 
 _ID = "__id"
@@ -70,7 +71,7 @@ def apply(
     """Add and take away rows in one commit; a diff that sums to nothing makes one without data.
 
     ``diff`` has the query's columns by position and, last, ``__weight BIGINT``. A row may come
-    several times; the sum of its weights is what counts.
+    several times; the sum of its weights is what counts. What concerns immutable rows is left out.
 
     :param session: the refresh's own session, whose settings are changed meanwhile.
     :param base: the version of the last refresh, whose content the diff was computed for.
@@ -103,7 +104,7 @@ def _settled(
     The first job that reads it computes it once and for all: a second computation might give
     other digits of a sum of doubles.
     """
-    fitted = format.fitted(order, diff, WEIGHT)
+    fitted = outside(format.fitted(order, diff, WEIGHT), order)
     # What comes again of a row that goes with all its copies is what stays of it.
     again = F.sum(F.when(F.col(WEIGHT) > 0, F.col(WEIGHT)).otherwise(0)).alias(_LEFT)
     rows = summed(fitted, *([again] if replaces else []))

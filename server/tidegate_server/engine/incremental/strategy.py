@@ -43,6 +43,7 @@ from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, Refr
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.exact import named
 from tidegate_server.storage.jvm import FILES, is_instance, java
+from tidegate_server.storage.region import moves
 
 logger = logging.getLogger(__name__)
 
@@ -266,6 +267,9 @@ class Preparation:
         if set(vector) != set(self.last.vector):
             text = "the query reads other tables than at the last refresh"
             found.append(Obstacle(code="SOURCES_REPLACED", text=text))
+        if moves(self.order):
+            text = "rows become immutable as time goes by, of which no source tells"
+            found.append(Obstacle(code="IMMUTABLE_REGION_MOVES", text=text))
         for name in sorted(self.tables.travelled):
             text = f"the query itself chooses a version of {name}"
             found.append(Obstacle(code="TIME_TRAVEL", text=text))
@@ -302,9 +306,10 @@ class Preparation:
         )
 
     def _may_combine(self) -> bool:
-        """Say whether the table has all the groups: what expectations dropped would be missing."""
+        """Say whether the table has all the groups as they are: what expectations dropped would be
+        missing, what is immutable may be out of date."""
         wanted = Rule.ALGEBRA in _rules(self.order) and self.query.algebra is not None
-        return wanted and not self.order.expectations
+        return wanted and not self.order.expectations and self.order.frozen_at is None
 
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())

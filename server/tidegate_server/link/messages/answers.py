@@ -225,6 +225,8 @@ class Verified:
     """Rows of the table that the query does not give."""
     sample: str = ""
     """Some of them as JSON; empty when there are none."""
+    left_out: str | None = None
+    """The condition of the immutable rows, which were not compared; None if all were."""
 
     @property
     def equal(self) -> bool:

@@ -235,6 +235,7 @@ class CheckExpressions:
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
     over both. ``stable`` conditions have to give the same answer about a row at any time.
+    ``region`` is the condition of immutable rows over ``columns``.
     """
 
     session_id: str
@@ -243,6 +244,7 @@ class CheckExpressions:
     watermark: str | None = None
     conditions: tuple[str, ...] = ()
     stable: bool = False
+    region: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
