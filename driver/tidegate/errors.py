@@ -31,8 +31,9 @@ class Error(Exception):
     """The base of every error of the driver; can be pickled.
 
     ``sqlstate`` is the five-character SQLSTATE, ``code`` the server's name of the error, such as
-    ``MT_NOT_FOUND``, ``error_code`` the server's number, ``hint`` what to do, ``query_id`` the
-    server's id of the statement, ``detail`` all that the server said. Each is None when unknown.
+    ``MT_NOT_FOUND``, ``error_code`` the server's number, ``hint`` what to do, ``line`` and
+    ``column`` the place in the statement, counted from 1, ``query_id`` the server's id of the
+    statement, ``detail`` all that the server said. Each is None when unknown.
     """
 
     __module__ = "tidegate"
@@ -45,6 +46,8 @@ class Error(Exception):
         code: str | None = None,
         error_code: int | None = None,
         hint: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
         query_id: str | None = None,
         detail: str | None = None,
     ) -> None:
@@ -53,6 +56,8 @@ class Error(Exception):
         self.code = code
         self.error_code = error_code
         self.hint = hint
+        self.line = line
+        self.column = column
         self.query_id = query_id
         self.detail = detail
 
@@ -137,6 +142,7 @@ _JAVA_CLASS = re.compile(
     # Beginning only where a word does keeps the search linear in the length of a message.
     r"(?<![\w$.])(?:[\w$]+\.){2,}\w*(?:Exception|Error):\s?(?:Error running query:\s?)?"
 )
+_PLACE = re.compile(r"\bline (\d+), (?:column (\d+)|pos (\d+))")
 _ONLY_CODES = re.compile(r"(?:\[[A-Z0-9_.]+\]\s*)*")
 _HINT = re.compile(r"^hint: *", re.IGNORECASE)
 
@@ -167,15 +173,27 @@ def server_error(
     state = inside[1] if inside and sqlstate in (None, "", "HY000") else sqlstate or None
     code = _CODE.search(first)
     lines = [*whole.splitlines()[1:], *(info or ())]
+    line, column = _place(first) or _place(whole) or (None, None)
     return error_class(state)(
         first,
         sqlstate=state,
         code=code[1] if code else None,
         error_code=error_code,
-        hint=next((_HINT.sub("", line) for line in lines if _HINT.match(line)), None),
+        hint=next((_HINT.sub("", text) for text in lines if _HINT.match(text)), None),
+        line=line,
+        column=column,
         query_id=query_id,
         detail="\n".join([whole, *(info or ())]),
     )
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    """Return line and column that a message tells, both from 1; Spark counts from position 0."""
+    found = _PLACE.search(text)
+    if found is None:
+        return None
+    column = int(found[2]) if found[2] is not None else int(found[3]) + 1
+    return int(found[1]), column
 
 
 def _first_line(text: str) -> str:

@@ -81,6 +81,21 @@ def test_the_sqlstate_of_the_server_is_kept_otherwise() -> None:
     assert server_error("[X] y SQLSTATE: 42P01", sqlstate="42809").sqlstate == "42809"
 
 
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        ("[PARSE_SYNTAX] Syntax error at STRING: expected ). (line 3, column 35) A list", (3, 35)),
+        ("[UNRESOLVED_COLUMN] There is no x.\n== SQL (line 2, pos 0) ==\nSELECT x", (2, 1)),
+        ("[MT_NOT_FOUND] There is none.", (None, None)),
+    ],
+)
+def test_the_place_in_the_statement_counts_from_1(
+    message: str, place: tuple[int | None, int | None]
+) -> None:
+    error = server_error(message)
+    assert (error.line, error.column) == place
+
+
 def test_a_line_that_begins_with_hint_is_the_hint() -> None:
     assert server_error("[X] wrong\nHint: do this").hint == "do this"
 
