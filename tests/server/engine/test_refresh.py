@@ -128,6 +128,7 @@ def test_the_first_refresh_fills_the_table_in_one_commit(make: Make, session: Se
         "logical_time": "2026-01-01T00:00:00+00:00",
         "strategy": "FULL",
         "partial": False,
+        "filled": True,
         "fingerprint": metadata["fingerprint"],
     }
     commit = mt.last().commit
