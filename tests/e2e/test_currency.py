@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 from functools import partial
 
 import pytest
@@ -82,6 +83,38 @@ def test_every_way_to_read_keeps_the_bound(run: Run) -> None:
     run("RESET 'materialized-table.read.max-staleness'")
     assert run("SELECT n FROM copied") == [(2,)]
     assert run("SELECT count(*) FROM mt") == [(2,)]
+
+
+def test_what_is_too_old_is_computed_instead(run: Run) -> None:
+    run(
+        """CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '1' DAY
+        AS SELECT n, CAST(n AS DECIMAL(4,1)) / 2 AS half FROM ev -- all of them""",
+        "CREATE MATERIALIZED TABLE top FRESHNESS = INTERVAL '1' DAY AS "
+        "SELECT max(n) AS n, count(*) AS c FROM mt",
+        "CREATE VIEW seen AS SELECT half AS h FROM mt",
+        "CREATE TEMPORARY VIEW mine AS SELECT * FROM mt",
+        "CREATE TABLE copied (n INT) USING DELTA",
+        "ALTER MATERIALIZED TABLE mt REFRESH CASCADE",
+        BOUND.format("1 s FAIL"),
+        "INSERT INTO ev VALUES (2)",
+    )
+    refused(run, "SELECT n FROM top")
+    run(BOUND.format("1 s INLINE"))
+    assert run("SELECT * FROM top") == [(2, 2)]
+    assert sorted(run("SELECT h FROM seen")) == [(Decimal("0.5"),), (Decimal("1.0"),)]
+    assert run("SELECT sum(mt.n) FROM currency.mt JOIN top t ON mt.n = t.n") == [(2,)]
+    assert run("WITH mt AS (SELECT 7 AS n) SELECT n FROM mt") == [(7,)]
+    place = run("DESCRIBE DETAIL mt")[0][4]
+    for statement in (
+        "SELECT * FROM mine",
+        "INSERT INTO copied SELECT n FROM mt",
+        f"SELECT n FROM delta.`{place}`",
+    ):
+        with pytest.raises(tidegate.NotSupportedError, match="INLINE"):
+            run(statement)
+    run("RESET 'materialized-table.read.max-staleness'")
+    assert run("SELECT * FROM top") == [(1, 1)]
+    assert run("SELECT * FROM copied") == []
 
 
 def test_a_table_with_a_trigger_follows_its_source(run: Run) -> None:

@@ -113,8 +113,7 @@ def returns_rows(text: str) -> bool:
 def _carry_out(statement: Statement, text: str, context: Context) -> Result:
     match statement:
         case SparkStatement(text=sql):
-            staleness.keep_bound(sql, context)
-            return spark.execute(sql, context)
+            return spark.execute(sql, context, staleness.keep_bound(sql, context))
         case CreateMaterializedTable():
             return create.create(statement, text, context)
         case VerifyMaterializedTable():

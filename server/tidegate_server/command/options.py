@@ -10,7 +10,7 @@ from tidegate_server.model.freshness import Freshness, parse_duration
 from tidegate_server.model.table import ENFORCE_OPTION
 from tidegate_server.refresh.eligibility import RULES_OPTION, Rule, read_rules
 from tidegate_server.refresh.retries import RETRIES_OPTION, SUSPEND_OPTION
-from tidegate_server.refresh.staleness import Bound, parse_bound
+from tidegate_server.refresh.staleness import Bound, OnStale, parse_bound
 from tidegate_server.scheduler.continuous import EXCLUDE_OPTION
 from tidegate_server.scheduler.cron import CRON_OPTION, TIMEZONE_OPTION, check_cron, read_timezone
 from tidegate_server.scheduler.fires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
@@ -76,16 +76,12 @@ def read_duration(key: str, value: str) -> Freshness:
 def read_bound(key: str, value: str) -> Bound:
     """Read the greatest age that may be read, for example ``10 min REFRESH``.
 
-    :raises ServerError: MT_OPTION_VALUE, and NOT_SUPPORTED for INLINE.
+    :raises ServerError: MT_OPTION_VALUE.
     """
-    words = value.split()
-    if words and words[-1].upper() == "INLINE":
-        # The definition query would have to run with the owner's rights, in views as well.
-        hint = "Use REFRESH to read what is new, SERVE or FAIL."
-        raise error(Code.NOT_SUPPORTED, what=f"INLINE in {key}", hint=hint)
     bound = parse_bound(value)
     if bound is None:
-        reason = "write a positive duration and SERVE, FAIL or REFRESH, such as 10 min REFRESH"
+        actions = ", ".join(OnStale.__members__)
+        reason = f"write a positive duration and one of {actions}, such as 10 min REFRESH"
         raise unusable(key, value, reason)
     return bound
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from tidegate_server.command import authorize
 from tidegate_server.command.context import Context
-from tidegate_server.command.options import MAX_STALENESS_KEY, read_bound
+from tidegate_server.command.options import MAX_STALENESS_KEY, read_bound, spark_settings
 from tidegate_server.command.orders import step_id
 from tidegate_server.command.privileges import Action
 from tidegate_server.command.refresh import raise_failures
@@ -18,6 +18,9 @@ from tidegate_server.command.spark import run, survey
 from tidegate_server.command.waves import Step
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Reach
+from tidegate_server.link.messages.requests import InlinedTable
+from tidegate_server.model.clauses import Violation
+from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
@@ -30,6 +33,7 @@ from tidegate_server.sql.query import may_read_rows
 
 log = logging.getLogger(__name__)
 
+_CHOOSING = (Violation.DROP_ROW, Violation.QUARANTINE, Violation.FAIL)
 _RUNS = 200
 _COMMITS = 1000
 
@@ -37,23 +41,26 @@ _Ages = dict[str, float | None]
 """The age in seconds, by table id, of those that are too old; None for what nothing is known."""
 
 
-def keep_bound(sql: str, context: Context) -> None:
+def keep_bound(sql: str, context: Context) -> tuple[InlinedTable, ...]:
     """See to it that a statement for Spark reads no rows older than its session allows.
 
+    :return: the tables whose queries it has to read instead of their rows.
     :raises ServerError: MT_TOO_STALE, what a refresh fails with, ACCESS_DENIED to refresh, or
         NOT_SUPPORTED for a statement of which it cannot be told what it reads.
     """
     value = context.setting(MAX_STALENESS_KEY)
     if value is None or not may_read_rows(sql):
-        return
+        return ()
     bound = read_bound(MAX_STALENESS_KEY, value)
     tables = _read_by(sql, bound, context)
     if not tables:
-        return
+        return ()
     old = _too_old(tables, bound, context)
     if old and bound.on_stale is OnStale.REFRESH:
         _refresh([table for table in tables if table.id in old], bound, context)
         old = _too_old(tables, bound, context)
+    if bound.on_stale is OnStale.INLINE:
+        return _inlined([table for table in tables if table.id in old], old, bound, context)
     for table in tables:
         if table.id not in old:
             continue
@@ -61,6 +68,7 @@ def keep_bound(sql: str, context: Context) -> None:
         if bound.on_stale is not OnStale.SERVE:
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
         context.log(f"Warning: {table.name} is stale: {reason}.")
+    return ()
 
 
 def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable]:
@@ -158,6 +166,61 @@ def _reason(age: float | None, bound: Bound) -> str:
         return "no refresh of the whole table tells how old its content is"
     limit = f"{bound.limit.value} {bound.limit.unit.name}"
     return f"it lacks changes of its sources made up to {age:.0f} s ago, and {limit} is allowed"
+
+
+# ---- INLINE ----------------------------------------------------------------------------------
+
+
+def _inlined(
+    tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
+) -> tuple[InlinedTable, ...]:
+    """Return tables, and what above them is too old as well, as queries.
+
+    :raises ServerError: MT_TOO_STALE for one whose rows do not follow from its query alone.
+    """
+    mentioned = {table.id: table for table in tables}
+    above = {t.id: t for table in mentioned.values() for t in _above(table, context)}
+    old = old | _too_old([t for t in above.values() if t.id not in mentioned], bound, context)
+    found = []
+    for table in (mentioned | above).values():
+        if table.id not in old:
+            continue
+        own = _of_its_own(table)
+        if own is not None:
+            reason = f"{_reason(old[table.id], bound)}, and {own} tell its query from its rows"
+            raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
+        found.append(_as_query(table, mentioned=table.id in mentioned))
+    if found:
+        context.log(f"Reading the queries of {', '.join(str(each.name) for each in found)}")
+    return tuple(found)
+
+
+def _of_its_own(table: MaterializedTable) -> str | None:
+    """Return what a table's rows depend on besides its query, if anything."""
+    if table.derived:
+        return "columns that are evaluated on read"
+    if table.immutable is not None:
+        return "immutable rows"
+    if any(each.violation in _CHOOSING for each in table.expectations):
+        return "expectations that choose among its rows"
+    return None
+
+
+def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
+    names = [quote_identifier(column.name) for column in table.schema.columns]
+    cast = ", ".join(
+        f"CAST({name} AS {column.type}) AS {name}"
+        for name, column in zip(names, table.schema.columns, strict=True)
+    )
+    # The line break keeps a comment at the query's end from swallowing the bracket.
+    query = f"SELECT {cast} FROM ({table.expanded_query}\n) AS q({', '.join(names)})"
+    return InlinedTable(
+        name=table.name.folded(),
+        query=query,
+        columns=table.schema.names(),
+        settings=spark_settings(table.settings),
+        mentioned=mentioned,
+    )
 
 
 # ---- REFRESH ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.guard import guard
+from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.results import ResultStore
@@ -15,6 +16,7 @@ from tidegate_server.engine.sessions import Child
 from tidegate_server.link.messages.answers import Executed
 from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
+from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.commits import inserted_rows
 from tidegate_server.storage.jvm import java
 
@@ -22,15 +24,23 @@ _AFFECTED = "num_affected_rows"
 _WRITTEN = "numOutputRows"
 
 
-def execute(request: Execute, child: Child, operation: Operation, results: ResultStore) -> Executed:
+def execute(
+    request: Execute,
+    child: Child,
+    operation: Operation,
+    results: ResultStore,
+    format: TableFormat,
+) -> Executed:
     """Run the statement; commands run inside ``spark.sql`` and are never run again.
 
-    :raises ServerError: MT_WRONG_KIND if it would change a materialized table.
+    :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
+        tables cannot be replaced in it.
     """
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings):
         guard(child.spark, request.sql)
-        frame = child.spark.sql(request.sql)
+        with inlined(request, child, format) as sql:
+            frame = child.spark.sql(sql)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:

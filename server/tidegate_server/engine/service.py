@@ -176,7 +176,7 @@ class Service:
         match request:
             case Execute():
                 child = self._sessions.find(request.session_id)
-                return execute(request, child, operation, self.results)
+                return execute(request, child, operation, self.results, self._tables)
             case Survey():
                 child = self._sessions.find(request.session_id)
                 with child.overlaid(request.settings):

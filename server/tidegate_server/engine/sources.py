@@ -74,6 +74,10 @@ class Tables:
     """Lower-case names of one part of the functions that a pinned text calls."""
     registered: set[str] = field(default_factory=set)
     """Temporary views made for views that were created under other settings."""
+    queries: Mapping[TableName, View] = field(default_factory=dict)
+    """What to read in the place of tables, by their folded names."""
+    replaced: set[TableName] = field(default_factory=set)
+    """The names of those that a pinned text reads so."""
 
     def pinned(self, text: str, catalog: str, schema: str) -> str:
         """Return the text with every versioned table at the version found, views put in place."""
@@ -203,6 +207,9 @@ class Tables:
         return qualify(parts, place.catalog, place.schema)
 
     def _view(self, name: TableName) -> View | None:
+        if name.folded() in self.queries:
+            self.replaced.add(name.folded())
+            return self.queries[name.folded()]
         entry = catalog_entry(self.spark, name)
         if entry is None or entry.tableType().name() != "VIEW":
             return None

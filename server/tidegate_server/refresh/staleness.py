@@ -28,6 +28,8 @@ class OnStale(Enum):
     FAIL = "FAIL"
     REFRESH = "REFRESH"
     """The tables are refreshed first."""
+    INLINE = "INLINE"
+    """The tables' queries are read in the place of their rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,6 +175,36 @@ def test_refresh_takes_what_makes_a_table_stale_along(stale: Stale) -> None:
     assert all(str(refresh_id).startswith(f"op{stale.operations}.") for refresh_id in ids)
 
 
+def test_inline_reads_the_queries_of_what_is_too_old(stale: Stale) -> None:
+    stale.allow("5 min INLINE")
+    stale.execute("SELECT * FROM n")
+    [request] = [r for r in stale.engine.asked(Execute) if "HISTORY" not in r.sql]
+    found = {table.name.table: table for table in request.inlined}
+    assert {name: table.mentioned for name, table in found.items()} == {"n": True, "m": False}
+    assert found["m"].query.startswith("SELECT CAST(`a` AS ")
+    assert stale.table("m").expanded_query in found["m"].query
+    stale.allow("2 h INLINE")
+    stale.execute("SELECT * FROM n")
+    assert stale.engine.asked(Execute)[-1].inlined == ()
+    assert stale.refreshed == []
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "ALTER MATERIALIZED TABLE m SET IMMUTABLE WHERE (a < 1)",
+        "CREATE OR ALTER MATERIALIZED TABLE m (CONSTRAINT p EXPECT (a > 0) ON VIOLATION DROP ROW) AS SELECT * FROM t1",
+    ],
+)
+def test_rows_that_do_not_follow_from_the_query_alone_are_not_replaced(
+    stale: Stale, clause: str
+) -> None:
+    stale.execute(clause)
+    stale.allow("5 min INLINE")
+    assert code(stale, SELECT) == "MT_TOO_STALE"
+    assert code(stale, "SELECT * FROM n") == "MT_TOO_STALE"
+
+
 def test_a_refresh_that_fails_fails_the_statement(stale: Stale) -> None:
     stale.allow("5 min REFRESH")
     stale.refresh_failure = ServerError(code="DIVIDE_BY_ZERO", sqlstate="22012", message="no")
@@ -205,7 +235,6 @@ def test_a_statement_that_cannot_be_judged_is_refused(stale: Stale) -> None:
         ("soon", "MT_OPTION_VALUE"),
         ("0 min FAIL", "MT_OPTION_VALUE"),
         ("10 min LATER", "MT_OPTION_VALUE"),
-        ("10 min INLINE", "NOT_SUPPORTED"),
     ],
 )
 def test_an_unusable_bound_is_refused_when_it_is_set(

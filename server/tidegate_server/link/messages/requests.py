@@ -58,11 +58,25 @@ class CloseSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedTable:
+    """A materialized table whose query is to be read in the place of its rows."""
+
+    name: TableName
+    query: str
+    """Gives the table's columns with their names and types."""
+    columns: tuple[str, ...]
+    settings: Mapping[str, str]
+    """Those of Spark's under which the query is to be read."""
+    mentioned: bool
+    """Whether the statement reads the table itself, and not only through another one's query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execute:
     """Run SQL verbatim in a session; answered by :class:`Executed`.
 
     ``settings`` hold for this statement alone. ``inline_bytes`` bounds the Arrow bytes that may
-    ride in the answer.
+    ride in the answer. With ``inlined`` the SQL is one query, in which those tables are replaced.
     """
 
     session_id: str
@@ -70,6 +84,7 @@ class Execute:
     sql: str
     settings: Mapping[str, str] = field(default_factory=dict)
     inline_bytes: int = 1 << 20
+    inlined: tuple[InlinedTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
