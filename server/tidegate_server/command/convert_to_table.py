@@ -17,7 +17,7 @@ from tidegate_server.command.apply import (
 )
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties, need_scheduler
-from tidegate_server.errors import Code, error
+from tidegate_server.command.derived import refuse_view
 from tidegate_server.link.messages.requests import EvolveTable
 from tidegate_server.model.privileges import TableObject
 from tidegate_server.model.result import Result, nothing
@@ -38,7 +38,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     """
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
-    _refuse_view(table)
+    refuse_view(table, "CONVERT TO TABLE")
     consumers = context.services.catalog.consumers(table.name)
     with changing([table, *consumers], context) as [table, *readers], ExitStack() as undo:
         _release(table, readers, context, undo)
@@ -47,23 +47,6 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     context.log(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
     log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
     return nothing()
-
-
-def _refuse_view(table: MaterializedTable) -> None:
-    """A plain table has all rows and no columns but those that are stored."""
-    if table.derived:
-        names = ", ".join(column.name for column in table.derived)
-        raise error(
-            Code.NOT_SUPPORTED,
-            what=f"CONVERT TO TABLE of {table.name}, whose columns {names} are not stored,",
-            hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
-        )
-    if table.holding:
-        raise error(
-            Code.NOT_SUPPORTED,
-            what=f"CONVERT TO TABLE of {table.name}, which holds rows out,",
-            hint="Drop the expectations with ON VIOLATION QUARANTINE first, or use DROP ROW.",
-        )
 
 
 def _release(

@@ -279,6 +279,26 @@ def check_expectations(
         _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
 
 
+def refuse_view(table: MaterializedTable, statement: str) -> None:
+    """Refuse a statement for which a table has to be its rows, and not a view over them.
+
+    :raises ServerError: NOT_SUPPORTED with columns that are evaluated on read or rows held out.
+    """
+    if table.derived:
+        names = ", ".join(column.name for column in table.derived)
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"{statement} of {table.name}, whose columns {names} are not stored,",
+            hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
+        )
+    if table.holding:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what=f"{statement} of {table.name}, which holds rows out,",
+            hint="Drop the expectations with ON VIOLATION QUARANTINE first, or use DROP ROW.",
+        )
+
+
 def not_about_the_text(problem: ServerError) -> bool:
     """Say whether the engine's error is about something else than an expression's text."""
     return problem.code.startswith(_NOT_ABOUT_THE_TEXT)

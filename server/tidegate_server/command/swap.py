@@ -12,6 +12,7 @@ from tidegate_server.command.alter_query import ready
 from tidegate_server.command.apply import changing, compensate, write_definition
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import refuse_cycle
+from tidegate_server.command.derived import refuse_view
 from tidegate_server.command.orders import refuse_swapping
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
@@ -72,19 +73,7 @@ def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
             hint="Create the other table in the same schema.",
         )
     for table in (first, second):
-        if table.derived:
-            names = ", ".join(column.name for column in table.derived)
-            raise error(
-                Code.NOT_SUPPORTED,
-                what=f"SWAP WITH of {table.name}, whose columns {names} are not stored,",
-                hint=f"Drop them first: ALTER MATERIALIZED TABLE {table.name} DROP ({names}).",
-            )
-        if table.holding:
-            raise error(
-                Code.NOT_SUPPORTED,
-                what=f"SWAP WITH of {table.name}, which holds rows out,",
-                hint="Drop the expectations with ON VIOLATION QUARANTINE first, or use DROP ROW.",
-            )
+        refuse_view(table, "SWAP WITH")
 
 
 def _refuse_cycles(first: MaterializedTable, second: MaterializedTable, context: Context) -> None:

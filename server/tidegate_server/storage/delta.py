@@ -113,26 +113,17 @@ class DeltaFormat:
         found = self.find(name)
         wanted = properties.get(PROPERTY_ID)
         if found is None or wanted is None or found.materialized_id != wanted:
-            self._create(name, schema, partition_keys, comment, properties)
+            place = self._place_beside(name)
+            self._spark.sql(create_sql(name, schema, partition_keys, comment, properties, place))
+            if place is not None:
+                self._places.own(name)
         snapshot = self._snapshot(name)
         return str(snapshot.deltaLog().dataPath().toString()), str(snapshot.metadata().id())
 
-    def _create(
-        self,
-        name: TableName,
-        schema: Schema,
-        partition_keys: Sequence[str],
-        comment: str | None,
-        properties: Mapping[str, str],
-    ) -> None:
-        """Create a table at the place of its name, or beside it where another one's data lie."""
-        place, location = self._places.usual(name), None
-        if self._places.occupied(place):
-            location = f"{place}_{uuid.uuid4().hex[:8]}"
-        sql = create_sql(name, schema, partition_keys, comment, properties, location)
-        self._spark.sql(sql)
-        if location is not None:
-            self._places.own(name)
+    def _place_beside(self, name: TableName) -> str | None:
+        """Return a place for a table whose usual one has another table's data; None for that."""
+        usual = self._places.usual(name)
+        return f"{usual}_{uuid.uuid4().hex[:8]}" if self._places.occupied(usual) else None
 
     def describe(self, name: TableName) -> TableDescription:
         snapshot = self._snapshot(name)

@@ -193,7 +193,10 @@ def test_inline_reads_the_queries_of_what_is_too_old(stale: Stale) -> None:
     "clause",
     [
         "ALTER MATERIALIZED TABLE m SET IMMUTABLE WHERE (a < 1)",
-        "CREATE OR ALTER MATERIALIZED TABLE m (CONSTRAINT p EXPECT (a > 0) ON VIOLATION DROP ROW) AS SELECT * FROM t1",
+        (
+            "CREATE OR ALTER MATERIALIZED TABLE m "
+            "(CONSTRAINT p EXPECT (a > 0) ON VIOLATION DROP ROW) AS SELECT * FROM t1"
+        ),
     ],
 )
 def test_rows_that_do_not_follow_from_the_query_alone_are_not_replaced(
