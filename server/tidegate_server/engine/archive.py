@@ -45,8 +45,11 @@ def exercise(spark: SparkSession) -> None:
         spark.sql(text).toArrow()
 
 
-def _make(archive: Path) -> None:
-    """Let a JVM of its own write the archive as it ends, then put it in its place."""
+def _make(archive: Path) -> bool:
+    """Let a JVM of its own write the archive as it ends, then put it in its place.
+
+    :return: False if this Java wrote none, as one that comes without an archive of its own.
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as work:
         written = Path(work) / archive.name
@@ -65,7 +68,10 @@ def _make(archive: Path) -> None:
         spark = start_spark(options, directories)
         exercise(spark)
         _end(spark)
+        if not written.exists():
+            return False
         written.replace(archive)
+    return True
 
 
 def _end(spark: SparkSession) -> None:
@@ -76,15 +82,20 @@ def _end(spark: SparkSession) -> None:
     gateway.shutdown()
     if process.stdin is not None:
         process.stdin.close()
-    process.wait(_EXIT_SECONDS)
+    try:
+        process.wait(_EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
 
 
 def main() -> None:
     """Make the archive unless it is there."""
     archive = class_archive("", resolve_jars(os.environ.get("JAVA_HOME", "")))
-    if not archive.exists():
-        _make(archive)
-    sys.stdout.write(f"{archive.stat().st_size >> 20} MiB in {archive}\n")
+    if archive.exists() or _make(archive):
+        sys.stdout.write(f"{archive.stat().st_size >> 20} MiB in {archive}\n")
+    else:
+        sys.stdout.write("This Java writes no archive: engines start as they did.\n")
 
 
 if __name__ == "__main__":
