@@ -22,7 +22,7 @@ from tidegate_server.link.messages.requests import EngineOptions
 _EXIT_SECONDS = 300.0
 
 
-def exercise(spark: SparkSession) -> None:
+def _exercise(spark: SparkSession) -> None:
     """Load the classes of a typical day: tables are made, changed, merged into and read."""
     for text in (
         "CREATE TABLE a (k INT, v DECIMAL(10,2), s STRING) USING delta",
@@ -66,7 +66,7 @@ def _make(archive: Path) -> bool:
             settings={"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={written}"},
         )
         spark = start_spark(options, directories)
-        exercise(spark)
+        _exercise(spark)
         _end(spark)
         if not written.exists():
             return False
