@@ -73,7 +73,7 @@ def _holding(wanted: Mapping[str, MaterializedTable], context: Context) -> Itera
                 holder = services.ledger.holder(key, services.clock.now()) or ""
                 changing = holder.partition("/")[2].startswith(DEFINITION_LEASE)
                 if time.monotonic() >= deadline:
-                    raise _changed(wanted[key]) if changing else _refreshed(wanted[key])
+                    raise _busy(wanted[key], changing=changing)
                 if not told:
                     what = "another statement's change" if changing else "the running refresh"
                     context.log(f"Waiting for {what} of {wanted[key].name}")
@@ -114,23 +114,14 @@ def _kept(key: str, owner: str, services: Services) -> Iterator[None]:
         keeper.join()
 
 
-def _refreshed(table: MaterializedTable) -> ServerError:
+def _busy(table: MaterializedTable, *, changing: bool) -> ServerError:
+    """Return the error for a table that another statement, or else a refresh, did not let go."""
+    stop = f"Wait, or stop it with ALTER MATERIALIZED TABLE {table.name} CANCEL REFRESH."
     return error(
         Code.MT_STATE,
         table=table.name,
-        found="being refreshed",
-        action="this statement",
+        found="being changed by another statement" if changing else "being refreshed",
+        action="this one" if changing else "this statement",
         expected="at rest",
-        hint=f"Wait, or stop it with ALTER MATERIALIZED TABLE {table.name} CANCEL REFRESH.",
-    )
-
-
-def _changed(table: MaterializedTable) -> ServerError:
-    return error(
-        Code.MT_STATE,
-        table=table.name,
-        found="being changed by another statement",
-        action="this one",
-        expected="at rest",
-        hint="Wait for that statement to end.",
+        hint="Wait for that statement to end." if changing else stop,
     )

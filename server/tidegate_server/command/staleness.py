@@ -97,6 +97,14 @@ def _too_old(tables: Iterable[MaterializedTable], bound: Bound, context: Context
     return {table_id: age for table_id, age in ages.items() if not _within(limit, age)}
 
 
+def _old_above(
+    tables: Iterable[MaterializedTable], bound: Bound, context: Context
+) -> tuple[dict[str, MaterializedTable], _Ages]:
+    """Return the materialized tables that others read, by id, and those that are too old."""
+    above = {t.id: t for table in tables for t in _above(table, context)}
+    return above, _too_old(above.values(), bound, context)
+
+
 def _age(table: MaterializedTable, known: Known) -> float | None:
     moment = as_of(table, known)
     return None if moment is None else (known.now - moment).total_seconds()
@@ -179,15 +187,15 @@ def _inlined(
     :raises ServerError: MT_TOO_STALE for one whose rows do not follow from its query alone.
     """
     mentioned = {table.id: table for table in tables}
-    above = {t.id: t for table in mentioned.values() for t in _above(table, context)}
-    old = old | _too_old([t for t in above.values() if t.id not in mentioned], bound, context)
+    above, old_above = _old_above(mentioned.values(), bound, context)
+    old = old_above | old
     found = []
     for table in (mentioned | above).values():
         if table.id not in old:
             continue
         own = _of_its_own(table)
         if own is not None:
-            reason = f"{_reason(old[table.id], bound)}, and {own} tell its query from its rows"
+            reason = f"{_reason(old[table.id], bound)}, and its query alone misses its {own}"
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
         found.append(_as_query(table, mentioned=table.id in mentioned))
     if found:
@@ -229,8 +237,7 @@ def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
 def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
     """Refresh tables, and what above them is too old as well, sources first."""
     services, user = context.services, context.session.user
-    above = {t.id: t for table in tables for t in _above(table, context)}
-    old = _too_old(above.values(), bound, context)
+    _, old = _old_above(tables, bound, context)
     wave: dict[str, MaterializedTable] = {}
     for table in tables:
         wave |= {t.id: t for t in _above(table, context) if t.id in old}
