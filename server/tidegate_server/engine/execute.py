@@ -18,7 +18,7 @@ from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.commits import inserted_rows
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, kind
 
 _AFFECTED = "num_affected_rows"
 _WRITTEN = "numOutputRows"
@@ -89,4 +89,4 @@ def _inserted_rows(child: Child, frame: DataFrame, started: int) -> int | None:
 
 def _is_command(frame: DataFrame) -> bool:
     plan = frame._jdf.queryExecution().executedPlan()
-    return str(plan.getClass().getSimpleName()) == "CommandResultExec"
+    return kind(plan) == "CommandResultExec"

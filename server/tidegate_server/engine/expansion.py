@@ -10,11 +10,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.plans import Node, read_plan
-from tidegate_server.engine.references import Edit, ParsedQuery, Reference, Star, edited, kind
+from tidegate_server.engine.references import Edit, ParsedQuery, Reference, Star, edited
 from tidegate_server.engine.sources import Place, Tables, selected, written
 from tidegate_server.model.names import TableName, quote_identifier
 from tidegate_server.storage.base import table_sql
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, kind
 
 _Column = tuple[tuple[str, ...], str]
 """Qualifier and name of a column for which a star stands."""

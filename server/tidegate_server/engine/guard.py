@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.evolve import PROPERTY_QUARANTINE_OF
-from tidegate_server.engine.references import items, kind
 from tidegate_server.engine.sources import (
     catalog_entry,
     current_place,
@@ -27,7 +26,7 @@ from tidegate_server.model.names import (
 )
 from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.delta import PROPERTY_ID
-from tidegate_server.storage.jvm import FILES, is_instance, java
+from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
 
 PROPERTY_DEFINITION = "tidegate.definition"
 

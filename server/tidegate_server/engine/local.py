@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, kind
 
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
@@ -34,14 +34,14 @@ def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table 
 
 def _computed(jvm: Any, plan: Any) -> Any | None:
     """Return the Seq of internal rows that a plan holds, or holds below one projection."""
-    if _kind(plan) == "Project":
+    if kind(plan) == "Project":
         child = _local_relation(jvm, plan.child())
         if child is None:
             return None
         # The very rule by which the optimizer folds a projection of VALUES.
         rule = _singleton(jvm, "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation$")
         plan = rule.apply(plan.withNewChildren(_nothing(jvm).prepended(child)))
-        return plan.data() if _kind(plan) == "LocalRelation" else None
+        return plan.data() if kind(plan) == "LocalRelation" else None
     relation = _local_relation(jvm, plan)
     return None if relation is None else relation.data()
 
@@ -50,21 +50,17 @@ def _local_relation(jvm: Any, plan: Any) -> Any | None:
     """Return the relation of constant rows that a leaf stands for."""
     make = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation
     not_streaming, stream = False, jvm.scala.Option.empty()
-    match _kind(plan):
+    match kind(plan):
         case "LocalRelation":
             return plan
         case "CommandResult":
             return make(plan.output(), plan.rows(), not_streaming, stream)
-        case kind if kind.startswith("OneRowRelation"):
+        case name if name.startswith("OneRowRelation"):
             row = jvm.org.apache.spark.sql.catalyst.InternalRow.empty()
             nothing = _nothing(jvm)
             return make(nothing, nothing.prepended(row), not_streaming, stream)
         case _:
             return None
-
-
-def _kind(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())
 
 
 def _nothing(jvm: Any) -> Any:

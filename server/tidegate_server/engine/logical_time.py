@@ -8,8 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.references import items, kind
-from tidegate_server.storage.jvm import is_instance, java
+from tidegate_server.storage.jvm import is_instance, items, java, kind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

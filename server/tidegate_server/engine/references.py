@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.errors import Code, error
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import items, java, kind
 
 _PART = r"(?:`(?:[^`]|``)+`|[^\s`.,()'\"/;]+)"
 _NAME = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})*")
@@ -370,17 +370,6 @@ def _constant(spark: SparkSession, expression: Any) -> str | None:
 
 
 # ---- Scala -------------------------------------------------------------------------------------
-
-
-def kind(node: Any) -> str:
-    """Return the simple name of a Java object's class."""
-    return str(node.getClass().getSimpleName())
-
-
-def items(sequence: Any) -> Iterator[Any]:
-    """Iterate a Scala Seq."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
 
 
 def split_name(text: str) -> tuple[str, ...]:

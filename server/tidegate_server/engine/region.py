@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.engine.references import items, kind
 from tidegate_server.errors import Code, error
 from tidegate_server.sql.clock import at_moment
+from tidegate_server.storage.jvm import items, kind
 from tidegate_server.storage.predicate import matching
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.errors import to_server_error
-from tidegate_server.engine.incremental.apply import DiffMismatchError, apply
+from tidegate_server.engine.incremental.apply import apply
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
     Prepared,
@@ -52,7 +52,7 @@ from tidegate_server.refresh.request import (
     RefreshPolicy,
 )
 from tidegate_server.refresh.waves import forward
-from tidegate_server.storage.base import TableFormat, Written
+from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
 from tidegate_server.storage.region import outside
 
 logger = logging.getLogger(__name__)
@@ -263,7 +263,6 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
         prepared.diff,
         vector,
         base=last.version,
-        replaces=prepared.replaces,
     )
 
 

@@ -18,7 +18,6 @@ from tidegate_server.engine.references import (
     ParsedQuery,
     Reference,
     edited,
-    items,
     parse_query,
     reference_edits,
 )
@@ -27,7 +26,7 @@ from tidegate_server.model.names import TableName, qualify, quote_identifier, vi
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.storage.base import TableFormat, TableState, is_path, table_sql
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import items, java
 
 _GLOBAL_TEMPORARY = "global_temp"
 _DEEPEST_VIEW = 50

@@ -20,7 +20,7 @@ from tidegate_server.engine.sessions import Child
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import Mention, Reach, Reading, Surveyed
 from tidegate_server.model.names import DEFAULT_CATALOG, TableName, qualify, quote_identifier
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def survey(child: Child, text: str) -> Surveyed:
         ),
         locations=tuple(_locations(plan, nodes)),
         settings=tuple(_settings(plan)),
-        lists_tables=_class(plan) in _LISTINGS,
+        lists_tables=kind(plan) in _LISTINGS,
     )
 
 
@@ -160,14 +160,14 @@ def _locations(plan: Any, nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
     for node in nodes:
         if isinstance(place := node.get("location"), str):
             yield place
-    if _class(plan) == "CreateNamespace":
+    if kind(plan) == "CreateNamespace":
         place = plan.properties().get("location")
         if place.isDefined():
             yield str(place.get())
 
 
 def _settings(plan: Any) -> Iterator[str]:
-    if _class(plan) == "SetCommand" and plan.kv().isDefined():
+    if kind(plan) == "SetCommand" and plan.kv().isDefined():
         yield str(plan.kv().get()._1())
 
 
@@ -211,7 +211,7 @@ def _readings(
     if plain and whole is not None:
         return tuple(whole)
     # A command holds its query as a child or a field, or only names what it looks at.
-    held = [*_items(plan.children()), *_held_plans(plan)]
+    held = [*items(plan.children()), *_held_plans(plan)]
     inner = [reading for one in held for reading in _leaves(spark, one) or ()]
     named = [reading for parts in _named(nodes) for reading in _read_by_name(spark, parts)]
     found = [Counter(part) for part in (whole or (), inner, named)]
@@ -219,7 +219,7 @@ def _readings(
 
 
 def _held_plans(plan: Any) -> Iterator[Any]:
-    field = _HELD_PLANS.get(_class(plan))
+    field = _HELD_PLANS.get(kind(plan))
     if field is not None:
         yield getattr(plan, field)()
 
@@ -247,22 +247,22 @@ def _leaves(spark: SparkSession, plan: Any) -> list[Reading] | None:
 
 def _read_by(analyzed: Any) -> list[Reading]:
     found = []
-    for plan in (analyzed, *_items(analyzed.subqueriesAll())):
-        for leaf in _items(plan.collectLeaves()):
-            kind = _class(leaf)
-            if kind.removesuffix("$").endswith("Relation") or kind == "ResolvedTable":
-                if kind.removesuffix("$") not in _WITHOUT_SOURCE:
-                    found += _reading(leaf, kind)
+    for plan in (analyzed, *items(analyzed.subqueriesAll())):
+        for leaf in items(plan.collectLeaves()):
+            name = kind(leaf)
+            if name.endswith("Relation") or name == "ResolvedTable":
+                if name not in _WITHOUT_SOURCE:
+                    found += _reading(leaf)
             else:
-                for inner in _items(leaf.innerChildren()):
+                for inner in items(leaf.innerChildren()):
                     if _is_logical(inner):
                         found += _read_by(inner)
     return found
 
 
-def _reading(leaf: Any, kind: str) -> list[Reading]:
+def _reading(leaf: Any) -> list[Reading]:
     """Describe a leaf, once per directory it reads; one that has no name is told without."""
-    match kind:
+    match kind(leaf):
         case "LogicalRelation":
             table = leaf.catalogTable()
             name = _identifier(table.get().identifier()) if table.isDefined() else None
@@ -297,7 +297,7 @@ def _identifier(identifier: Any) -> TableName:
 def _roots(relation: Any) -> list[str | None]:
     """Return the directories that a relation of files reads; None where they are not known."""
     try:
-        return [str(path) for path in _items(relation.location().rootPaths())] or [None]
+        return [str(path) for path in items(relation.location().rootPaths())] or [None]
     except Py4JError:
         return [None]
 
@@ -309,13 +309,3 @@ def _is_logical(node: Any) -> bool:
     except Py4JError:
         return False
     return True
-
-
-def _class(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    """Iterate a Scala Seq."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)

@@ -13,13 +13,11 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.engine.references import (
     identifier_parts,
-    items,
-    kind,
     parse_statement,
     relation_parts,
     statement_text,
 )
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import items, java, kind
 
 _FILE_FORMATS = frozenset(
     {"delta", "parquet", "orc", "csv", "json", "text", "avro", "xml", "binaryfile", "hudi"}

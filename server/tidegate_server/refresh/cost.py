@@ -22,7 +22,7 @@ class Way(Enum):
 
     OVERWRITE = "OVERWRITE"
     APPEND = "APPEND"
-    MERGE = "MERGE"
+    REWRITE = "REWRITE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Price:
 _PRICES = {
     Way.OVERWRITE: Price(fixed=1.2, read=1.2e-6, written=1.5e-6),
     Way.APPEND: Price(fixed=0.7, read=1.0e-6, written=1.5e-6),
-    Way.MERGE: Price(fixed=3.0, read=0.4e-6, written=4.0e-6),
+    Way.REWRITE: Price(fixed=2.0, read=0.4e-6, written=4.0e-6),
 }
 
 
@@ -82,6 +82,6 @@ def _way_of(run: PastRun) -> Way | None:
             return Way.OVERWRITE
         case Strategy.INCREMENTAL:
             looked = run.metrics.rows_deleted or run.metrics.affected_keys is not None
-            return Way.MERGE if looked else Way.APPEND
+            return Way.REWRITE if looked else Way.APPEND
         case _:
             return None

@@ -193,7 +193,7 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
     elif not evidence.appends:
         read += evidence.rows_in_sources
     written = evidence.affected_keys if evidence.keyed else evidence.rows_changed
-    way = Way.APPEND if evidence.appends else Way.MERGE
+    way = Way.APPEND if evidence.appends else Way.REWRITE
     return way, Work(rows_read=read, rows_written=written or 0)
 
 

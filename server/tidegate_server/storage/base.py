@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import TableName, quote_identifier
@@ -102,6 +103,35 @@ class TableDescription:
     comment: str | None
     location: str
     properties: Mapping[str, str]
+
+
+class DiffMismatchError(Exception):
+    """The table does not hold what a diff takes away: refresh fully instead.
+
+    Raised before anything is committed, so that the order's epoch is still unused.
+    """
+
+
+ROW_ID = "__id"
+COPIES = "__copies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """What a refresh changes, counted in copies of rows."""
+
+    rows: DataFrame
+    """Each different row once, fitted, with a number of its own, ``__id``, and how many copies more
+    or, below 0, fewer there are to be, ``__weight``. It reads the same whenever it is read."""
+    fields: tuple[T.StructField, ...]
+    """The columns of the table."""
+    within: Column
+    """A condition over the table, aliased ``t``, that holds for all that goes and lets files be
+    skipped."""
+    removed: int
+    added: int
+    few: bool
+    """Whether the different rows that go fit into the memory of every process."""
 
 
 class TableFormat(Protocol):
@@ -240,25 +270,18 @@ class TableFormat(Protocol):
         """Add fitted rows in one commit that builds on version ``base``; raises as ``write``."""
         ...
 
-    def replace_rows(
+    def change_rows(
         self,
         session: SparkSession,
-        removed: DataFrame,
-        added: DataFrame,
-        within: Column,
+        change: RowChange,
         order: RefreshOrder,
         vector: Mapping[str, int],
         *,
         base: int,
-        few: bool,
     ) -> Written:
-        """Take away all rows equal to one of ``removed``, add ``added``; raises as ``write``.
+        """Remove and add rows in one commit that builds on version ``base``; raises as ``write``.
 
-        Both are fitted and read the same whenever they are read.
-
-        :param within: a condition over the table, aliased ``t``, that holds for all of
-            ``removed`` and lets files be skipped.
-        :param few: whether all of them fit into the memory of every process.
+        :raises DiffMismatchError: if the table does not hold all that is to go.
         """
         ...
 

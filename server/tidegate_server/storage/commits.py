@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
+from tidegate_server.storage.jvm import kind
+
 _HEAD_LINES = 8
 _LOOK_BACK = 1000
 # Commits after which every row is what it was before.
@@ -81,13 +83,13 @@ def inserted_rows(jvm: Any, written: Any, since: int) -> int | None:
     :param since: when the command started, in milliseconds since 1970; with more than one commit
         since then nobody knows which was the command's.
     """
-    if written.getClass().getSimpleName() not in _INSERT_PLANS:
+    if kind(written) not in _INSERT_PLANS:
         return None
     relation = written.table()
-    if relation.getClass().getSimpleName() != "DataSourceV2Relation":
+    if kind(relation) != "DataSourceV2Relation":
         return None
     table = relation.table()
-    if table.getClass().getSimpleName() != "DeltaTableV2":
+    if kind(table) != "DeltaTableV2":
         return None
     recent: list[Commit] = []
     for commit in commits(jvm, newest_snapshot(jvm, table.deltaLog())):

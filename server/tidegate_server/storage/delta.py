@@ -11,7 +11,6 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
@@ -33,6 +32,7 @@ from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.storage.base import (
     FoundChange,
     Method,
+    RowChange,
     TableDescription,
     TableState,
     Written,
@@ -41,6 +41,7 @@ from tidegate_server.storage.base import (
 )
 from tidegate_server.storage.commits import commits, newest_snapshot
 from tidegate_server.storage.delta_changes import read_change
+from tidegate_server.storage.delta_rewrite import change_rows
 from tidegate_server.storage.delta_schema import commit_metadata, widen
 from tidegate_server.storage.delta_sql import (
     create_sql,
@@ -50,8 +51,8 @@ from tidegate_server.storage.delta_sql import (
 )
 from tidegate_server.storage.delta_write import (
     advance,
+    append_rows,
     last_refresh,
-    replace_rows,
     token,
     user_metadata,
     written,
@@ -284,30 +285,21 @@ class DeltaFormat:
     ) -> Written:
         snapshot = self._known(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        writer = frame.write.format(_PROVIDER).mode("append").options(**token(order))
-        return self._landed(
-            lambda: writer.option("userMetadata", metadata).save(_path(snapshot)), order, snapshot
-        )
+        return self._landed(lambda: append_rows(frame, snapshot, order, metadata), order, snapshot)
 
-    def replace_rows(
+    def change_rows(
         self,
         session: SparkSession,
-        removed: DataFrame,
-        added: DataFrame,
-        within: SparkColumn,
+        change: RowChange,
         order: RefreshOrder,
         vector: Mapping[str, int],
         *,
         base: int,
-        few: bool,
     ) -> Written:
         snapshot = self._known(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        path = _path(snapshot)
         return self._landed(
-            lambda: replace_rows(session, path, removed, added, within, order, metadata, few=few),
-            order,
-            snapshot,
+            lambda: change_rows(session, snapshot, change, order, metadata), order, snapshot
         )
 
     def advance(
@@ -315,8 +307,7 @@ class DeltaFormat:
     ) -> Written:
         snapshot = self._known(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        log = snapshot.deltaLog()
-        return self._landed(lambda: advance(session, log, order, metadata), order, snapshot)
+        return self._landed(lambda: advance(session, snapshot, order, metadata), order, snapshot)
 
     def untouched_since(self, order: RefreshOrder, version: int) -> bool:
         for commit in commits(self._jvm, self._known(order)):

@@ -9,21 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.model.names import quote_identifier
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.storage.base import Written
 from tidegate_server.storage.commits import Commit
-from tidegate_server.storage.exact import named, same
-from tidegate_server.storage.jvm import acting, java, scala_object
+from tidegate_server.storage.jvm import acting, items, java, scala_object
 
-_GONE = "__gone"
-_TOKEN = "spark.databricks.delta.write"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 
 def token(order: RefreshOrder) -> Mapping[str, str]:
@@ -128,77 +121,76 @@ def written(commit: Commit) -> Written:
     )
 
 
-def replace_rows(
-    session: SparkSession,
-    path: str,
-    removed: DataFrame,
-    added: DataFrame,
-    within: Column,
-    order: RefreshOrder,
-    metadata: str,
-    *,
-    few: bool,
-) -> None:
-    """Take away every row equal to one of ``removed``, add ``added``, in one commit.
+def advance(session: SparkSession, snapshot: Any, order: RefreshOrder, metadata: str) -> None:
+    """Commit vector and epoch without data, unless this or a later epoch was committed.
 
-    :param within: a condition over the table, aliased ``t``, that all of ``removed`` meet; files
-        without such rows are not read.
-    :param few: whether the rows can be sent to the table's, which need not be sorted then.
+    :param snapshot: the newest one.
     """
-    fields = removed.schema.fields
-    source = removed.withColumn(_GONE, F.lit(True)).unionAll(added.withColumn(_GONE, F.lit(False)))
-    source = F.broadcast(source) if few else source
-    found = F.col(f"s.{_GONE}") & within & same("t", "s", fields)
-    values = {f"t.{quote_identifier(f.name)}": named(f.name, "s") for f in fields}
-    with _settings(session, order, metadata):
-        (
-            DeltaTable.forPath(session, path)
-            .alias("t")
-            .merge(source.alias("s"), found)
-            .whenMatchedDelete()
-            .whenNotMatchedInsert(~F.col(f"s.{_GONE}"), values)
-            .execute()
-        )
+    with transaction(session, snapshot, order, metadata) as begun:
+        if begun is not None:
+            jvm = java(session)
+            empty = scala_object(jvm, "org.apache.spark.sql.delta.DeltaOperations", "EmptyCommit")
+            commit(jvm, begun, [], order, empty)
 
 
-def advance(session: SparkSession, log: Any, order: RefreshOrder, metadata: str) -> bool:
-    """Commit vector and epoch without data; False if this or a later epoch was committed."""
-    jvm: Any = java(session)
-    nothing = jvm.scala.Option.empty()
-    with _settings(session, order, metadata), acting(session):
-        transaction = log.startTransaction(nothing, nothing)
-        if transaction.txnVersion(application(order)) >= order.epoch:
-            return False
-        now = jvm.scala.Option.apply(int(time.time() * 1000))
-        actions = jvm.java.util.ArrayList()
-        actions.add(
-            jvm.org.apache.spark.sql.delta.actions.SetTransaction(
-                application(order), order.epoch, now
-            )
-        )
-        operation = scala_object(jvm, "org.apache.spark.sql.delta.DeltaOperations", "EmptyCommit")
-        sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
-        transaction.commit(sequence, operation)
-    return True
+def append_rows(frame: DataFrame, snapshot: Any, order: RefreshOrder, metadata: str) -> None:
+    """Commit further rows, unless this or a later epoch was committed; ``frame`` is fitted."""
+    session = frame.sparkSession
+    with transaction(session, snapshot, order, metadata) as begun:
+        if begun is not None:
+            jvm = java(session)
+            operations, nothing = jvm.org.apache.spark.sql.delta.DeltaOperations, _nothing(jvm)
+            mode = jvm.org.apache.spark.sql.SaveMode.valueOf("Append")
+            operation = operations.Write(mode, *[nothing] * 8)
+            commit(jvm, begun, items(begun.writeFiles(frame._jdf)), order, operation)
 
 
 @contextmanager
-def _settings(session: SparkSession, order: RefreshOrder, metadata: str) -> Iterator[None]:
-    """Let the session's next commit carry epoch and metadata; MERGE takes no options."""
-    settings = {
-        **{f"{_TOKEN}.{key}": value for key, value in token(order).items()},
-        _METADATA: metadata,
-        # The source was checkpointed: it reads the same a second time.
-        _MATERIALIZE: "none",
-    }
-    before = {key: session.conf.get(key, None) for key in settings}
+def transaction(
+    session: SparkSession, snapshot: Any, order: RefreshOrder, metadata: str
+) -> Iterator[Any]:
+    """Begin a transaction on a snapshot; None if the order's epoch or a later one was committed.
+
+    An epoch that is committed between the snapshot and the transaction's end makes it fail.
+    """
+    jvm = java(session)
+    before = session.conf.get(_METADATA, None)
+    session.conf.set(_METADATA, metadata)
     try:
-        for key, value in settings.items():
-            session.conf.set(key, value)
-        yield
+        with acting(session):
+            some = jvm.scala.Option.apply(snapshot)
+            begun = snapshot.deltaLog().startTransaction(_nothing(jvm), some)
+            yield None if _newest_epoch(begun, snapshot, order) >= order.epoch else begun
     finally:
-        for key, value in before.items():
-            if value is None:
-                session.conf.unset(key)
-            else:
-                session.conf.set(key, value)
+        if before is None:
+            session.conf.unset(_METADATA)
+        else:
+            session.conf.set(_METADATA, before)
+
+
+def _newest_epoch(begun: Any, snapshot: Any, order: RefreshOrder) -> int:
+    """Return the last epoch in a snapshot, -1 if there is none, and make the transaction fail if
+    one comes after; without a checksum that has the epochs, Delta computes them in a job."""
+    name = application(order)
+    checksum = snapshot.checksumOpt()
+    known = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    if not known.isDefined():
+        return int(begun.txnVersion(name))
+    begun.readTxn().addOne(name)
+    epochs = (int(told.version()) for told in items(known.get()) if told.appId() == name)
+    return max(epochs, default=-1)
+
+
+def commit(
+    jvm: Any, begun: Any, actions: Iterable[Any], order: RefreshOrder, operation: Any
+) -> None:
+    """Commit Delta's actions together with the order's epoch."""
+    now = jvm.scala.Option.apply(int(time.time() * 1000))
+    kinds = jvm.org.apache.spark.sql.delta.actions
+    epoch = kinds.SetTransaction(application(order), order.epoch, now)
+    together = jvm.org.apache.spark.api.python.PythonUtils.toSeq([*actions, epoch])
+    begun.commit(together, operation)
+
+
+def _nothing(jvm: Any) -> Any:
+    return jvm.scala.Option.empty()

@@ -6,7 +6,7 @@ to the other is a change of its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import and_
 
@@ -52,12 +52,10 @@ def comparable(type: T.DataType) -> bool:
             return isinstance(type, (T.FloatType, T.DoubleType, *_PLAIN))
 
 
-def summed(frame: DataFrame, *totals: Column) -> DataFrame:
+def summed(frame: DataFrame) -> DataFrame:
     """Return each row once with the sum of its weights, rows that sum to 0 left out.
 
     Rows with a column that cannot be compared come back as they are.
-
-    :param totals: further named aggregates of a row's occurrences.
     """
     fields = [field for field in frame.schema.fields if field.name != WEIGHT]
     if not all(comparable(field.dataType) for field in fields):
@@ -72,12 +70,11 @@ def summed(frame: DataFrame, *totals: Column) -> DataFrame:
         for field in fields
         if not _restorable(field.dataType)
     ]
-    sums = frame.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT), *totals, *kept)
-    more = sums.columns[len(keys) + 1 : len(keys) + 1 + len(totals)]
-    return sums.where(F.col(WEIGHT) != 0).select(*values, WEIGHT, *more)
+    sums = frame.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT), *kept)
+    return sums.where(F.col(WEIGHT) != 0).select(*values, WEIGHT)
 
 
-def same(left: str, right: str, fields: list[T.StructField]) -> Column:
+def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:
     """Return the condition that two aliased rows are the same in all fields.
 
     Plain columns are compared as they are, so that files can be skipped.

@@ -53,6 +53,16 @@ def is_instance(jvm: Any, value: Any, name: str) -> bool:
     return bool(jvm.java.lang.Class.forName(name).isInstance(value))
 
 
+def kind(value: Any) -> str:
+    """Return the simple name of a Java object's class, or of a Scala object."""
+    return str(value.getClass().getSimpleName()).rstrip("$")
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """Return the elements of a Scala Seq."""
+    return (sequence.apply(index) for index in range(sequence.size()))
+
+
 def scala_object(jvm: Any, owner: str, name: str = "") -> Any:
     """Return the Scala object ``owner``, or the object ``name`` inside it."""
     *package, last = owner.split(".")

@@ -11,11 +11,12 @@ import pytest
 
 from tests.fix_materialized import Stored, counted
 from tests.fix_spark import Lake
-from tidegate_server.engine.incremental.apply import DiffMismatchError, apply
+from tidegate_server.engine.incremental.apply import apply
 from tidegate_server.engine.incremental.changes import Method, source_change
 from tidegate_server.errors import ServerError
 from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.storage.base import Written
+from tidegate_server.storage import delta_rewrite
+from tidegate_server.storage.base import DiffMismatchError, Written
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +71,7 @@ def test_additions_are_appended(mt: Stored) -> None:
 def test_copies_of_a_row_are_counted(mt: Stored) -> None:
     done = land(mt, diff("('a', 1, -1)", "(NULL, NULL, -2)", "('b', 2, -1)", "('d', 4, 1)"))
     assert mt.content() == counted([("a", 1)] * 2 + [("d", 4)])
-    assert (done.rows_deleted, done.rows_inserted) == (6, 3)
+    assert (done.rows_deleted, done.rows_inserted) == (4, 1)
     assert history(mt)["operation"] == "MERGE"
     land(mt, diff("('a', 1, -2)", "('d', 4, -1)", "('d', 4, 3)"))
     assert mt.content() == counted([("d", 4)] * 3)
@@ -147,7 +148,8 @@ def test_partitions_and_odd_names(lake: Lake) -> None:
     assert mt.content() == counted([("a", 1)] * 3 + [(None, None), ("b", 5), ("new", 1)])
 
 
-def test_files_out_of_range_are_not_read(lake: Lake) -> None:
+def test_files_out_of_range_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_rewrite, "_SMALL", 0)
     mt = Stored(lake, "SELECT BIGINT(id) AS n FROM range(10)")
     mt.fill()
     before = set(lake.path("mt").glob("*.parquet"))
@@ -158,8 +160,28 @@ def test_files_out_of_range_are_not_read(lake: Lake) -> None:
     assert lake.rows("SELECT n FROM mt WHERE n BETWEEN 4 AND 6") == [(4,), (6,)]
 
 
+def test_files_in_range_without_a_removed_row_stay(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mt = Stored(lake, "SELECT BIGINT(id * 2) AS n FROM range(10)")
+    mt.fill()
+    land(mt, "SELECT BIGINT(id * 2 + 1), BIGINT(1) AS __weight FROM range(9)")
+    odd = "SELECT BIGINT(7), BIGINT(-1) AS __weight"
+    monkeypatch.setattr(delta_rewrite, "_SMALL", 0)
+    monkeypatch.setattr(delta_rewrite, "_UNSEARCHED", 0)
+    done = land(mt, odd)
+    assert (done.rows_deleted, done.rows_inserted) == (1, 0)
+    assert done.rows_copied is not None and done.rows_copied < 9
+    kept = {n for (n,) in lake.rows("SELECT n FROM mt")}
+    assert kept == set(range(19)) - {7}
+
+
+@pytest.mark.parametrize("small", [0, 2**20])
 @pytest.mark.parametrize("gone", ["('b', 2, -2)", "('z', 1, -1)", "(NULL, 1, -1)"])
-def test_a_diff_that_takes_away_too_much_writes_nothing(mt: Stored, gone: str) -> None:
+def test_a_diff_that_takes_away_too_much_writes_nothing(
+    mt: Stored, gone: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_rewrite, "_SMALL", small)
     before = mt.content()
     with pytest.raises(DiffMismatchError):
         land(mt, diff(gone, "('y', 1, 1)"))

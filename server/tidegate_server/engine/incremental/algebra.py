@@ -18,11 +18,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id, items, kind
+from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.shape import PASSING, Node
 from tidegate_server.refresh.eligibility import Rule
+from tidegate_server.storage.jvm import items, kind
 
 DOUBT = "__doubt"
 _ROWS = "__rows"

@@ -13,16 +13,20 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.model.clauses import Violation
 from tidegate_server.refresh.request import RefreshOrder
-from tidegate_server.storage.base import TableFormat, Written
-from tidegate_server.storage.exact import WEIGHT, comparable, named, same, summed
+from tidegate_server.storage.base import (
+    COPIES,
+    ROW_ID,
+    DiffMismatchError,
+    RowChange,
+    TableFormat,
+    Written,
+)
+from tidegate_server.storage.exact import WEIGHT, comparable, named, summed
 from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
 from tidegate_server.storage.region import outside
 from tidegate_server.storage.unique import checked_diff, found
 
-_ID = "__id"
-_COPIES = "__copies"
-_LEFT = "__left"
-_OWN = frozenset({WEIGHT, _ID, _COPIES, _LEFT})
+_OWN = frozenset({WEIGHT, ROW_ID, COPIES})
 _BROADCAST = 10_000
 # Delta keeps the range of values of a file's first columns.
 _RANGED = 32
@@ -39,22 +43,16 @@ _ORDERED = (
 )
 
 
-class DiffMismatchError(Exception):
-    """The table does not hold what the diff takes away: refresh fully instead.
-
-    Raised before anything is written, so that the order's epoch is still unused.
-    """
-
-
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """What one look at the diff told; ``row`` has the ranges and the broken expectations."""
 
+    gone: int
+    """Different rows that go, or of which copies go."""
     removed: int
-    """Different rows that go."""
+    """Copies that go."""
     added: int
-    left: int | None
-    """Different rows of which copies stay; None when only the table can tell."""
+    """Copies that come."""
     row: Row
 
 
@@ -66,7 +64,6 @@ def apply(
     vector: Mapping[str, int],
     *,
     base: int,
-    replaces: bool = False,
 ) -> Written:
     """Add and take away rows in one commit; a diff that sums to nothing makes one without data.
 
@@ -75,8 +72,6 @@ def apply(
 
     :param session: the refresh's own session, whose settings are changed meanwhile.
     :param base: the version of the last refresh, whose content the diff was computed for.
-    :param replaces: whether what is taken away was read from the table at that version, each row
-        with all its copies, so that nothing can be missing.
     :raises DiffMismatchError: if the table does not hold what is to be taken away.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
         MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh,
@@ -86,8 +81,8 @@ def apply(
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
     if _OWN & {name.lower() for name in order.columns}:
         raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
-    settled = _settled(format, order, diff, replaces=replaces)
-    facts = _look(settled, order, replaces=replaces)
+    settled = _settled(format, order, diff)
+    facts = _look(settled, order)
     counts = _expected(settled, facts, order)
     changed = kept(settled, order)
     broken_keys = _key_checked(session, format, order, changed, facts)
@@ -96,29 +91,25 @@ def apply(
     return replace(done, expectations=counts)
 
 
-def _settled(
-    format: TableFormat, order: RefreshOrder, diff: DataFrame, *, replaces: bool
-) -> DataFrame:
+def _settled(format: TableFormat, order: RefreshOrder, diff: DataFrame) -> DataFrame:
     """Return each changed row once, under a number of its own.
 
     The first job that reads it computes it once and for all: a second computation might give
     other digits of a sum of doubles.
     """
     fitted = outside(format.fitted(order, diff, WEIGHT), order)
-    # What comes again of a row that goes with all its copies is what stays of it.
-    again = F.sum(F.when(F.col(WEIGHT) > 0, F.col(WEIGHT)).otherwise(0)).alias(_LEFT)
-    rows = summed(fitted, *([again] if replaces else []))
-    numbered = rows.withColumn(_ID, F.monotonically_increasing_id())
-    return numbered.localCheckpoint(eager=False)
+    rows = summed(fitted).withColumn(ROW_ID, F.monotonically_increasing_id())
+    return rows.localCheckpoint(eager=False)
 
 
-def _look(settled: DataFrame, order: RefreshOrder, *, replaces: bool) -> _Facts:
+def _look(settled: DataFrame, order: RefreshOrder) -> _Facts:
     """Count the rows, those that break expectations, and find the range of what is removed."""
     stays = reduce(and_, (~violated(e) for e in order.expectations if drops(e)), F.lit(True))
     removed = (F.col(WEIGHT) < 0) & stays
     added = F.when(F.col(WEIGHT) > 0, F.col(WEIGHT)).otherwise(0)
     counts = [
-        F.count_if(removed).alias("removed"),
+        F.count_if(removed).alias("gone"),
+        _total(F.when(removed, -F.col(WEIGHT))).alias("removed"),
         _total(F.when(stays, added)).alias("added"),
     ]
     for number, each in enumerate(order.expectations):
@@ -130,13 +121,10 @@ def _look(settled: DataFrame, order: RefreshOrder, *, replaces: bool) -> _Facts:
             _bound(F.max(value), field).alias(f"high{number}"),
             F.count_if(removed & named(field.name).isNull()).alias(f"null{number}"),
         ]
-    replaces = replaces and _LEFT in settled.columns
-    if replaces:
-        counts.append(F.count_if(removed & (F.col(_LEFT) > 0)).alias("left"))
     row = settled.agg(*counts).first()
     if row is None:
         raise AssertionError("an aggregate without groups has one row")
-    return _Facts(row["removed"], row["added"], row["left"] if replaces else None, row)
+    return _Facts(row["gone"], row["removed"], row["added"], row)
 
 
 def _total(weight: Column) -> Column:
@@ -188,51 +176,18 @@ def _commit(
         return format.advance(session, order, vector, base=base)
     if not facts.removed:
         return format.append(_copied(changed, F.col(WEIGHT)), order, vector, base=base)
-    gone = changed.where(F.col(WEIGHT) < 0)
-    if not all(comparable(field.dataType) for field in _stored(changed)):
+    fields = tuple(_stored(changed))
+    if not all(comparable(field.dataType) for field in fields):
         raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
-    within = _within(changed, facts)
-    new = _copied(changed.where(F.col(WEIGHT) > 0), F.col(WEIGHT))
-    if facts.left is None:
-        left = _left(session, format, order, gone, within, facts.removed)
-    else:
-        left = gone.where(F.col(_LEFT) > 0) if facts.left else None
-    if left is not None:
-        new = new.unionAll(_copied(left, F.col(_LEFT)))
-    removed = gone.drop(WEIGHT, _ID, _LEFT)
-    few = left is None and facts.removed + facts.added <= _BROADCAST
-    return format.replace_rows(session, removed, new, within, order, vector, base=base, few=few)
-
-
-def _left(
-    session: SparkSession,
-    format: TableFormat,
-    order: RefreshOrder,
-    gone: DataFrame,
-    within: Column,
-    rows: int,
-) -> DataFrame | None:
-    """Return the rows of which copies stay, with their number; None if there are none.
-
-    A row can only be taken away with all its copies, of which some are then added again.
-
-    :raises DiffMismatchError: if there are fewer copies than are to go.
-    """
-    table = _table(session, format, order).alias("t")
-    wanted = F.broadcast(gone) if rows <= _BROADCAST else gone
-    copies = (
-        table.where(within)
-        .join(wanted.alias("s"), same("t", "s", _stored(gone)))
-        .groupBy(F.col(f"s.{_ID}").alias(_ID), F.col(f"s.{WEIGHT}").alias(WEIGHT))
-        .agg(F.count("*").alias(_COPIES))
-        .select(_ID, (F.col(_COPIES) + F.col(WEIGHT)).alias(_LEFT))
-        .localCheckpoint(eager=False)
+    change = RowChange(
+        rows=changed,
+        fields=fields,
+        within=_within(changed, facts),
+        removed=facts.removed,
+        added=facts.added,
+        few=facts.gone <= _BROADCAST,
     )
-    left = F.col(_LEFT)
-    seen = copies.agg(F.count("*"), F.count_if(left < 0), F.count_if(left > 0)).first()
-    if seen is None or seen[0] < rows or seen[1]:
-        raise DiffMismatchError(f"{order.name} lacks rows that are to be removed")
-    return gone.join(copies.where(left > 0), _ID) if seen[2] else None
+    return format.change_rows(session, change, order, vector, base=base)
 
 
 def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> DataFrame:
@@ -246,7 +201,7 @@ def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> D
 def _copied(rows: DataFrame, times: Column) -> DataFrame:
     """Return each row so many times, without the columns that are not the table's."""
     columns = [named(field.name) for field in _stored(rows)]
-    return rows.withColumn(_COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)
+    return rows.withColumn(COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)
 
 
 def _within(changed: DataFrame, facts: _Facts) -> Column:

@@ -8,21 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import items, java
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
-
-
-def kind(node: Any) -> str:
-    """Return the simple class name of a plan or an expression."""
-    return str(node.getClass().getSimpleName()).rstrip("$")
-
-
-def items(sequence: Any) -> Iterator[Any]:
-    """Iterate a Scala Seq."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
 
 
 def descend(tree: Any) -> Iterator[Any]:

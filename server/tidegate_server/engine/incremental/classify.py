@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidegate_server.engine.incremental.catalyst import descend, expression_id, items, kind
+from tidegate_server.engine.incremental.catalyst import descend, expression_id
 from tidegate_server.refresh.eligibility import Obstacle
+from tidegate_server.storage.jvm import items, kind
 
 # The order in which rows come makes no difference to these.
 _ANY_ORDER = frozenset(

@@ -13,11 +13,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.engine.incremental.catalyst import Catalyst, items
+from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
 from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.refresh.eligibility import Rule
+from tidegate_server.storage.jvm import items
 
 _ROWS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from tidegate_server.engine.incremental.catalyst import Catalyst, items
+from tidegate_server.engine.incremental.catalyst import Catalyst
+from tidegate_server.storage.jvm import items
 
 _NUMBER = "__number"
 # The lower bits of a row's number count within its partition.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate_server.engine.incremental.catalyst import expression_id, items, kind
+from tidegate_server.engine.incremental.catalyst import expression_id
 from tidegate_server.engine.incremental.classify import (
     aggregates,
     is_key,
@@ -16,6 +16,7 @@ from tidegate_server.engine.incremental.classify import (
     window_refusals,
 )
 from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
+from tidegate_server.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 """Operators that hand every row through."""

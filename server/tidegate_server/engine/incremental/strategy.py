@@ -22,7 +22,7 @@ from tidegate_server.engine.incremental.algebra import (
     combined,
     read_algebra,
 )
-from tidegate_server.engine.incremental.catalyst import Catalyst, items, kind
+from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
 from tidegate_server.engine.incremental.keys import collect_groups, nearly, restrict
@@ -42,7 +42,7 @@ from tidegate_server.refresh.planner import Evidence, incremental_work, plan_inc
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.exact import named
-from tidegate_server.storage.jvm import FILES, is_instance, java
+from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
 from tidegate_server.storage.region import moves
 
 logger = logging.getLogger(__name__)
@@ -81,8 +81,6 @@ class Prepared:
     diff: DataFrame | None = None
     """The table's columns and ``__weight``, rows not yet summed."""
     appends: bool = False
-    replaces: bool = False
-    """Whether what the diff takes away was read from the table itself, all copies of it."""
     rows_read: int = 0
     """What the cost model took for the rows that an incremental refresh reads."""
 
@@ -200,22 +198,21 @@ class Preparation:
             if diff is not None:
                 evidence = replace(self._evidence, affected_keys=difference.affected)
                 plan = plan_incremental(self.order, full, evidence)
-                return self._prepared(plan, diff, replaces=True)
+                return self._prepared(plan, diff)
         weighted = difference.of(self.query.shape)
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
         if difference.replaced is not None:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
-        return self._prepared(plan, diff, replaces=difference.replaced is not None)
+        return self._prepared(plan, diff)
 
-    def _prepared(self, plan: RefreshPlan, diff: DataFrame, *, replaces: bool) -> Prepared:
+    def _prepared(self, plan: RefreshPlan, diff: DataFrame) -> Prepared:
         _, work = incremental_work(self._evidence)
         return Prepared(
             plan=plan,
             diff=diff,
             appends=self._evidence.appends,
-            replaces=replaces,
             rows_read=work.rows_read,
         )
 
