@@ -23,15 +23,15 @@ def test_more_rows_take_longer() -> None:
 def test_appending_is_cheapest_and_small_merges_are_dear() -> None:
     tiny = Work(rows_read=3, rows_written=3)
     append, overwrite, merge = (
-        predict(way, tiny, ()) for way in (Way.APPEND, Way.OVERWRITE, Way.MERGE)
+        predict(way, tiny, ()) for way in (Way.APPEND, Way.OVERWRITE, Way.REWRITE)
     )
     assert append < overwrite < merge
 
 
-def test_a_merge_wins_where_much_is_read_and_little_written() -> None:
+def test_a_rewrite_wins_where_much_is_read_and_little_written() -> None:
     whole = Work(rows_read=20_000_000, rows_written=100_000)
     few = Work(rows_read=20_000_000, rows_written=100)
-    assert predict(Way.MERGE, few, ()) < predict(Way.OVERWRITE, whole, ())
+    assert predict(Way.REWRITE, few, ()) < predict(Way.OVERWRITE, whole, ())
 
 
 def test_the_table_s_own_runs_correct_the_list() -> None:
@@ -47,19 +47,19 @@ def test_one_outlier_changes_nothing() -> None:
 
 
 def test_ways_learn_apart() -> None:
-    listed = predict(Way.MERGE, WORK, ())
-    assert predict(Way.MERGE, WORK, (past(99.0),)) == listed
-    assert predict(Way.MERGE, WORK, (past(99.0, Strategy.INCREMENTAL),)) == listed
-    learned = predict(Way.MERGE, WORK, (past(99.0, Strategy.INCREMENTAL, deleted=5),))
+    listed = predict(Way.REWRITE, WORK, ())
+    assert predict(Way.REWRITE, WORK, (past(99.0),)) == listed
+    assert predict(Way.REWRITE, WORK, (past(99.0, Strategy.INCREMENTAL),)) == listed
+    learned = predict(Way.REWRITE, WORK, (past(99.0, Strategy.INCREMENTAL, deleted=5),))
     assert learned > listed
 
 
-def test_a_run_that_looked_keys_up_and_removed_nothing_was_a_merge() -> None:
+def test_a_run_that_looked_keys_up_and_removed_nothing_was_a_rewrite() -> None:
     listed = predict(Way.APPEND, WORK, ())
     metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000, affected_keys=3)
     run = PastRun(strategy=Strategy.INCREMENTAL, seconds=99.0, metrics=metrics)
     assert predict(Way.APPEND, WORK, (run,)) == listed
-    assert predict(Way.MERGE, WORK, (run,)) > predict(Way.MERGE, WORK, ())
+    assert predict(Way.REWRITE, WORK, (run,)) > predict(Way.REWRITE, WORK, ())
 
 
 def test_what_no_run_could_tell_is_not_learned() -> None:
