@@ -8,11 +8,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.catalog.base import Catalog
 from tidegate_server.command.orders import (
     close_run,
     committed,
+    held_version,
     informed_order,
+    nothing_held,
     queued_run,
     refuse_swapping,
     undecided,
@@ -24,7 +26,7 @@ from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import LastCommitted, Refreshed
 from tidegate_server.link.messages.requests import Cancel, LastCommit, Refresh
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
 from tidegate_server.refresh.retries import SERVER_STOPPED
@@ -36,6 +38,7 @@ PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
 LEASE_LOST = "LEASE_LOST"
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 TABLE_DROPPED = "TABLE_DROPPED"
+VERSION_HELD = "VERSION_HELD"
 CANCELED = "CANCELED"
 UPSTREAM_FAILED = "UPSTREAM_FAILED"
 UPSTREAM_SUSPENDED = "UPSTREAM_SUSPENDED"
@@ -73,7 +76,7 @@ class Refresher:
     def __init__(
         self,
         *,
-        catalog: CatalogReader,
+        catalog: Catalog,
         ledger: Ledger,
         engine: Engine,
         clock: Clock,
@@ -235,6 +238,10 @@ class Refresher:
         if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
+        if request.trigger in GIVES_WAY and table.held is not None:
+            return self._settle(active, RunState.SKIPPED, VERSION_HELD, table.held.reason)
+        if request.publish and table.held is None:
+            raise nothing_held(table)
         order = informed_order(
             table,
             request,
@@ -306,7 +313,10 @@ class Refresher:
             changes=outcome.plan.changes,
             rejected=outcome.plan.rejected,
             data_timestamp=outcome.data_timestamp,
+            definition_version=outcome.definition_version or order.definition_version,
         )
+        if outcome.plan.strategy is not Strategy.NO_DATA:
+            self._catalog.hold(order.table_id, None)
         text = outcome.plan.reason_text + self._suspended_sources(order)
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
         hold(Point.AFTER_STORE)
@@ -326,6 +336,9 @@ class Refresher:
         self, active: _Active, order: RefreshOrder, failure: ServerError
     ) -> RefreshRun:
         """Decide what a failed call means: the commit may have been made nevertheless."""
+        if failure.code == Code.MT_VERSION_HELD.name:
+            self._catalog.hold(order.table_id, held_version(active.run, failure, self._clock.now()))
+            return self._failed(active, failure)
         lost = failure.code == Code.ENGINE_LOST.name
         # Fenced although nobody took the lease: the store is behind the table's own epoch.
         behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
@@ -337,6 +350,7 @@ class Refresher:
             log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
             return undecided(active.run, failure) if lost else self._failed(active, failure)
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
+            self._catalog.hold(order.table_id, None)
             active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
             return active.run
         if commit is not None and behind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate_server.model.clauses import Watermark
+from tidegate_server.sql.assertions import spark_condition
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterModify,
@@ -15,11 +16,13 @@ from tidegate_server.sql.statements import (
     CreateMaterializedTable,
 )
 
+_NO_ROWS = "VALUES (1) AS served(x)"
+
 
 def expressions(
     statement: CreateMaterializedTable | AlterSetImmutable | AlterAdd | AlterModify,
 ) -> Iterator[str]:
-    """Yield the texts of computed columns, watermarks, expectations and immutable regions."""
+    """Yield the texts of computed columns, watermarks, constraints and immutable regions."""
     if isinstance(statement, AlterSetImmutable):
         yield statement.predicate
         return
@@ -29,6 +32,8 @@ def expressions(
         if statement.watermark is not None:
             yield statement.watermark.expression
         yield from (expectation.condition for expectation in statement.expectations)
+        # Whatever the version it is about, it may reach no further.
+        yield from (spark_condition(each.condition, _NO_ROWS) for each in statement.assertions)
         if statement.immutable is not None:
             yield statement.immutable
         return

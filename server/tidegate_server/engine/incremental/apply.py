@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.model.clauses import Violation
+from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import TableFormat, Written
 from tidegate_server.storage.exact import WEIGHT, comparable, named, same, summed
@@ -80,7 +81,8 @@ def apply(
     :raises DiffMismatchError: if the table does not hold what is to be taken away.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
         MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh,
-        MT_PK_VIOLATED if the primary key would not hold and that is to stop it.
+        MT_PK_VIOLATED if the primary key would not hold and that is to stop it,
+        MT_ASSERTION_FAILED if an assertion is to stop it, MT_VERSION_HELD if one has it held.
     """
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
@@ -93,7 +95,7 @@ def apply(
     broken_keys = _key_checked(session, format, order, changed, facts)
     order, counts = found(order, broken_keys), {**counts, **broken_keys}
     done = _commit(session, format, order, changed, facts, vector, base)
-    return replace(done, expectations=counts)
+    return replace(done, expectations={**counts, **done.expectations})
 
 
 def _settled(
@@ -187,7 +189,10 @@ def _commit(
     if not facts.removed and not facts.added:
         return format.advance(session, order, vector, base=base)
     if not facts.removed:
-        return format.append(_copied(changed, F.col(WEIGHT)), order, vector, base=base)
+        rows = _copied(changed, F.col(WEIGHT))
+        broken = _gated(session, format, order, None, rows, vector)
+        done = format.append(rows, order, vector, base=base)
+        return replace(done, expectations=broken)
     gone = changed.where(F.col(WEIGHT) < 0)
     if not all(comparable(field.dataType) for field in _stored(changed)):
         raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
@@ -201,7 +206,31 @@ def _commit(
         new = new.unionAll(_copied(left, F.col(_LEFT)))
     removed = gone.drop(WEIGHT, _ID, _LEFT)
     few = left is None and facts.removed + facts.added <= _BROADCAST
-    return format.replace_rows(session, removed, new, within, order, vector, base=base, few=few)
+    gone = F.broadcast(removed) if facts.removed <= _BROADCAST else removed
+    broken = _gated(session, format, order, gone, new, vector)
+    done = format.replace_rows(session, removed, new, within, order, vector, base=base, few=few)
+    return replace(done, expectations=broken)
+
+
+def _gated(
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    removed: DataFrame | None,
+    added: DataFrame,
+    vector: Mapping[str, int],
+) -> Mapping[str, int]:
+    """Judge the rows that the commit would leave by the table's assertions.
+
+    :raises ServerError: as the format's ``gate``.
+    """
+    if not order.assertions:
+        return {}
+    stays = _table(session, format, order).alias("t")
+    if removed is not None:
+        stays = stays.join(removed.alias("s"), same("t", "s", removed.schema.fields), "left_anti")
+    content = stays.select(*map(named, added.columns)).unionAll(added)
+    return format.gate(content, order, vector, strategy=Strategy.INCREMENTAL)
 
 
 def _left(
