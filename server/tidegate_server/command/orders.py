@@ -123,6 +123,7 @@ def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
     return replace(
         run,
         action=Strategy.PARTITION if commit.partial else Strategy(commit.strategy),
+        definition_version=commit.definition_version,
         to_version=commit.version,
         sources=dict(commit.vector),
         reason_code=RECOVERED,

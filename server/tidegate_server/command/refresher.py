@@ -18,6 +18,7 @@ from tidegate_server.command.orders import (
     queued_run,
     refuse_swapping,
     undecided,
+    version_held,
     with_error,
 )
 from tidegate_server.errors import Code, ServerError, error
@@ -28,7 +29,7 @@ from tidegate_server.link.messages.requests import Cancel, LastCommit, Refresh
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
+from tidegate_server.refresh.request import RefreshOrder, RefreshRequest
 from tidegate_server.refresh.retries import SERVER_STOPPED
 from tidegate_server.scheduler.base import DEFINITION_LEASE, Ledger
 
@@ -337,18 +338,20 @@ class Refresher:
     ) -> RefreshRun:
         """Decide what a failed call means: the commit may have been made nevertheless."""
         if failure.code == Code.MT_VERSION_HELD.name:
-            self._catalog.hold(order.table_id, held_version(active.run, failure, self._clock.now()))
-            return self._failed(active, failure)
+            return self._held(active, failure)
         lost = failure.code == Code.ENGINE_LOST.name
         # Fenced although nobody took the lease: the store is behind the table's own epoch.
         behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
         if not lost and not behind:
             return self._failed(active, failure)
         try:
-            commit = self._last_commit(order)
+            answer = self._last_commit(order)
         except ServerError as unreadable:
             log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
             return undecided(active.run, failure) if lost else self._failed(active, failure)
+        commit, held = answer.commit, answer.held
+        if held is not None and lost and held.refresh_id == order.refresh_id:
+            return self._held(active, version_held(active.run, held))
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
             self._catalog.hold(order.table_id, None)
             active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
@@ -357,11 +360,17 @@ class Refresher:
             self._ledger.raise_epoch(order.table_id, commit.epoch)
         return self._failed(active, failure)
 
-    def _last_commit(self, order: RefreshOrder) -> CommittedRefresh | None:
+    def _held(self, active: _Active, failure: ServerError) -> RefreshRun:
+        """Note that a run's result is held, then that the run ended so."""
+        mark = held_version(active.run, failure, self._clock.now())
+        self._catalog.hold(active.run.table_id, mark)
+        return self._failed(active, failure)
+
+    def _last_commit(self, order: RefreshOrder) -> LastCommitted:
         answer = self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
         if not isinstance(answer, LastCommitted):
             raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
-        return answer.commit
+        return answer
 
     # ---- the lease's keeper ----------------------------------------------------------------
 
