@@ -202,7 +202,8 @@ def definition_properties(table: MaterializedTable) -> dict[str, str]:
     """Return the table properties from which a lost store can be rebuilt."""
     return {
         "tidegate.id": table.id,
-        "tidegate.definition": msgspec.json.encode(table).decode(),
+        # What is held lies beside the rows and is found there.
+        "tidegate.definition": msgspec.json.encode(replace(table, held=None)).decode(),
     }
 
 
