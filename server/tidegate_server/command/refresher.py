@@ -362,8 +362,9 @@ class Refresher:
 
     def _held(self, active: _Active, failure: ServerError) -> RefreshRun:
         """Note that a run's result is held, then that the run ended so."""
-        mark = held_version(active.run, failure, self._clock.now())
-        self._catalog.hold(active.run.table_id, mark)
+        if not active.lease_lost:
+            mark = held_version(active.run, failure, self._clock.now())
+            self._catalog.hold(active.run.table_id, mark)
         return self._failed(active, failure)
 
     def _last_commit(self, order: RefreshOrder) -> LastCommitted:

@@ -315,14 +315,16 @@ class DeltaFormat:
         snapshot = self._known(order)
         stored = self.pinned(order.name, int(snapshot.version()))
         served = content.sparkSession.sql(f"SELECT * FROM {stored}")
-        first = last_refresh(commits(self._jvm, snapshot), order.table_id) is None
-        judged = judge(admitted(content, order), admitted(served, order), order, first=first)
+        last = last_refresh(commits(self._jvm, snapshot), order.table_id)
+        if last is not None and last.epoch >= order.epoch:
+            raise self._fenced(order)
+        judged = judge(admitted(content, order), admitted(served, order), order, first=last is None)
         if judged.held is None:
             return judged.counts
         metadata = user_metadata(
             order, vector, strategy=strategy.value, partial=partial, breaks=judged.held
         )
-        HeldPlace(self._spark, _path(snapshot)).put(content, order.refresh_id, metadata)
+        HeldPlace(self._spark, _path(snapshot)).put(content, order, metadata)
         raise error(Code.MT_VERSION_HELD, table=str(visible_name(order.name)), reason=judged.held)
 
     def held(

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.faults import Point, hold
-from tidegate_server.refresh.request import CommittedRefresh
+from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.storage.commits import commits, newest_snapshot
 from tidegate_server.storage.delta_write import last_refresh
 from tidegate_server.storage.jvm import java
@@ -38,25 +38,27 @@ class HeldPlace:
         session: Any = spark._jsparkSession
         self._files = self._root.getFileSystem(session.sessionState().newHadoopConf())
 
-    def put(self, rows: DataFrame, refresh_id: str, metadata: str) -> None:
-        """Write a version in the place of any other one.
+    def put(self, rows: DataFrame, order: RefreshOrder, metadata: str) -> None:
+        """Write a version in the place of earlier ones.
 
         :param metadata: what its commit says, as that of a refresh does.
         """
-        place = self._place(refresh_id)
+        place = self._place(order.refresh_id)
         # Made first, or Delta would take the place for a part of the table around it.
         self._files.mkdirs(self._path(place, _LOG))
         hold(Point.BEFORE_COMMIT)
-        writer = rows.write.format("delta").mode("append").option("userMetadata", metadata)
+        writer = rows.write.format("delta").mode("overwrite").option("userMetadata", metadata)
         writer.save(place)
         hold(Point.AFTER_COMMIT)
-        self._remove(lambda other: other != refresh_id)
+        # Never a later one: this may be a refresh that outlived its lease.
+        earlier = (each for each in self._found(order.table_id) if each.epoch < order.epoch)
+        self._remove(each.refresh_id for each in earlier)
 
     def find(self, materialized_id: str, refresh_id: str | None = None) -> CommittedRefresh | None:
         """Return what a version's commit says: of the given one, or of the newest."""
-        wanted = list(self._refreshes()) if refresh_id is None else [refresh_id]
-        found = (self._commit(each, materialized_id) for each in wanted)
-        return max((c for c in found if c is not None), key=lambda c: c.epoch, default=None)
+        if refresh_id is not None:
+            return self._commit(refresh_id, materialized_id)
+        return max(self._found(materialized_id), key=lambda commit: commit.epoch, default=None)
 
     def rows(self, session: SparkSession, refresh_id: str) -> DataFrame:
         """Return a version's rows."""
@@ -64,7 +66,7 @@ class HeldPlace:
 
     def clear(self) -> None:
         """Throw away what waits here; what cannot be removed is in nobody's way."""
-        self._remove(lambda other: True)
+        self._remove(self._refreshes())
 
     def _commit(self, refresh_id: str, materialized_id: str) -> CommittedRefresh | None:
         place = self._place(refresh_id)
@@ -77,22 +79,23 @@ class HeldPlace:
             return None
         return last_refresh(commits(self._jvm, snapshot), materialized_id)
 
+    def _found(self, materialized_id: str) -> Iterator[CommittedRefresh]:
+        said = (self._commit(each, materialized_id) for each in self._refreshes())
+        return (commit for commit in said if commit is not None)
+
     def _refreshes(self) -> Iterator[str]:
         if self._files.exists(self._root):
             for status in self._files.listStatus(self._root):
                 yield str(status.getPath().getName())
 
-    def _remove(self, chosen: Any) -> None:
-        for refresh_id in self._refreshes():
-            if not chosen(refresh_id):
-                continue
-            place = self._place(refresh_id)
-            try:
+    def _remove(self, refreshes: Iterator[str]) -> None:
+        try:
+            for place in map(self._place, refreshes):
                 # Without its log it is no version any more, however far this comes.
                 self._files.delete(self._path(place, _LOG), True)
                 self._files.delete(self._path(place), True)
-            except (PySparkException, Py4JJavaError):
-                logger.warning("%s cannot be removed", place, exc_info=True)
+        except (PySparkException, Py4JJavaError):
+            logger.warning("what is in %s cannot be removed", self._root, exc_info=True)
 
     def _place(self, refresh_id: str) -> str:
         return f"{self._root.toString()}/{refresh_id}"
