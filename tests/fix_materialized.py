@@ -147,9 +147,9 @@ class Materialized(Stored):
         order = self.order(backfill_from=self.lake.name(source))
         return backfill(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
-    def publish(self, refresh_id: str, **changed: object) -> RefreshOutcome:
+    def publish(self, made_by: str, **changed: object) -> RefreshOutcome:
         """Serve what a refresh left held."""
-        order = self.order(publish=refresh_id, **changed)
+        order = self.order(publish=made_by, **changed)
         return publish(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def roll_back(self, version: int, **changed: object) -> RefreshOutcome:
