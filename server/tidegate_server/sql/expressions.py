@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate_server.model.clauses import Watermark
-from tidegate_server.sql.assertions import spark_condition
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterModify,
@@ -15,8 +14,6 @@ from tidegate_server.sql.statements import (
     ComputedColumn,
     CreateMaterializedTable,
 )
-
-_NO_ROWS = "VALUES (1) AS served(x)"
 
 
 def expressions(
@@ -31,9 +28,7 @@ def expressions(
             yield from _of_column(item)
         if statement.watermark is not None:
             yield statement.watermark.expression
-        yield from (expectation.condition for expectation in statement.expectations)
-        # Whatever the version it is about, it may reach no further.
-        yield from (spark_condition(each.condition, _NO_ROWS) for each in statement.assertions)
+        yield from (each.condition for each in (*statement.expectations, *statement.assertions))
         if statement.immutable is not None:
             yield statement.immutable
         return
