@@ -28,7 +28,8 @@ def expressions(
             yield from _of_column(item)
         if statement.watermark is not None:
             yield statement.watermark.expression
-        yield from (each.condition for each in (*statement.expectations, *statement.assertions))
+        yield from (expectation.condition for expectation in statement.expectations)
+        yield from (assertion.condition for assertion in statement.assertions)
         if statement.immutable is not None:
             yield statement.immutable
         return
