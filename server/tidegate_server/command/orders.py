@@ -143,7 +143,7 @@ def version_held(run: RefreshRun, commit: CommittedRefresh) -> ServerError:
 
 def nothing_held(table: MaterializedTable) -> ServerError:
     """Return the error for a decision on a version that is not held."""
-    return error(Code.MT_NOTHING_HELD, table=table.name, reason="every refresh was served")
+    return error(Code.MT_NOTHING_HELD, table=table.name, reason="nothing waits to be published")
 
 
 def refresh_order(
