@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from tests.fix_spark import Lake
 from tidegate_server.engine.backfill import backfill
+from tidegate_server.engine.held import publish
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.rollback import roll_back
@@ -20,7 +21,7 @@ from tidegate_server.engine.run import refresh
 from tidegate_server.engine.sources import Tables
 from tidegate_server.engine.verify import verify
 from tidegate_server.link.messages.answers import Verified
-from tidegate_server.model.clauses import EnforcedKey, Expectation
+from tidegate_server.model.clauses import Assertion, EnforcedKey, Expectation
 from tidegate_server.model.runs import Trigger
 from tidegate_server.refresh.request import (
     CommittedRefresh,
@@ -41,6 +42,7 @@ class Stored:
         *keys: str,
         table: str = "mt",
         expectations: Iterable[Expectation] = (),
+        assertions: Iterable[Assertion] = (),
         key: EnforcedKey | None = None,
         immutable: str | None = None,
     ) -> None:
@@ -50,6 +52,7 @@ class Stored:
         self.query = query
         self.keys = keys
         self.expectations = tuple(expectations)
+        self.assertions = tuple(assertions)
         self.key = key
         self.immutable = immutable
         schema = result_schema(lake.session.sql(query))
@@ -74,6 +77,7 @@ class Stored:
             trigger=Trigger.MANUAL,
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
             expectations=self.expectations,
+            assertions=self.assertions,
             key=self.key,
             immutable=self.immutable,
         )
@@ -142,6 +146,11 @@ class Materialized(Stored):
         """Copy the immutable rows of another table."""
         order = self.order(backfill_from=self.lake.name(source))
         return backfill(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+
+    def publish(self, made_by: str, **changed: object) -> RefreshOutcome:
+        """Serve what a refresh left held."""
+        order = self.order(publish=made_by, **changed)
+        return publish(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def roll_back(self, version: int, **changed: object) -> RefreshOutcome:
         """Restore the rows of a version."""

@@ -318,6 +318,23 @@ class Code(Enum):
         "The table keeps its previous version. Correct the sources or the query, or declare the "
         "expectation with ON VIOLATION WARN, DROP ROW or QUARANTINE.",
     )
+    MT_ASSERTION_FAILED = ErrorSpec(
+        "23514",
+        "The new version of {table} breaks the assertion {assertion} ({condition}): {found}.",
+        "The table keeps its previous version. Correct the sources or the query, or declare the "
+        "assertion with ON VIOLATION WARN or HOLD.",
+    )
+    MT_VERSION_HELD = ErrorSpec(
+        "23514",
+        "The new version of {table} is held, since it breaks {reason}.",
+        "The previous version is served. ALTER MATERIALIZED TABLE {table} PUBLISH HELD VERSION "
+        "serves the new one, DISCARD HELD VERSION throws it away, REFRESH replaces it.",
+    )
+    MT_NOTHING_HELD = ErrorSpec(
+        "55000",
+        "{table} has no held version: {reason}.",
+        "SHOW REFRESH HISTORY FOR {table} tells what became of it.",
+    )
     MT_PK_VIOLATED = ErrorSpec(
         "23505",
         "The primary key {key} ({columns}) of {table} would not hold: {count} of its values would "

@@ -206,6 +206,14 @@ class RollbackMaterializedTableDefinition(_MaterializedTableElement):
         self.version = version
 
 
+class PublishHeldVersion(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t PUBLISH HELD VERSION``."""
+
+
+class DiscardHeldVersion(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t DISCARD HELD VERSION``."""
+
+
 class ConvertMaterializedTable(_MaterializedTableElement):
     """``ALTER MATERIALIZED TABLE t CONVERT TO TABLE``."""
 
@@ -330,6 +338,16 @@ def _swap(element: SwapMaterializedTables, compiler: Any, **kw: Any) -> str:
 def _roll_back(element: RollbackMaterializedTableDefinition, compiler: Any, **kw: Any) -> str:
     version = f" TO VERSION {element.version}" if element.version is not None else ""
     return _alter(element, compiler, f"ROLLBACK DEFINITION{version}")
+
+
+@compiles(PublishHeldVersion, "tidegate")
+def _publish(element: PublishHeldVersion, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, "PUBLISH HELD VERSION")
+
+
+@compiles(DiscardHeldVersion, "tidegate")
+def _discard(element: DiscardHeldVersion, compiler: Any, **kw: Any) -> str:
+    return _alter(element, compiler, "DISCARD HELD VERSION")
 
 
 @compiles(ConvertMaterializedTable, "tidegate")

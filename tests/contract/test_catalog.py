@@ -14,8 +14,10 @@ from tidegate_server.catalog.base import Catalog
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.catalog.sql import SqlCatalog
 from tidegate_server.errors import ServerError
+from tidegate_server.model.clauses import Assertion, Violation
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import HeldVersion
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -39,6 +41,28 @@ def test_a_bare_definition_comes_back_whole(catalog: Catalog) -> None:
     )
     catalog.create(bare)
     assert catalog.by_id("t-1") == bare
+
+
+def test_assertions_come_back(catalog: Catalog) -> None:
+    some = Assertion(name="some", condition="row_count > 0", violation=Violation.HOLD)
+    asserted = table(assertions=(some,))
+    catalog.create(asserted)
+    assert catalog.by_id("t-1") == asserted
+
+
+def test_only_hold_changes_which_version_is_held(catalog: Catalog) -> None:
+    held = HeldVersion(refresh_id="r-1", since=NOON, reason="too few rows")
+    catalog.create(table())
+    catalog.hold("t-1", held)
+    assert catalog.by_id("t-1") == table(held=held)
+    catalog.replace(table(comment="changed"))
+    catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+    assert catalog.find(name("Daily")) == table(
+        comment="changed", held=held, refresh_status=RefreshStatus.SUSPENDED
+    )
+    catalog.hold("t-1", None)
+    assert catalog.by_id("t-1").held is None  # type: ignore[union-attr]
+    catalog.hold("gone", held)
 
 
 def test_what_is_immutable_comes_back(catalog: Catalog) -> None:

@@ -12,7 +12,9 @@ from tidegate_sqlalchemy import (
     AlterMaterializedTableQuery,
     ConvertMaterializedTable,
     CreateMaterializedTable,
+    DiscardHeldVersion,
     DropMaterializedTable,
+    PublishHeldVersion,
     RefreshMaterializedTable,
     RenameMaterializedTable,
     ResumeMaterializedTable,
@@ -164,6 +166,11 @@ def test_freshness_must_be_whole_positive_seconds(seconds: float) -> None:
         (
             RollbackMaterializedTableDefinition("m", 3, schema="s"),
             "ALTER MATERIALIZED TABLE s.m ROLLBACK DEFINITION TO VERSION 3",
+        ),
+        (PublishHeldVersion("m"), "ALTER MATERIALIZED TABLE m PUBLISH HELD VERSION"),
+        (
+            DiscardHeldVersion("m", schema="s"),
+            "ALTER MATERIALIZED TABLE s.m DISCARD HELD VERSION",
         ),
         (ConvertMaterializedTable("m"), "ALTER MATERIALIZED TABLE m CONVERT TO TABLE"),
     ],

@@ -14,7 +14,7 @@ from typing import Protocol
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import REFRESH_MOVES, RefreshStatus, allowed
-from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.table import HeldVersion, MaterializedTable
 
 
 class CatalogReader(Protocol):
@@ -59,7 +59,8 @@ class Catalog(CatalogReader, Protocol):
 
         Tables that are given together may exchange their names.
         What a higher definition version replaces is kept; a lower one forgets those it undoes.
-        Their refresh status and status reason stay as stored; :meth:`move` changes them.
+        Their refresh status with its reason and their held version stay as stored; :meth:`move`
+        and :meth:`hold` change them.
 
         :raises ServerError: MT_NOT_FOUND if an id is gone, MT_ALREADY_EXISTS if a new name is
             taken.
@@ -70,6 +71,10 @@ class Catalog(CatalogReader, Protocol):
         self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
     ) -> bool:
         """Change the refresh status; False when it was not ``start`` any more."""
+        ...
+
+    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+        """Note which version of a table is held, None for none; a table that is gone is none."""
         ...
 
     def drop(self, table_id: str) -> None:

@@ -10,7 +10,7 @@ from tidegate_server.catalog.base import check_move
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.table import HeldVersion, MaterializedTable
 
 
 class MemoryCatalog:
@@ -81,6 +81,11 @@ class MemoryCatalog:
             self._tables[table_id] = replace(stored, refresh_status=end, status_reason=reason)
             return True
 
+    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+        with self._lock:
+            if table_id in self._tables:
+                self._tables[table_id] = replace(self._tables[table_id], held=held)
+
     def drop(self, table_id: str) -> None:
         with self._lock:
             self._tables.pop(table_id, None)
@@ -92,7 +97,10 @@ class MemoryCatalog:
             raise error(Code.MT_NOT_FOUND, table=table.name)
         self._keep(stored, table.definition_version)
         self._tables[table.id] = replace(
-            table, refresh_status=stored.refresh_status, status_reason=stored.status_reason
+            table,
+            refresh_status=stored.refresh_status,
+            status_reason=stored.status_reason,
+            held=stored.held,
         )
 
     def _keep(self, stored: MaterializedTable, version: int) -> None:

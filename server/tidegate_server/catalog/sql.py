@@ -14,7 +14,12 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.model.table import (
+    HeldVersion,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.store.database import Database
@@ -86,6 +91,10 @@ class SqlCatalog:
         with self._database.begin() as connection:
             return connection.execute(change).rowcount == 1
 
+    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+        with self._database.begin() as connection:
+            connection.execute(update(t).where(t.c.id == table_id).values(held=held))
+
     def drop(self, table_id: str) -> None:
         with self._database.begin() as connection:
             connection.execute(delete(t).where(t.c.id == table_id))
@@ -137,11 +146,15 @@ def _name_values(name: TableName) -> dict[str, str]:
 
 
 def _status(table: MaterializedTable) -> Mapping[str, Any]:
-    return {"refresh_status": table.refresh_status.value, "status_reason": table.status_reason}
+    return {
+        "refresh_status": table.refresh_status.value,
+        "status_reason": table.status_reason,
+        "held": table.held,
+    }
 
 
 def _values(table: MaterializedTable) -> Mapping[str, Any]:
-    """Return every column but the status, which only ``move`` changes later."""
+    """Return every column but those of the status, which ``move`` and ``hold`` change later."""
     return {
         **_name_values(table.name),
         "id": table.id,
@@ -172,6 +185,7 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
         "downstream": table.downstream,
         "on_update": table.on_update,
         "expectations": table.expectations,
+        "assertions": table.assertions,
         "immutable": table.immutable,
         "backfilled_from": table.backfilled_from,
         "lineage": table.lineage,
@@ -266,6 +280,7 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         downstream=row.downstream,
         on_update=row.on_update,
         expectations=row.expectations,
+        assertions=row.assertions,
         immutable=row.immutable,
         backfilled_from=row.backfilled_from,
         lineage=row.lineage,
@@ -276,6 +291,7 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         restored_from=row.restored_from,
         leaving=row.leaving,
         swapping=row.swapping,
+        held=row.held,
     )
 
 

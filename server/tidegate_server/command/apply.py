@@ -90,8 +90,13 @@ def changing(
 
 
 def in_status_of(now: MaterializedTable, table: MaterializedTable) -> MaterializedTable:
-    """Return a definition with the status that another one of its table has."""
-    return replace(table, refresh_status=now.refresh_status, status_reason=now.status_reason)
+    """Return a definition with the status and held version that another one of its table has."""
+    return replace(
+        table,
+        refresh_status=now.refresh_status,
+        status_reason=now.status_reason,
+        held=now.held,
+    )
 
 
 def _unchanged(before: MaterializedTable, context: Context) -> MaterializedTable:

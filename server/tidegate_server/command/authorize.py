@@ -34,8 +34,10 @@ from tidegate_server.sql.statements import (
     AlterAsQuery,
     AlterCancelRefresh,
     AlterConvertToTable,
+    AlterDiscardHeld,
     AlterDrop,
     AlterModify,
+    AlterPublishHeld,
     AlterRefresh,
     AlterRename,
     AlterResetOptions,
@@ -234,6 +236,8 @@ def _check(statement: Statement, context: Context) -> None:
             | AlterSetRefreshTrigger(name=name)
             | AlterDrop(name=name)
             | AlterRollback(name=name)
+            | AlterPublishHeld(name=name)
+            | AlterDiscardHeld(name=name)
         ):
             _require(Action.ALTER, name, context)
         case AlterAdd(name=name) | AlterModify(name=name) | AlterSetImmutable(name=name):

@@ -18,6 +18,7 @@ from tidegate_server.command.apply import (
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties, need_scheduler
 from tidegate_server.command.derived import refuse_view
+from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.requests import EvolveTable
 from tidegate_server.model.privileges import TableObject
 from tidegate_server.model.result import Result, nothing
@@ -39,6 +40,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
     refuse_view(table, "CONVERT TO TABLE")
+    refuse_held(table)
     consumers = context.services.catalog.consumers(table.name)
     with changing([table, *consumers], context) as [table, *readers], ExitStack() as undo:
         _release(table, readers, context, undo)
@@ -47,6 +49,19 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
     context.log(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
     log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
     return nothing()
+
+
+def refuse_held(table: MaterializedTable) -> None:
+    """Refuse to leave a held version behind that nobody could publish; raises MT_STATE."""
+    if table.held is not None:
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found="with a version that is held",
+            action="CONVERT TO TABLE",
+            expected="without one",
+            hint="PUBLISH HELD VERSION or DISCARD HELD VERSION first.",
+        )
 
 
 def _release(

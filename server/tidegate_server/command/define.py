@@ -10,6 +10,7 @@ import msgspec
 from tidegate_server.command import resolve
 from tidegate_server.command.context import Context
 from tidegate_server.command.derived import (
+    check_assertions,
     check_distribution,
     check_expectations,
     check_watermark,
@@ -201,7 +202,8 @@ def definition_properties(table: MaterializedTable) -> dict[str, str]:
     """Return the table properties from which a lost store can be rebuilt."""
     return {
         "tidegate.id": table.id,
-        "tidegate.definition": msgspec.json.encode(table).decode(),
+        # What is held lies beside the rows and is found there.
+        "tidegate.definition": msgspec.json.encode(replace(table, held=None)).decode(),
     }
 
 
@@ -301,13 +303,14 @@ def _definition(
         declared=_is_declared(statement),
         distribution=statement.distribution,
         expectations=statement.expectations,
+        assertions=statement.assertions,
         immutable=statement.immutable,
     )
 
 
 def _is_declared(statement: CreateMaterializedTable) -> bool:
     parts = (statement.columns, statement.primary_key, statement.watermark)
-    return any(parts) or bool(statement.expectations)
+    return any(parts) or bool(statement.expectations or statement.assertions)
 
 
 def _with_derived(
@@ -316,6 +319,7 @@ def _with_derived(
     """Add what a column list has besides the query's columns."""
     check_distribution(table.distribution, table.schema)
     check_expectations(table.expectations, table.schema, context)
+    check_assertions(table.assertions, table.schema, context)
     check_enforced(table)
     placed = derived_columns(statement.columns, table.schema)
     derived = typed(table.schema, placed, context)

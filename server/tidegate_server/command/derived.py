@@ -11,7 +11,7 @@ from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import ExpressionsChecked
 from tidegate_server.link.messages.requests import CheckExpressions, DropView, PutView, ViewColumn
-from tidegate_server.model.clauses import Distribution, Expectation, Violation, Watermark
+from tidegate_server.model.clauses import Assertion, Distribution, Expectation, Violation, Watermark
 from tidegate_server.model.names import (
     TableName,
     quote_identifier,
@@ -276,6 +276,17 @@ def check_expectations(
             session_id="", columns=schema, conditions=(expectation.condition,), stable=held
         )
         name = f"the expectation {expectation.name}"
+        _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
+
+
+def check_assertions(assertions: tuple[Assertion, ...], schema: Schema, context: Context) -> None:
+    """Check that every assertion is a condition over aggregates of the stored columns.
+
+    :raises ServerError: MT_COLUMN_EXPRESSION.
+    """
+    for assertion in assertions:
+        request = CheckExpressions(session_id="", columns=schema, assertions=(assertion.condition,))
+        name = f"the assertion {assertion.name}"
         _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
 
 

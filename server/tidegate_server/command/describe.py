@@ -68,6 +68,10 @@ def _declared(table: MaterializedTable) -> dict[str, str | None]:
             f"{e.name} EXPECT ({e.condition}) ON VIOLATION {e.violation.value}"
             for e in table.expectations
         ),
+        "assertions": _listed(
+            f"{a.name} ASSERT ({a.condition}) ON VIOLATION {a.violation.value}"
+            for a in table.assertions
+        ),
         "quarantine": str(table.quarantine) if table.quarantine else None,
         "immutable": table.immutable,
         "backfilled_from": str(table.backfilled_from) if table.backfilled_from else None,
@@ -86,6 +90,7 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
         "refresh_mode": table.refresh_mode.value,
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
+        "held_version": shown.held(table),
         "refresh_handler": f"{handler}:{table.id}" if workflow else None,
         "execution_target": table.execution_target,
         "freshness": shown.freshness(table),

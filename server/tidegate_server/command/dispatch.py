@@ -16,6 +16,7 @@ from tidegate_server.command import (
     describe,
     downstream,
     grant,
+    held,
     history,
     lifecycle,
     refresh,
@@ -41,8 +42,10 @@ from tidegate_server.sql.statements import (
     Alteration,
     AlterCancelRefresh,
     AlterConvertToTable,
+    AlterDiscardHeld,
     AlterDrop,
     AlterModify,
+    AlterPublishHeld,
     AlterRefresh,
     AlterRename,
     AlterResetOptions,
@@ -185,6 +188,10 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
             return schema_changes.modify(statement, text, context)
         case AlterDrop():
             return schema_changes.drop(statement, context)
+        case AlterPublishHeld():
+            return held.publish(statement, context)
+        case AlterDiscardHeld():
+            return held.discard(statement, context)
         case AlterRollback():
             return rollback.roll_back(statement, context)
         case AlterConvertToTable():

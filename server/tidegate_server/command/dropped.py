@@ -60,6 +60,9 @@ def drop_part(table: MaterializedTable, statement: AlterDrop) -> MaterializedTab
 def _without_constraint(table: MaterializedTable, name: str) -> MaterializedTable:
     if table.primary_key is not None and table.primary_key.name.lower() == name.lower():
         return replace(table, primary_key=None)
+    asserted = tuple(a for a in table.assertions if a.name.lower() != name.lower())
+    if len(asserted) < len(table.assertions):
+        return replace(table, assertions=asserted)
     kept = tuple(e for e in table.expectations if e.name.lower() != name.lower())
     if len(kept) == len(table.expectations):
         raise _missing(table, f"constraint {name}")

@@ -5,7 +5,7 @@ EXPLAIN prints the very object that is carried out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from tidegate_server.command.shape import shown_type
 from tidegate_server.command.start import resumes
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.model.clauses import Assertion, Expectation
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.types import Column, Schema, plain_type
 from tidegate_server.sql.dialect import tokenize
@@ -95,6 +96,7 @@ def evolution(
         location=before.location,
         refresh_status=before.refresh_status,
         status_reason=before.status_reason,
+        held=before.held,
         freshness=before.freshness if before.downstream and wanted.downstream else wanted.freshness,
         settings=settings,
         execution_target=before.execution_target,
@@ -289,7 +291,8 @@ def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
         ("METADATA COLUMNS", _metadata(before), _metadata(wanted), Effect.NONE),
         ("WATERMARK", _watermark(before), _watermark(wanted), restarting),
         ("DISTRIBUTED BY", _distribution(before), _distribution(wanted), restarting),
-        ("EXPECTATIONS", _expectations(before), _expectations(wanted), _rebuilding(before)),
+        ("EXPECTATIONS", *_stated(before.expectations, wanted.expectations), _rebuilding(before)),
+        ("ASSERTIONS", *_stated(before.assertions, wanted.assertions), Effect.NONE),
         ("IMMUTABLE WHERE", before.immutable, wanted.immutable, _rebuilding(before)),
     ):
         if one != other:
@@ -342,6 +345,14 @@ def _distribution(table: MaterializedTable) -> str | None:
     return f"{found.kind or ''}({', '.join(found.columns)}){into}"
 
 
-def _expectations(table: MaterializedTable) -> str | None:
-    shown = (f"{e.name} ({e.condition}) {e.violation.value}" for e in table.expectations)
-    return "; ".join(shown) or None
+def _stated(
+    before: Sequence[Expectation | Assertion], wanted: Sequence[Expectation | Assertion]
+) -> tuple[str | None, str | None]:
+    """Return expectations or assertions as two texts to compare and to show."""
+
+    def shown(constraints: Sequence[Expectation | Assertion]) -> str | None:
+        return (
+            "; ".join(f"{c.name} ({c.condition}) {c.violation.value}" for c in constraints) or None
+        )
+
+    return shown(before), shown(wanted)

@@ -11,7 +11,7 @@ from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RUN_MOVES, RunState, allowed
-from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable
+from tidegate_server.model.table import HeldVersion, LogicalRefreshMode, MaterializedTable
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     PastRun,
@@ -123,11 +123,27 @@ def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
     return replace(
         run,
         action=Strategy.PARTITION if commit.partial else Strategy(commit.strategy),
+        definition_version=commit.definition_version,
         to_version=commit.version,
         sources=dict(commit.vector),
         reason_code=RECOVERED,
         reason_text="read from the table's own last commit",
     )
+
+
+def held_version(run: RefreshRun, failure: ServerError, now: datetime) -> HeldVersion:
+    """Return the mark of a run whose result is held."""
+    return HeldVersion(refresh_id=run.refresh_id, since=now, reason=failure.message)
+
+
+def version_held(run: RefreshRun, commit: CommittedRefresh) -> ServerError:
+    """Return the error of a run that held its result but could not report it."""
+    return error(Code.MT_VERSION_HELD, table=str(run.table), reason=commit.breaks or "an assertion")
+
+
+def nothing_held(table: MaterializedTable) -> ServerError:
+    """Return the error for a decision on a version that is not held."""
+    return error(Code.MT_NOTHING_HELD, table=table.name, reason="nothing waits to be published")
 
 
 def refresh_order(
@@ -161,10 +177,12 @@ def refresh_order(
         vector=request.vector,
         wave_id=request.wave_id,
         rollback_to=request.rollback_to,
+        publish=table.held.refresh_id if request.publish and table.held else None,
         key=table.enforced_key,
         backfill_from=request.backfill_from,
         immutable=table.immutable,
         expectations=table.expectations,
+        assertions=table.assertions,
         options={**table.options, **table.resume_options},
         checkpoint_floor=table.checkpoint_floor,
         history=past_runs(history),

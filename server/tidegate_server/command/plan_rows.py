@@ -8,13 +8,17 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate_server.command.history import contributions
+from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.result import Result, RowsResult
+from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.refresh.request import RefreshPlan
 
 CHOSEN = "CHOSEN"
 REJECTED = "REJECTED"
 LATER = "LATER"
+CHECK = "CHECK"
+HELD = "HELD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,40 @@ def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
         for rejection in plan.rejected
     ]
     return [chosen, *rejected]
+
+
+def check_rows(table: MaterializedTable) -> list[PlanRow]:
+    """Return what a refresh checks before it commits, one row each."""
+    checks = [
+        ("EXPECTATION", f"{each.name} EXPECT ({each.condition})", each.violation)
+        for each in table.expectations
+    ]
+    if key := table.enforced_key:
+        columns = ", ".join(map(quote_identifier, key.columns))
+        checks.append(("PRIMARY_KEY", f"{key.name} PRIMARY KEY ({columns})", key.violation))
+    checks += [
+        ("ASSERTION", f"{each.name} ASSERT ({each.condition})", each.violation)
+        for each in table.assertions
+    ]
+    return [
+        PlanRow(
+            table=str(table.name),
+            decision=CHECK,
+            reason_code=kind,
+            reason_text=f"{condition} ON VIOLATION {violation.value}",
+        )
+        for kind, condition, violation in checks
+    ]
+
+
+def held_rows(table: MaterializedTable) -> list[PlanRow]:
+    """Return a row that tells of the version that is held, if one is."""
+    if table.held is None:
+        return []
+    text = f"{table.held.reason} What this refresh makes takes its place."
+    return [
+        PlanRow(table=str(table.name), decision=HELD, reason_code="VERSION_HELD", reason_text=text)
+    ]
 
 
 def plan_result(rows: list[PlanRow]) -> Result:

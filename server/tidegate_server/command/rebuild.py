@@ -15,7 +15,8 @@ from tidegate_server.link.messages.answers import DefinitionsFound, FoundDefinit
 from tidegate_server.link.messages.requests import LastCommit, ListDefinitions
 from tidegate_server.model.names import visible_name
 from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.table import HeldVersion, MaterializedTable
+from tidegate_server.refresh.request import CommittedRefresh
 from tidegate_server.scheduler.base import CreateWorkflow, Ledger, WorkflowScheduler
 from tidegate_server.scheduler.workflows import workflow_for
 
@@ -67,6 +68,16 @@ def _read(found: FoundDefinition) -> MaterializedTable | None:
         location=found.location,
         refresh_status=RefreshStatus.SUSPENDED,
         status_reason=REBUILT,
+        held=None,
+    )
+
+
+def _held(table: MaterializedTable, commit: CommittedRefresh) -> HeldVersion:
+    reason = error(Code.MT_VERSION_HELD, table=table.name, reason=commit.breaks or "an assertion")
+    return HeldVersion(
+        refresh_id=commit.refresh_id,
+        since=commit.logical_time or table.created_at,
+        reason=reason.message,
     )
 
 
@@ -84,7 +95,8 @@ def _add(
     if commit is not None:
         # The table itself refuses epochs up to that of its last commit.
         ledger.raise_epoch(table.id, commit.epoch)
-    catalog.create(table)
+    held = answer.held if isinstance(answer, LastCommitted) else None
+    catalog.create(replace(table, held=None if held is None else _held(table, held)))
     workflow = workflow_for(table, timezone, options)
     scheduler.create(CreateWorkflow(workflow=workflow, table=table))
     log.info("Rebuilt materialized table %s (%s)", table.name, table.id)

@@ -7,7 +7,13 @@ from datetime import datetime, timedelta
 
 from tidegate_server.catalog.base import Catalog
 from tidegate_server.command.derived import drop_view, views
-from tidegate_server.command.orders import close_run, committed
+from tidegate_server.command.orders import (
+    close_run,
+    committed,
+    held_version,
+    version_held,
+    with_error,
+)
 from tidegate_server.command.refresher import GIVES_WAY, LEASE_LOST, TABLE_DROPPED, Refresher
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
@@ -104,7 +110,12 @@ class Recovery:
         commit = answer.commit
         if commit is not None:
             self._ledger.raise_epoch(run.table_id, commit.epoch)
-        if commit is not None and commit.refresh_id == run.refresh_id:
+        if answer.held is not None and answer.held.refresh_id == run.refresh_id:
+            failure = version_held(run, answer.held)
+            self._catalog.hold(run.table_id, held_version(run, failure, now))
+            close_run(self._ledger, with_error(run, failure), RunState.FAILED, now)
+        elif commit is not None and commit.refresh_id == run.refresh_id:
+            self._catalog.hold(run.table_id, None)
             close_run(self._ledger, committed(run, commit), RunState.SUCCEEDED, now)
         else:
             text = "its server or its lease was lost before it committed"

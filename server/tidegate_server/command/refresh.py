@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from tidegate_server.command import backfill, resolve
 from tidegate_server.command.context import Context
 from tidegate_server.command.orders import informed_order, step_id
-from tidegate_server.command.plan_rows import LATER, PlanRow, plan_result, plan_rows
+from tidegate_server.command.plan_rows import (
+    LATER,
+    PlanRow,
+    check_rows,
+    held_rows,
+    plan_result,
+    plan_rows,
+)
 from tidegate_server.command.spark import unexpected
 from tidegate_server.command.validate import is_text
 from tidegate_server.command.waves import Step
@@ -89,8 +96,9 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
             changed[step.table.id] = name
             continue
         plan = _planned(step, context)
-        rows += plan_rows(name, plan)
+        rows += [*held_rows(step.table), *plan_rows(name, plan)]
         if plan.strategy is not Strategy.NO_DATA:
+            rows += check_rows(step.table)
             changed[step.table.id] = name
     return plan_result(rows)
 
@@ -164,6 +172,8 @@ def raise_failures(runs: Sequence[RefreshRun]) -> None:
     run = failed[0]
     if run.state is RunState.CANCELLED:
         raise error(Code.OPERATION_CANCELED, by="")
+    held = run.error_class == Code.MT_VERSION_HELD.name
+    hint = f"SHOW REFRESH HISTORY FOR {run.table} lists its runs."
     message = run.error_message or run.reason_text or f"the run ended {run.state.value}"
     if len(runs) > 1:
         message += f" ({len(runs) - len(failed)} of {len(runs)} refreshes succeeded)"
@@ -171,7 +181,7 @@ def raise_failures(runs: Sequence[RefreshRun]) -> None:
         code=run.error_class or Code.INTERNAL.name,
         sqlstate=run.sqlstate or "XX000",
         message=f"Refresh {run.refresh_id} of {run.table} {run.state.value}: {message}",
-        hint=f"SHOW REFRESH HISTORY FOR {run.table} lists its runs.",
+        hint=error(Code.MT_VERSION_HELD, table=run.table, reason="").hint if held else hint,
     )
 
 

@@ -8,14 +8,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.catalog.base import Catalog
 from tidegate_server.command.orders import (
     close_run,
     committed,
+    held_version,
     informed_order,
+    nothing_held,
     queued_run,
     refuse_swapping,
     undecided,
+    version_held,
     with_error,
 )
 from tidegate_server.errors import Code, ServerError, error
@@ -24,9 +27,9 @@ from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import LastCommitted, Refreshed
 from tidegate_server.link.messages.requests import Cancel, LastCommit, Refresh
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshRequest
+from tidegate_server.refresh.request import RefreshOrder, RefreshRequest
 from tidegate_server.refresh.retries import SERVER_STOPPED
 from tidegate_server.scheduler.base import DEFINITION_LEASE, Ledger
 
@@ -36,6 +39,7 @@ PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
 LEASE_LOST = "LEASE_LOST"
 TABLE_SUSPENDED = "TABLE_SUSPENDED"
 TABLE_DROPPED = "TABLE_DROPPED"
+VERSION_HELD = "VERSION_HELD"
 CANCELED = "CANCELED"
 UPSTREAM_FAILED = "UPSTREAM_FAILED"
 UPSTREAM_SUSPENDED = "UPSTREAM_SUSPENDED"
@@ -73,7 +77,7 @@ class Refresher:
     def __init__(
         self,
         *,
-        catalog: CatalogReader,
+        catalog: Catalog,
         ledger: Ledger,
         engine: Engine,
         clock: Clock,
@@ -235,6 +239,10 @@ class Refresher:
         if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
+        if request.trigger in GIVES_WAY and table.held is not None:
+            return self._settle(active, RunState.SKIPPED, VERSION_HELD, table.held.reason)
+        if request.publish and table.held is None:
+            raise nothing_held(table)
         order = informed_order(
             table,
             request,
@@ -306,7 +314,10 @@ class Refresher:
             changes=outcome.plan.changes,
             rejected=outcome.plan.rejected,
             data_timestamp=outcome.data_timestamp,
+            definition_version=outcome.definition_version or order.definition_version,
         )
+        if outcome.plan.strategy is not Strategy.NO_DATA:
+            self._catalog.hold(order.table_id, None)
         text = outcome.plan.reason_text + self._suspended_sources(order)
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
         hold(Point.AFTER_STORE)
@@ -326,28 +337,41 @@ class Refresher:
         self, active: _Active, order: RefreshOrder, failure: ServerError
     ) -> RefreshRun:
         """Decide what a failed call means: the commit may have been made nevertheless."""
+        if failure.code == Code.MT_VERSION_HELD.name:
+            return self._held(active, failure)
         lost = failure.code == Code.ENGINE_LOST.name
         # Fenced although nobody took the lease: the store is behind the table's own epoch.
         behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
         if not lost and not behind:
             return self._failed(active, failure)
         try:
-            commit = self._last_commit(order)
+            answer = self._last_commit(order)
         except ServerError as unreadable:
             log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
             return undecided(active.run, failure) if lost else self._failed(active, failure)
+        commit, held = answer.commit, answer.held
+        if held is not None and lost and held.refresh_id == order.refresh_id:
+            return self._held(active, version_held(active.run, held))
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
+            self._catalog.hold(order.table_id, None)
             active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
             return active.run
         if commit is not None and behind:
             self._ledger.raise_epoch(order.table_id, commit.epoch)
         return self._failed(active, failure)
 
-    def _last_commit(self, order: RefreshOrder) -> CommittedRefresh | None:
+    def _held(self, active: _Active, failure: ServerError) -> RefreshRun:
+        """Note that a run's result is held, then that the run ended so."""
+        if not active.lease_lost:
+            mark = held_version(active.run, failure, self._clock.now())
+            self._catalog.hold(active.run.table_id, mark)
+        return self._failed(active, failure)
+
+    def _last_commit(self, order: RefreshOrder) -> LastCommitted:
         answer = self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
         if not isinstance(answer, LastCommitted):
             raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
-        return answer.commit
+        return answer
 
     # ---- the lease's keeper ----------------------------------------------------------------
 

@@ -38,7 +38,14 @@ from tidegate_server.sql.statements import (
 
 _NAMES = text_schema("name")
 _EXTENDED = text_schema(
-    "name", "schema", "refresh_mode", "refresh_status", "freshness", "last_refresh", "actual_lag"
+    "name",
+    "schema",
+    "refresh_mode",
+    "refresh_status",
+    "freshness",
+    "last_refresh",
+    "actual_lag",
+    "held_version",
 )
 
 
@@ -72,6 +79,7 @@ def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | Non
         shown.freshness(table),
         f"{last[0].state.value} at {shown.moment(last[0].queued_at)}" if last else None,
         shown.lag(shown.present(table, context)),
+        shown.held(table),
     )
 
 
@@ -120,6 +128,7 @@ def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMater
         primary_key=_primary_key(table),
         watermark=table.watermark,
         expectations=table.expectations,
+        assertions=table.assertions,
         comment=table.comment,
         distribution=table.distribution,
         partition_keys=table.partition_keys,

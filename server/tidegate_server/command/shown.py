@@ -32,6 +32,14 @@ def lag(report: LagReport) -> str | None:
     return f"{'' if report.exact else 'at most '}{report.actual:.0f} s"
 
 
+def held(table: MaterializedTable) -> str | None:
+    """Return which version of a table is held, since when and why."""
+    found = table.held
+    if found is None:
+        return None
+    return f"{found.refresh_id} since {moment(found.since)}: {found.reason}"
+
+
 def present(table: MaterializedTable, context: Context) -> LagReport:
     """Measure a table's lag now from its history alone, without an engine."""
     return present_at(table, context.services.ledger, context.services.clock.now())

@@ -34,6 +34,7 @@ from tidegate_server.sql.query import may_read_rows
 log = logging.getLogger(__name__)
 
 _CHOOSING = (Violation.DROP_ROW, Violation.QUARANTINE, Violation.FAIL)
+_GATING = (Violation.HOLD, Violation.FAIL)
 _RUNS = 200
 _COMMITS = 1000
 
@@ -211,6 +212,8 @@ def _of_its_own(table: MaterializedTable) -> str | None:
         return "immutable rows"
     if any(each.violation in _CHOOSING for each in table.expectations):
         return "expectations that choose among its rows"
+    if any(each.violation in _GATING for each in table.assertions):
+        return "assertions about what is served"
     return None
 
 

@@ -59,6 +59,7 @@ _TABLES = pa.schema(
         ("table_name", pa.string()),
         ("refresh_status", pa.string()),
         ("status_reason", pa.string()),
+        ("held_version", pa.string()),
         ("logical_refresh_mode", pa.string()),
         ("refresh_mode", pa.string()),
         ("freshness", pa.string()),
@@ -77,6 +78,7 @@ _TABLES = pa.schema(
         ("distribution", pa.string()),
         ("start_mode", pa.string()),
         ("expectations", pa.string()),
+        ("assertions", pa.string()),
         ("immutable", pa.string()),
         ("backfilled_from", pa.string()),
         ("original_query", pa.string()),
@@ -291,7 +293,7 @@ class SystemTables:
         rows = [
             row
             for table in self._catalog.tables()
-            if table.expectations or table.enforced_key
+            if table.constraints or table.enforced_key
             for row in _met(table, self._ledger.last_success(table.id))
         ]
         return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
@@ -331,6 +333,7 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         **_named(table),
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
+        "held_version": None if table.held is None else _json(table.held),
         "logical_refresh_mode": table.logical_refresh_mode.value,
         "refresh_mode": table.refresh_mode.value,
         "freshness": "DOWNSTREAM" if table.downstream else str(table.freshness),
@@ -349,6 +352,7 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         "distribution": _shown(render_distribution, table.distribution),
         "start_mode": _shown(render_start_mode, table.start_mode),
         "expectations": _json(table.expectations),
+        "assertions": _json(table.assertions),
         "immutable": table.immutable,
         "backfilled_from": _shown(str, table.backfilled_from),
         "original_query": table.original_query,
@@ -393,7 +397,7 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
 
 
 def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
-    expected = [(e.name, e.condition, e.violation) for e in table.expectations]
+    expected = [(each.name, each.condition, each.violation) for each in table.constraints]
     if key := table.enforced_key:
         columns = ", ".join(map(quote_identifier, key.columns))
         expected.append((key.name, f"PRIMARY KEY ({columns})", key.violation))

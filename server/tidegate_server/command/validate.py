@@ -214,8 +214,9 @@ def check_enforced(table: MaterializedTable) -> None:
     if key is None:
         reason = f"{table.name} has no primary key; RESET the option to be without one"
         raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
-    if any(each.name.lower() == key.name.lower() for each in table.expectations):
-        reason = f"{key.name} is also the name of an expectation, and both are counted by name"
+    if any(each.name.lower() == key.name.lower() for each in table.constraints):
+        other = "an expectation or assertion"
+        reason = f"{key.name} is also the name of {other}, and both are counted by name"
         raise error(Code.MT_OPTION_VALUE, key=ENFORCE_OPTION, value=repr(word), reason=reason)
     for name in key.columns:
         column = table.schema.find(name)

@@ -50,7 +50,14 @@ def backfill(
     operation.check()
     written = format.write(
         copied,
-        replace(order, immutable=None, frozen_at=order.logical_time, expectations=(), filled=True),
+        replace(
+            order,
+            immutable=None,
+            frozen_at=order.logical_time,
+            expectations=(),
+            assertions=(),
+            filled=True,
+        ),
         plan.vector,
         partitions=(),
         partial=True,

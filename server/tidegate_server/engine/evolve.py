@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType
 
 from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import changes_by_itself, unstable
@@ -39,12 +40,14 @@ from tidegate_server.model.names import (
     quote_literal,
 )
 from tidegate_server.model.types import Schema
+from tidegate_server.sql.assertions import spark_condition
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_sql import property_list
 from tidegate_server.storage.jvm import java
 
 _PROPERTY_ID = "tidegate.id"
 _PROPERTY_DEFINITION = "tidegate.definition"
+_ASSERTION = "the assertion"
 PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"
 
 
@@ -76,9 +79,19 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
         if request.stable and changing:
             reason = f"{', '.join(changing)} may answer differently each time the rows are read"
             raise _unusable("the expectation", reason)
+    for text in request.assertions:
+        _check_assertion(spark, text, stored)
     if request.region is not None:
         check_region(spark.sql(f"SELECT * FROM {stored}"), request.region)
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
+
+
+def _check_assertion(spark: SparkSession, text: str, stored: str) -> None:
+    """Analyze an assertion; the count beside it makes Spark refuse columns outside aggregates."""
+    frame = spark.sql(f"SELECT count(1), ({spark_condition(text, stored)}\n) FROM {stored}")
+    kind = frame.schema.fields[1].dataType
+    if not isinstance(kind, BooleanType):
+        raise _unusable(_ASSERTION, f"it is {kind.simpleString().upper()}, not BOOLEAN")
 
 
 def rewrite_names(spark: SparkSession, request: RewriteNames) -> Rewritten:
@@ -250,6 +263,7 @@ def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
     temporary = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
     texts = [*request.computed, *(("the watermark", text) for text in (request.watermark,) if text)]
     texts += [("the expectation", text) for text in request.conditions]
+    texts += [(_ASSERTION, text) for text in request.assertions]
     texts += [("the immutable region", text) for text in (request.region,) if text is not None]
     for name, text in texts:
         query = parse_query(spark, f"SELECT ({text}\n) AS x")
@@ -260,9 +274,13 @@ def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
 
 
 def _unusable(name: str, reason: str) -> ServerError:
+    asserted = (
+        "It compares aggregates of the table's columns, row_count, and previous(...) of them."
+    )
+    plain = "It may use the columns of its own row and permanent functions."
     return error(
         Code.MT_COLUMN_EXPRESSION,
         name=name,
         reason=reason,
-        hint="It may use the columns of its own row and permanent functions.",
+        hint=asserted if name == _ASSERTION else plain,
     )

@@ -77,6 +77,7 @@ def _restored(
         fingerprint=commit.fingerprint,
         logical_time=commit.logical_time or order.logical_time,
         expectations=(),
+        assertions=(),
         key=None,
         filled=commit.filled,
         # The version comes back as it was, with what was immutable in it.

@@ -252,7 +252,8 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
     vector = prepared.plan.vector
-    appends = prepared.appends and not order.expectations and order.key is None
+    constrained = order.expectations or order.assertions or order.key is not None
+    appends = prepared.appends and not constrained
     if appends and format.untouched_since(order, last.version):
         rows = format.fitted(order, prepared.diff.drop(prepared.diff.columns[-1]))
         return format.append(outside(rows, order), order, vector, base=last.version)

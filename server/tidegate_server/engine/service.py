@@ -22,6 +22,7 @@ from tidegate_server.engine.evolve import (
     rewrite_names,
 )
 from tidegate_server.engine.execute import execute
+from tidegate_server.engine.held import publish
 from tidegate_server.engine.metastore import Metastore
 from tidegate_server.engine.operations import Operation, Operations
 from tidegate_server.engine.results import ResultStore
@@ -49,6 +50,7 @@ from tidegate_server.link.messages.requests import (
     CloseResult,
     CloseSession,
     CreateTable,
+    DiscardHeld,
     DropTable,
     DropView,
     EvolveTable,
@@ -248,6 +250,9 @@ class Service:
             case DropTable():
                 self._tables.drop(request.name, request.table_id)
                 return Done()
+            case DiscardHeld():
+                self._tables.discard_held(request.name, request.table_id)
+                return Done()
             case RenameTable():
                 self._tables.rename(request.name, request.new_name, request.table_id)
                 return Done()
@@ -279,7 +284,8 @@ class Service:
     def _last_commit(self, request: LastCommit) -> LastCommitted:
         exists = self._tables.find(request.name) is not None
         commit = self._tables.last_commit(request.name, request.table_id) if exists else None
-        return LastCommitted(commit=commit, exists=exists)
+        held = self._tables.held(request.name, request.table_id) if exists else None
+        return LastCommitted(commit=commit, exists=exists, held=held)
 
 
 def _way(
@@ -288,6 +294,8 @@ def _way(
     """Return what carries an order out."""
     if order.rollback_to is not None:
         return roll_back
+    if order.publish is not None:
+        return publish
     return refresh if order.backfill_from is None else backfill
 
 

@@ -55,11 +55,12 @@ class Distribution:
 
 
 class Violation(Enum):
-    """What happens to a refresh whose rows break an expectation."""
+    """What happens to a refresh whose rows break an expectation, or whose result an assertion."""
 
     WARN = "WARN"
     DROP_ROW = "DROP ROW"
     QUARANTINE = "QUARANTINE"
+    HOLD = "HOLD"
     FAIL = "FAIL"
 
 
@@ -85,3 +86,17 @@ class Expectation:
     def broken(self) -> str:
         """SQL that is true of a row that breaks it; as with CHECK, NULL does not."""
         return f"(NOT coalesce(CAST(({self.condition}\n) AS BOOLEAN), true))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assertion:
+    """CONSTRAINT name ASSERT (condition) ON VIOLATION action, about a version as a whole.
+
+    The condition is the user's text, over aggregates of the version that a refresh made and, by
+    ``previous(...)``, of the one that is served.
+    """
+
+    name: str
+    condition: str
+    violation: Violation = Violation.WARN
+    """WARN, HOLD or FAIL."""

@@ -32,6 +32,7 @@ class Strategy(Enum):
     INCREMENTAL = "INCREMENTAL"
     NO_DATA = "NO_DATA"
     ROLLBACK = "ROLLBACK"
+    PUBLISH = "PUBLISH"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,8 @@ class RunMetrics:
     full_seconds: float | None = None
     """What a full refresh was predicted to take."""
     expectations: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke each expectation, and values of the key that do not keep it."""
+    """Rows that broke each expectation, values of the key that do not keep it, and 1 for each
+    assertion that is broken."""
     spark_job_ids: tuple[int, ...] = ()
     executor_ms: int | None = None
     peak_memory: int | None = None

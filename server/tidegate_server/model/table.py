@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from tidegate_server.model.clauses import (
+    Assertion,
     Distribution,
     EnforcedKey,
     Expectation,
@@ -87,6 +88,17 @@ class ColumnOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldVersion:
+    """A refresh's result that broke an assertion and waits to be published or discarded."""
+
+    refresh_id: str
+    """The refresh that made it."""
+    since: datetime
+    reason: str
+    """Which assertion it breaks, and how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializedTable:
     """A table whose content a query defines and the server keeps fresh.
 
@@ -133,6 +145,7 @@ class MaterializedTable:
     on_update: OnUpdate | None = None
     """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None goes by a schedule."""
     expectations: tuple[Expectation, ...] = ()
+    assertions: tuple[Assertion, ...] = ()
     immutable: str | None = None
     """IMMUTABLE WHERE: rows that refreshes leave as they are, as the user's SQL condition."""
     backfilled_from: TableName | None = None
@@ -152,11 +165,23 @@ class MaterializedTable:
     """Whether CONVERT TO TABLE has begun; true after it only if its server died within it."""
     swapping: bool = False
     """Whether SWAP WITH has begun; true after it only if it could not even be taken back."""
+    held: HeldVersion | None = None
+    """A version that is not served; no refresh starts by itself until it is decided on."""
+
+    @property
+    def kept_fresh(self) -> bool:
+        """Whether refreshes start by themselves."""
+        return self.refresh_status is RefreshStatus.ACTIVATED and self.held is None
 
     @property
     def storage(self) -> TableName:
         """The table that holds the rows."""
         return self.storage_table or self.name
+
+    @property
+    def constraints(self) -> tuple[Expectation | Assertion, ...]:
+        """Expectations and assertions, each of which is counted by its name."""
+        return (*self.expectations, *self.assertions)
 
     @property
     def holding(self) -> tuple[Expectation, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate_server.model.freshness import Freshness
-from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.refresh.waves import Consumers, Find, ancestors, readers
 
@@ -60,7 +59,7 @@ def warnings(table: MaterializedTable, consumers: Consumers, find: Find) -> Iter
 
 def _belongs(entry: MaterializedTable, kept: list[MaterializedTable]) -> bool:
     """Say whether a table is refreshed as a part of one of those that are kept."""
-    if not entry.downstream or entry.refresh_status is not RefreshStatus.ACTIVATED:
+    if not entry.downstream or not entry.kept_fresh:
         return False
     names = {entry.name.folded(), entry.storage.folded()}
     return any(source.name.folded() in names for one in kept for source in one.sources)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from itertools import zip_longest
 
+from tidegate_server.errors import Code
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
@@ -36,6 +37,8 @@ class LagCause(Enum):
     FAILING = "FAILING"
     """Refreshes that failed."""
     SUSPENDED = "SUSPENDED"
+    HELD = "HELD"
+    """Somebody who publishes or discards the version that is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +163,7 @@ def _changed(
 
     A watched table asks for a refresh when it sees a change: one that asked for none saw none.
     """
-    if not table.watched or table.refresh_status is not RefreshStatus.ACTIVATED:
+    if not table.watched or not table.kept_fresh:
         return _read_at(last)
     asked = next((r for r in after if r.trigger is Trigger.UPSTREAM_CHANGE), None)
     if asked is None:
@@ -230,6 +233,8 @@ def _causes(
     idle = LagCause.SCHEDULE
     if table.refresh_status is RefreshStatus.SUSPENDED:
         idle = LagCause.SUSPENDED
+    elif table.held is not None:
+        idle = LagCause.HELD
     seconds: dict[LagCause, float] = {}
     reached, waiting = changed, idle
     for run in history:
@@ -251,7 +256,8 @@ def _phases(run: RefreshRun, idle: LagCause) -> list[tuple[datetime, LagCause]]:
     if run.started_at is not None:
         found.append((run.started_at, LagCause.RUNNING))
     if run.finished_at is not None:
-        found.append((run.finished_at, _AFTER.get(run.state, idle)))
+        held = run.error_class == Code.MT_VERSION_HELD.name
+        found.append((run.finished_at, LagCause.HELD if held else _AFTER.get(run.state, idle)))
     return found
 
 

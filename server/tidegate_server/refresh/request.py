@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from tidegate_server.model.clauses import EnforcedKey, Expectation
+from tidegate_server.model.clauses import Assertion, EnforcedKey, Expectation
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.model.versions import PartitionSpec, Source
@@ -60,6 +60,8 @@ class RefreshRequest:
     refresh_id: str | None = None
     rollback_to: int | None = None
     """The version whose rows are to be restored, instead of a refresh."""
+    publish: bool = False
+    """Whether the held version is to be served, instead of a refresh."""
     backfill_from: TableName | None = None
     """The table whose immutable rows are to be copied, instead of a refresh."""
 
@@ -96,6 +98,7 @@ class RefreshOrder:
     key: EnforcedKey | None = None
     """The primary key if it is to be checked."""
     expectations: tuple[Expectation, ...] = ()
+    assertions: tuple[Assertion, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     checkpoint_floor: int = 0
     history: tuple[PastRun, ...] = ()
@@ -103,6 +106,8 @@ class RefreshOrder:
     has_consumers: bool = False
     """Whether other materialized tables read this one, for which changes are kept minimal."""
     rollback_to: int | None = None
+    publish: str | None = None
+    """The refresh whose held result is to be served, instead of a refresh."""
     backfill_from: TableName | None = None
     immutable: str | None = None
     """IMMUTABLE WHERE, as the user's SQL condition."""
@@ -141,6 +146,8 @@ class CommittedRefresh:
     """Whether every part of the table was computed, or backfilled, by this commit or before."""
     frozen_at: datetime | None = None
     """The moment for which IMMUTABLE WHERE was taken; None if the commit could change every row."""
+    breaks: str | None = None
+    """Which assertion a held version breaks, and how; None of what is served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,3 +175,5 @@ class RefreshOutcome:
     to_version: int | None
     metrics: RunMetrics = RunMetrics()
     data_timestamp: datetime | None = None
+    definition_version: int | None = None
+    """That of the rows, where it is not the order's."""

@@ -20,6 +20,7 @@ _FIRST_PAUSE = timedelta(seconds=5)
 _LONGEST_PAUSE = timedelta(minutes=5)
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53"})
 """SQLSTATE classes: connection, transaction rollback, insufficient resources."""
+_NO_FAILURES = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.MT_VERSION_HELD.name})
 _TRANSIENT_PREFIX = "DELTA_CONCURRENT_"
 
 
@@ -47,8 +48,11 @@ def interrupted(run: RefreshRun) -> bool:
 
 
 def counts_as_failure(run: RefreshRun) -> bool:
-    """Say whether a run tells that the table cannot be refreshed; an absent engine does not."""
-    return run.state is RunState.FAILED and run.error_class != Code.ENGINE_UNAVAILABLE.name
+    """Say whether a run tells that the table cannot be refreshed.
+
+    An absent engine does not, nor does a result that is held.
+    """
+    return run.state is RunState.FAILED and run.error_class not in _NO_FAILURES
 
 
 def whole_number(text: str | None, default: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tidegate_server.command import shown
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Schema
@@ -38,6 +39,7 @@ class TableBody(Body, frozen=True):
     refresh_mode: str
     refresh_status: str
     status_reason: str | None
+    held_version: str | None
     freshness: str
     definition_version: int
 
@@ -192,6 +194,7 @@ def _head(table: MaterializedTable) -> dict[str, Any]:
         "refresh_mode": table.refresh_mode.value,
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
+        "held_version": shown.held(table),
         "freshness": f"{table.freshness.value} {table.freshness.unit.name}",
         "definition_version": table.definition_version,
     }

@@ -87,11 +87,7 @@ class ContinuousWatcher:
 
     def due(self, now: datetime) -> tuple[RefreshRequest, ...]:
         """Return the refreshes to start now; each stays due until :meth:`started`."""
-        tables = [
-            table
-            for table in self._tables.tables()
-            if table.watched and table.refresh_status is RefreshStatus.ACTIVATED
-        ]
+        tables = [table for table in self._tables.tables() if table.watched and table.kept_fresh]
         self._forget_others(tables)
         current = self._look(tables)
         if current is None:

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
 MISFIRED = "MISFIRED"
+VERSION_HELD = "VERSION_HELD"
 
 SkipRefresh = Callable[[RefreshRequest, str, str], RefreshRun]
 """Records a fire that does not run: the request, the reason's code and its text."""
@@ -120,7 +121,8 @@ class Firing:
         schedule, zone = workflow.cron, workflow.timezone
         due = due_fires(schedule, zone, workflow.next_fire, until, misfire)
         active = table is not None and table.refresh_status is RefreshStatus.ACTIVATED
-        run = due.run if active and (every or not busy) else ()
+        held = table is not None and table.held is not None
+        run = due.run if active and not held and (every or not busy) else ()
         fires = [
             Fire(table_id=workflow.table_id, schedule_time=moment, due_at=now) for moment in run
         ]
@@ -129,7 +131,10 @@ class Firing:
             self._skip(table, due)
 
     def _skip(self, table: MaterializedTable, due: DueFires) -> None:
-        if due.missed is not None:
+        if table.held is not None:
+            moment = due.missed or due.run[-1]
+            self._skip_refresh(_request(table, moment), VERSION_HELD, table.held.reason)
+        elif due.missed is not None:
             text = "it was missed by more than a minute, and missed fires are skipped"
             self._skip_refresh(_request(table, due.missed), MISFIRED, text)
         else:
@@ -153,7 +158,7 @@ class Firing:
     def claim(self, fire: Fire, now: datetime) -> tuple[Fire, RefreshRequest] | None:
         """Take a fire and return what to run for it; None if there is nothing to run."""
         table = self._tables.by_id(fire.table_id)
-        if table is None or table.refresh_status is not RefreshStatus.ACTIVATED:
+        if table is None or not table.kept_fresh:
             self._backlog.done(fire)
             return None
         misfire = read_misfire(table_option(table, self._options)(MISFIRE_OPTION))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate_server.errors import Code
-from tidegate_server.model.clauses import Expectation, Violation, Watermark
+from tidegate_server.model.clauses import Assertion, Expectation, Violation, Watermark
 from tidegate_server.model.types import spark_type
 from tidegate_server.sql import clauses
+from tidegate_server.sql.assertions import misplaced
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
     ColumnChange,
@@ -25,7 +26,7 @@ _TYPE_ENDS = frozenset(
     | {"FIRST", "AFTER", "ENFORCED", "AS", ";", ""}
 )
 _EXPRESSION_ENDS = (",", ")", ";")
-_CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "CHECK", "FOREIGN"})
+_CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "ASSERT", "CHECK", "FOREIGN"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,11 +37,13 @@ class ColumnList:
     primary_key: PrimaryKeyClause | None = None
     watermark: Watermark | None = None
     expectations: dict[str, Expectation] = field(default_factory=dict)
+    assertions: dict[str, Assertion] = field(default_factory=dict)
 
     @property
     def only_names(self) -> bool | None:
         """Whether there are names alone so far; None while there is nothing."""
-        if self.primary_key is not None or self.watermark is not None or self.expectations:
+        others = (self.primary_key, self.watermark, self.expectations, self.assertions)
+        if any(others):
             return False
         return isinstance(self.columns[0], ColumnName) if self.columns else None
 
@@ -79,6 +82,9 @@ def _item(at: Cursor, found: ColumnList) -> None:
         if at.sees("CONSTRAINT") and at.spelling(2) == "EXPECT":
             expectation = _expectation(at, found)
             found.expectations[expectation.name] = expectation
+        elif at.sees("CONSTRAINT") and at.spelling(2) == "ASSERT":
+            assertion = _assertion(at, found)
+            found.assertions[assertion.name] = assertion
         else:
             _set_key(at, found, _table_constraint(at), offset)
     elif at.sees("WATERMARK", "FOR"):
@@ -232,22 +238,51 @@ def _table_constraint(at: Cursor) -> PrimaryKeyClause:
 
 
 def _expectation(at: Cursor, found: ColumnList) -> Expectation:
-    at.expect("CONSTRAINT")
-    if at.word() in found.expectations:
-        raise at.unexpected("a name no other expectation has")
-    name = at.name("a constraint name")
+    name = _own_name(at, found)
     at.expect("EXPECT", "(")
+    condition = _condition(at)
+    violation = _violation(at, "WARN", "DROP ROW", "QUARANTINE", "FAIL")
+    return Expectation(name=name, condition=condition, violation=violation)
+
+
+def _assertion(at: Cursor, found: ColumnList) -> Assertion:
+    name = _own_name(at, found)
+    at.expect("ASSERT", "(")
+    begins = at.offset
+    condition = _condition(at)
+    wrong = misplaced(condition)
+    if wrong is not None:
+        raise at.failure(
+            Code.PARSE_SYNTAX,
+            offset=begins + wrong.offset,
+            found=wrong.found,
+            expected=wrong.expected,
+            hint="",
+        )
+    violation = _violation(at, "WARN", "HOLD", "FAIL")
+    return Assertion(name=name, condition=condition, violation=violation)
+
+
+def _own_name(at: Cursor, found: ColumnList) -> str:
+    """Read the name of a constraint under which something is counted."""
+    at.expect("CONSTRAINT")
+    if at.word() in {**found.expectations, **found.assertions}:
+        raise at.unexpected("a name no other expectation or assertion has")
+    return at.name("a constraint name")
+
+
+def _condition(at: Cursor) -> str:
     condition = at.slice_until(";")
     if not condition:
         raise at.unexpected("a condition")
     at.expect(")")
-    return Expectation(name=name, condition=condition, violation=_violation(at))
+    return condition
 
 
-def _violation(at: Cursor) -> Violation:
+def _violation(at: Cursor, *actions: str) -> Violation:
     if not at.accept("ON", "VIOLATION"):
         return Violation.WARN
-    word = at.accept_any("WARN", "DROP ROW", "QUARANTINE", "FAIL")
+    word = at.accept_any(*actions)
     if word is None:
         raise at.unexpected()
     if word == "FAIL":

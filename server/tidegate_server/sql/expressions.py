@@ -19,7 +19,7 @@ from tidegate_server.sql.statements import (
 def expressions(
     statement: CreateMaterializedTable | AlterSetImmutable | AlterAdd | AlterModify,
 ) -> Iterator[str]:
-    """Yield the texts of computed columns, watermarks, expectations and immutable regions."""
+    """Yield the texts of computed columns, watermarks, constraints and immutable regions."""
     if isinstance(statement, AlterSetImmutable):
         yield statement.predicate
         return
@@ -29,6 +29,7 @@ def expressions(
         if statement.watermark is not None:
             yield statement.watermark.expression
         yield from (expectation.condition for expectation in statement.expectations)
+        yield from (assertion.condition for assertion in statement.assertions)
         if statement.immutable is not None:
             yield statement.immutable
         return

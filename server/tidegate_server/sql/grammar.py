@@ -13,8 +13,10 @@ from tidegate_server.sql.statements import (
     AlterAsQuery,
     AlterCancelRefresh,
     AlterConvertToTable,
+    AlterDiscardHeld,
     AlterDrop,
     AlterModify,
+    AlterPublishHeld,
     AlterRefresh,
     AlterRename,
     AlterResetOptions,
@@ -78,6 +80,7 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
         primary_key=listed.primary_key,
         watermark=listed.watermark,
         expectations=tuple(listed.expectations.values()),
+        assertions=tuple(listed.assertions.values()),
         comment=at.string("a comment in quotes") if at.accept("COMMENT") else None,
         distribution=clauses.distribution(at) if at.accept("DISTRIBUTED") else None,
         partition_keys=_partitioned_by(at),
@@ -274,6 +277,16 @@ def _convert(at: Cursor, name: Name) -> AlterConvertToTable:
     return AlterConvertToTable(name=name)
 
 
+def _publish(at: Cursor, name: Name) -> AlterPublishHeld:
+    at.expect("HELD", "VERSION")
+    return AlterPublishHeld(name=name)
+
+
+def _discard(at: Cursor, name: Name) -> AlterDiscardHeld:
+    at.expect("HELD", "VERSION")
+    return AlterDiscardHeld(name=name)
+
+
 def _version(at: Cursor) -> int:
     at.expect("VERSION")
     return at.integer("a version number")
@@ -284,8 +297,10 @@ ALTER_RULES: Mapping[str, AlterRule] = {
     "AS": _as,
     "CANCEL": _cancel,
     "CONVERT": _convert,
+    "DISCARD": _discard,
     "DROP": _drop_part,
     "MODIFY": _modify,
+    "PUBLISH": _publish,
     "REFRESH": _refresh,
     "RENAME": _rename,
     "RESET": _reset,

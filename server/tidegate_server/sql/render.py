@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from tidegate_server.model.clauses import (
+    Assertion,
     Distribution,
     Expectation,
     OnUpdate,
@@ -20,8 +21,10 @@ from tidegate_server.sql.statements import (
     Alteration,
     AlterCancelRefresh,
     AlterConvertToTable,
+    AlterDiscardHeld,
     AlterDrop,
     AlterModify,
+    AlterPublishHeld,
     AlterRefresh,
     AlterRename,
     AlterResetOptions,
@@ -144,7 +147,8 @@ def _column_list(statement: CreateMaterializedTable) -> str:
         items.append(_watermark(statement.watermark))
     if statement.primary_key is not None:
         items.append(_primary_key(statement.primary_key))
-    items += [_expectation(expectation) for expectation in statement.expectations]
+    items += [_constraint(each, "EXPECT") for each in statement.expectations]
+    items += [_constraint(each, "ASSERT") for each in statement.assertions]
     return " (\n" + ",\n".join(f"  {item}" for item in items) + "\n)" if items else ""
 
 
@@ -179,9 +183,9 @@ def _primary_key(key: PrimaryKeyClause) -> str:
     return f"{constraint}PRIMARY KEY ({_names(key.columns)}) NOT ENFORCED"
 
 
-def _expectation(expectation: Expectation) -> str:
-    head = f"CONSTRAINT {quote_identifier(expectation.name)} EXPECT ({expectation.condition})"
-    return f"{head} ON VIOLATION {expectation.violation.value}"
+def _constraint(stated: Expectation | Assertion, word: str) -> str:
+    head = f"CONSTRAINT {quote_identifier(stated.name)} {word} ({stated.condition})"
+    return f"{head} ON VIOLATION {stated.violation.value}"
 
 
 def _watermark(watermark: Watermark) -> str:
@@ -236,6 +240,10 @@ def _alteration(statement: Alteration) -> str:
             return "CANCEL REFRESH"
         case AlterConvertToTable():
             return "CONVERT TO TABLE"
+        case AlterPublishHeld():
+            return "PUBLISH HELD VERSION"
+        case AlterDiscardHeld():
+            return "DISCARD HELD VERSION"
         case AlterRollback(version=version):
             return f"ROLLBACK TO VERSION {version}"
         case AlterRollbackDefinition(version=to):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidegate_server.model.clauses import (
+    Assertion,
     Distribution,
     Expectation,
     OnUpdate,
@@ -114,6 +115,7 @@ class CreateMaterializedTable:
     primary_key: PrimaryKeyClause | None = None
     watermark: Watermark | None = None
     expectations: tuple[Expectation, ...] = ()
+    assertions: tuple[Assertion, ...] = ()
     comment: str | None = None
     distribution: Distribution | None = None
     partition_keys: tuple[str, ...] = ()
@@ -298,6 +300,20 @@ class AlterRollback:
 
     name: Name
     version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPublishHeld:
+    """ALTER MATERIALIZED TABLE t PUBLISH HELD VERSION: the version that is held is served."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterDiscardHeld:
+    """ALTER MATERIALIZED TABLE t DISCARD HELD VERSION: it is thrown away."""
+
+    name: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,6 +508,8 @@ Alteration = (
     | AlterRollback
     | AlterRollbackDefinition
     | AlterConvertToTable
+    | AlterPublishHeld
+    | AlterDiscardHeld
 )
 Statement = (
     CreateMaterializedTable

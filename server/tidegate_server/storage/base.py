@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import TableName, quote_identifier
@@ -23,6 +22,7 @@ from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.storage.row_change import RowChange
 
 
 def is_path(name: TableName) -> bool:
@@ -91,7 +91,8 @@ class Written:
     files_written: int | None = None
     bytes_written: int | None = None
     expectations: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke each expectation, and values of the key that do not keep it."""
+    """Rows that broke each expectation, values of the key that do not keep it, and 1 for each
+    assertion that is broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,28 +111,6 @@ class DiffMismatchError(Exception):
 
     Raised before anything is committed, so that the order's epoch is still unused.
     """
-
-
-ROW_ID = "__id"
-COPIES = "__copies"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowChange:
-    """What a refresh changes, counted in copies of rows."""
-
-    rows: DataFrame
-    """Each different row once, fitted, with a number of its own, ``__id``, and how many copies more
-    or, below 0, fewer there are to be, ``__weight``. It reads the same whenever it is read."""
-    fields: tuple[T.StructField, ...]
-    """The columns of the table."""
-    within: Column
-    """A condition over the table, aliased ``t``, that holds for all that goes and lets files be
-    skipped."""
-    removed: int
-    added: int
-    few: bool
-    """Whether the different rows that go fit into the memory of every process."""
 
 
 class TableFormat(Protocol):
@@ -249,8 +228,46 @@ class TableFormat(Protocol):
 
         :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
             MT_EXPECTATION_FAILED if a row breaks an expectation that is to stop the refresh,
-            MT_PK_VIOLATED if the primary key would not hold and that is to stop it.
+            MT_PK_VIOLATED if the primary key would not hold and that is to stop it,
+            MT_ASSERTION_FAILED if an assertion is to stop it, MT_VERSION_HELD if one has the
+            result held, which then waits beside the table.
         """
+        ...
+
+    def gate(
+        self,
+        content: DataFrame,
+        order: RefreshOrder,
+        vector: Mapping[str, int],
+        *,
+        strategy: Strategy,
+        partial: bool = False,
+    ) -> Mapping[str, int]:
+        """Judge all rows that a commit would leave by the table's assertions.
+
+        Returns 1 for each that is broken and 0 for each other one, by name.
+
+        :raises ServerError: MT_ASSERTION_FAILED, or MT_VERSION_HELD once the rows are held.
+        """
+        ...
+
+    def held(
+        self, name: TableName, materialized_id: str, refresh_id: str | None = None
+    ) -> CommittedRefresh | None:
+        """Return what is said of the version that is held, or None; starts no Spark job.
+
+        One that a later commit of the table has overtaken is held no more.
+
+        :param refresh_id: only the result of this refresh is meant.
+        """
+        ...
+
+    def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
+        """Return the rows of a version that :meth:`held` found."""
+        ...
+
+    def discard_held(self, name: TableName, materialized_id: str) -> None:
+        """Throw away what is held beside the table if it carries this ``tidegate.id``."""
         ...
 
     def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:

@@ -29,10 +29,10 @@ from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.storage.assertions import judge
 from tidegate_server.storage.base import (
     FoundChange,
     Method,
-    RowChange,
     TableDescription,
     TableState,
     Written,
@@ -57,11 +57,19 @@ from tidegate_server.storage.delta_write import (
     user_metadata,
     written,
 )
-from tidegate_server.storage.expectations import broken_expectation, expect
+from tidegate_server.storage.expectations import (
+    admitted,
+    broken_expectation,
+    expect,
+    kept,
+    refuse_broken,
+)
+from tidegate_server.storage.held import HeldPlace
 from tidegate_server.storage.jvm import java
 from tidegate_server.storage.places import Places
 from tidegate_server.storage.predicate import matching
 from tidegate_server.storage.region import outside, outside_sql
+from tidegate_server.storage.row_change import RowChange
 from tidegate_server.storage.unique import checked
 
 logger = logging.getLogger(__name__)
@@ -267,12 +275,79 @@ class DeltaFormat:
             options["replaceWhere"] = condition
         strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
         base = self._base(order, snapshot) if some and not partial else None
-        with checked(rows, order, self._beside(rows, order, snapshot, condition)) as known:
+        beside = self._beside(rows, order, snapshot, condition)
+        with checked(rows, order, beside) as known:
+            broken = self._gated(known.rows, known.order, vector, beside, strategy, partial)
             metadata = user_metadata(
                 known.order, vector, strategy=strategy.value, partial=partial, base=base
             )
             done = self._overwrite(known.rows, options, order, snapshot, metadata)
-        return replace(done, expectations={**done.expectations, **known.counts})
+        return replace(done, expectations={**done.expectations, **known.counts, **broken})
+
+    def _gated(
+        self,
+        rows: DataFrame,
+        order: RefreshOrder,
+        vector: Mapping[str, int],
+        beside: DataFrame | None,
+        strategy: Strategy,
+        partial: bool,
+    ) -> Mapping[str, int]:
+        """Judge rows to be written together with those that stay; raises as :meth:`gate`."""
+        if not order.assertions:
+            return {}
+        # What stops a refresh stops it also where its result would be held.
+        refuse_broken(rows, order)
+        content = kept(rows, order)
+        whole = content if beside is None else content.unionAll(beside)
+        return self.gate(whole, order, vector, strategy=strategy, partial=partial)
+
+    def gate(
+        self,
+        content: DataFrame,
+        order: RefreshOrder,
+        vector: Mapping[str, int],
+        *,
+        strategy: Strategy,
+        partial: bool = False,
+    ) -> Mapping[str, int]:
+        if not order.assertions:
+            return {}
+        snapshot = self._known(order)
+        stored = self.pinned(order.name, int(snapshot.version()))
+        served = content.sparkSession.sql(f"SELECT * FROM {stored}")
+        last = last_refresh(commits(self._jvm, snapshot), order.table_id)
+        if last is not None and last.epoch >= order.epoch:
+            raise self._fenced(order)
+        judged = judge(admitted(content, order), admitted(served, order), order, first=last is None)
+        if judged.held is None:
+            return judged.counts
+        metadata = user_metadata(
+            order, vector, strategy=strategy.value, partial=partial, breaks=judged.held
+        )
+        HeldPlace(self._spark, _path(snapshot)).put(content, order, metadata)
+        raise error(Code.MT_VERSION_HELD, table=str(visible_name(order.name)), reason=judged.held)
+
+    def held(
+        self, name: TableName, materialized_id: str, refresh_id: str | None = None
+    ) -> CommittedRefresh | None:
+        snapshot = self._snapshot(name)
+        if snapshot is None:
+            return None
+        place = HeldPlace(self._spark, _path(snapshot))
+        waiting = place.find(materialized_id, refresh_id)
+        last = last_refresh(commits(self._jvm, snapshot), materialized_id)
+        overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
+        return None if overtaken else waiting
+
+    def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
+        snapshot = self._snapshot(name)
+        return HeldPlace(self._spark, _path(snapshot)).rows(session, refresh_id)
+
+    def discard_held(self, name: TableName, materialized_id: str) -> None:
+        found = self.find(name)
+        if found is not None and found.materialized_id == materialized_id:
+            HeldPlace(self._spark, _path(self._snapshot(name))).clear()
 
     def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
         target = _schema(self._known(order))
@@ -332,8 +407,8 @@ class DeltaFormat:
     def _beside(
         self, rows: DataFrame, order: RefreshOrder, snapshot: Any, replaced: str | None
     ) -> DataFrame | None:
-        """Return the rows that stay when others are replaced, if they matter to a key."""
-        if replaced is None or order.key is None:
+        """Return the rows that stay when others are replaced, if a check looks at them too."""
+        if replaced is None or not (order.key or order.assertions):
             return None
         stored = self.pinned(order.name, int(snapshot.version()))
         table = rows.sparkSession.sql(f"SELECT * FROM {stored}")

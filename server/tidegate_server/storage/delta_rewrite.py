@@ -10,14 +10,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.refresh.request import RefreshOrder
-from tidegate_server.storage.base import COPIES, ROW_ID, DiffMismatchError, RowChange
+from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.delta_write import commit, transaction
 from tidegate_server.storage.exact import WEIGHT, named, same
 from tidegate_server.storage.jvm import items, java, kind
+from tidegate_server.storage.row_change import RowChange
 
 _KIND = "_change_type"
 _FEED = "delta.enableChangeDataFeed"
@@ -91,7 +92,7 @@ def _touched(session: SparkSession, begun: Any, snapshot: Any, change: RowChange
     files = list(items(begun.filterFiles(parts, True)))
     if sum(int(file.size()) for file in files) <= _UNSEARCHED:
         return files
-    held = rows.join(_gone(change).alias("s"), same("t", "s", change.fields), "left_semi")
+    held = rows.join(change.gone.alias("s"), same("t", "s", change.fields), "left_semi")
     names = held.select(F.col("_metadata.file_name")).distinct().collect()
     touched = {str(name) for (name,) in names}
     return [file for file in files if str(file.toPath().getName()) in touched]
@@ -108,24 +109,13 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
 def _kept(
     session: SparkSession, snapshot: Any, files: Sequence[Any], change: RowChange
 ) -> DataFrame:
-    """Return the rows of the files that stay: those which do not go, and further copies."""
+    """Return the rows of the files that stay."""
     jvm = java(session)
     found = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(files))
     log = snapshot.deltaLog()
     frame = log.createDataFrame(snapshot, found, False, jvm.scala.Option.empty())
-    stored = DataFrame(frame, session).alias("t")
-    gone, equal = _gone(change).alias("s"), same("t", "s", change.fields)
-    columns = [named(field.name, "t").alias(field.name) for field in change.fields]
-    copy = F.row_number().over(Window.partitionBy(f"s.{ROW_ID}").orderBy(F.lit(1)))
-    more = stored.join(gone, equal).withColumn(COPIES, copy)
-    more = more.where(F.col(COPIES) > -F.col(f"s.{WEIGHT}"))
-    kept = stored.join(gone, equal, "left_anti").select(*columns).unionAll(more.select(*columns))
+    kept = change.staying(DataFrame(frame, session))
     return kept.withColumn(_KIND, F.lit(None).cast("string"))
-
-
-def _gone(change: RowChange) -> DataFrame:
-    gone = change.rows.where(F.col(WEIGHT) < 0)
-    return F.broadcast(gone) if change.few else gone
 
 
 def _changed(change: RowChange, *, fed: bool) -> DataFrame:

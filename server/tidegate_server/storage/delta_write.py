@@ -36,10 +36,12 @@ def user_metadata(
     strategy: str,
     partial: bool = False,
     base: int | None = None,
+    breaks: str | None = None,
 ) -> str:
     """Return what a refresh's commit says of itself, as JSON.
 
     :param base: the version the commit builds on; None when it replaces everything.
+    :param breaks: which assertion a version breaks that is held.
     """
     facts = {
         "mt": order.table_id,
@@ -60,6 +62,7 @@ def user_metadata(
         "rolled_back_to": order.rollback_to,
         "unique": order.unique or None,
         "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
+        "breaks": breaks,
         "backfilled_from": order.backfill_from and str(order.backfill_from),
     }
     return json.dumps(facts | {key: v for key, v in optional.items() if v is not None})
@@ -99,6 +102,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         unique=tuple(facts.get("unique", ())),
         filled=bool(facts.get("filled", True)),
         frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
+        breaks=facts.get("breaks"),
     )
 
 

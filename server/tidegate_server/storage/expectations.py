@@ -80,6 +80,18 @@ def admitted(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     return rows
 
 
+def refuse_broken(rows: DataFrame, order: RefreshOrder) -> None:
+    """Look for a row that breaks an expectation with FAIL before anything is written.
+
+    :raises ServerError: MT_EXPECTATION_FAILED.
+    """
+    for each in order.expectations:
+        if each.violation is Violation.FAIL:
+            found = rows.where(violated(each)).select(shown(rows).alias("row")).first()
+            if found is not None:
+                raise broken(order, each, found["row"])
+
+
 def broken(order: RefreshOrder, expectation: Expectation, row: str) -> ServerError:
     """Return the error of a refresh that a row stopped."""
     return error(

@@ -43,11 +43,14 @@ def checked(rows: DataFrame, order: RefreshOrder, beside: DataFrame | None) -> I
     :param beside: the rows of the table that are not replaced; None if all are.
     :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
     """
-    if order.key is None:
+    if order.key is None and not order.assertions:
         yield Checked(rows=rows, order=order, counts={})
         return
     rows = rows.persist(StorageLevel.DISK_ONLY)
     try:
+        if order.key is None:
+            yield Checked(rows=rows, order=order, counts={})
+            return
         content = _keys(admitted(kept(rows, order), order), order.key)
         if beside is not None:
             content = content.unionAll(_keys(admitted(beside, order), order.key))

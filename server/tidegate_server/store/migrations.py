@@ -122,6 +122,11 @@ def add_immutable_region(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("immutable", "backfilled_from"))
 
 
+def add_held_versions(connection: Connection) -> None:
+    """Give definitions the columns of ASSERT and of the version that is held."""
+    add_columns(connection, materialized_tables, ("assertions", "held"))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -133,6 +138,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_refresh_trigger,
     add_swapping,
     add_immutable_region,
+    add_held_versions,
 )
 
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 
 from tidegate_server.model.clauses import (
+    Assertion,
     Distribution,
     Expectation,
     OnUpdate,
@@ -37,6 +38,7 @@ from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange
 from tidegate_server.model.table import (
     ColumnOrigin,
     DerivedColumn,
+    HeldVersion,
     MaterializedTable,
     PrimaryKey,
 )
@@ -130,6 +132,7 @@ materialized_tables = Table(
     Column("downstream", Boolean, nullable=False, server_default=false()),
     Column("on_update", Json(OnUpdate | None)),
     Column("expectations", Json(tuple[Expectation, ...]), nullable=False, server_default="[]"),
+    Column("assertions", Json(tuple[Assertion, ...]), nullable=False, server_default="[]"),
     Column("immutable", Text),
     Column("backfilled_from", Json(TableName | None)),
     Column("lineage", Json(tuple[ColumnOrigin, ...]), nullable=False, server_default="[]"),
@@ -140,6 +143,7 @@ materialized_tables = Table(
     Column("restored_from", Integer),
     Column("leaving", Boolean, nullable=False, server_default=false()),
     Column("swapping", Boolean, nullable=False, server_default=false()),
+    Column("held", Json(HeldVersion | None)),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
 )
 

@@ -22,6 +22,7 @@ from tidegate_server.link.messages.answers import (
 from tidegate_server.link.messages.requests import (
     CheckExpressions,
     CreateTable,
+    DiscardHeld,
     DropTable,
     DropView,
     EvolveTable,
@@ -65,6 +66,7 @@ class FakeStorage:
     def __init__(self) -> None:
         self.tables: dict[TableName, Stored] = {}
         self.views: dict[TableName, PutView] = {}
+        self.held: dict[TableName, CommittedRefresh] = {}
         self.types: dict[str, str] = {}
         """The type of a computed column by its expression; others are STRING."""
         self.unusable: dict[str, ServerError] = {}
@@ -100,7 +102,11 @@ class FakeStorage:
             case ListDefinitions():
                 return self._definitions()
             case LastCommit(name=name):
-                return LastCommitted(commit=_COMMIT, exists=name in self.tables)
+                exists = name in self.tables
+                return LastCommitted(commit=_COMMIT, exists=exists, held=self.held.get(name))
+            case DiscardHeld(name=name):
+                self.held.pop(name, None)
+                return Done()
             case CheckExpressions():
                 return self._check(request)
             case RewriteNames(queries=queries, name=old, new_name=new):
@@ -210,6 +216,7 @@ class FakeStorage:
         texts = [text for _, text in request.computed]
         conditions = (request.watermark, *request.conditions, request.region)
         texts += [text for text in conditions if text is not None]
+        texts += request.assertions
         for text in texts:
             if text in self.unusable:
                 raise self.unusable[text]

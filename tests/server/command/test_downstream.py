@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.command.fakes import T1, World, analysis
+from tests.server.command.fakes import NOW, T1, World, analysis
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import SourceVersions
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RunState
+from tidegate_server.model.table import HeldVersion
 from tidegate_server.refresh.request import RefreshRequest
 
 
@@ -93,6 +94,13 @@ def test_a_consumer_is_not_refreshed_when_that_part_failed(chain: World) -> None
 
 def test_a_suspended_part_is_left_as_it_is(chain: World) -> None:
     chain.execute("ALTER MATERIALIZED TABLE base SUSPEND")
+    chain.waves.refresh(scheduled(chain, "often"))
+    assert [r.table_id for r in chain.refreshed] == [chain.table("often").id]
+
+
+def test_a_part_with_a_held_version_is_left_as_it_is(chain: World) -> None:
+    held = HeldVersion(refresh_id="r", since=NOW, reason="too few rows")
+    chain.catalog.hold(chain.table("base").id, held)
     chain.waves.refresh(scheduled(chain, "often"))
     assert [r.table_id for r in chain.refreshed] == [chain.table("often").id]
 

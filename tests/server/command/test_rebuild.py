@@ -11,6 +11,7 @@ from tests.server.command.tables import ALTER, BASE
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.command.rebuild import REBUILT, rebuild
 from tidegate_server.model.states import RefreshStatus
+from tidegate_server.refresh.request import CommittedRefresh
 
 
 @pytest.fixture
@@ -41,6 +42,18 @@ def test_definitions_come_back_suspended(world: World) -> None:
         assert replace(after, refresh_status=before.refresh_status, status_reason=None) == before
         assert not world.workflow(before.name.table).active
     assert world.ledger.epochs == {table.id: 5 for table in kept.tables()}
+
+
+def test_a_held_version_comes_back_with_its_table(lost: World) -> None:
+    held = CommittedRefresh(
+        epoch=6, version=1, definition_version=1, vector={}, refresh_id="r", breaks="some assertion"
+    )
+    lost.engine.storage.held[name("base")] = held
+    rebuilt(lost)
+    mark = lost.table("base").held
+    assert mark is not None
+    assert (mark.refresh_id, "breaks some assertion" in mark.reason) == ("r", True)
+    assert lost.table("v").held is None
 
 
 def test_doing_it_again_adds_nothing(lost: World) -> None:

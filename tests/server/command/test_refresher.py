@@ -31,7 +31,7 @@ from tidegate_server.link.messages.requests import (
 )
 from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import LogicalRefreshMode
+from tidegate_server.model.table import HeldVersion, LogicalRefreshMode
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
@@ -62,6 +62,7 @@ OUTCOME = RefreshOutcome(
     metrics=RunMetrics(rows_written=10),
 )
 PATIENT = 10.0
+WAITING = HeldVersion(refresh_id="r-0", since=NOON, reason="too few rows")
 
 
 class FakeEngine:
@@ -72,6 +73,7 @@ class FakeEngine:
         self.cancels: list[str] = []
         self.dropped: list[str] = []
         self.commit: CommittedRefresh | None = None
+        self.held: CommittedRefresh | None = None
         self.exists = True
         self.down = False
         self.work: Callable[[RefreshOrder], RefreshOutcome] = lambda order: OUTCOME
@@ -101,7 +103,7 @@ class FakeEngine:
                 self.dropped.append(table_id)
                 return Done()
             case LastCommit():
-                return LastCommitted(commit=self.commit, exists=self.exists)
+                return LastCommitted(commit=self.commit, exists=self.exists, held=self.held)
         raise AssertionError(f"unexpected {request}")
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
@@ -546,6 +548,81 @@ def test_a_suspend_lets_the_run_that_is_under_way_end(world: World) -> None:
 def test_a_suspended_table_can_be_refreshed_by_hand(world: World) -> None:
     world.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
     assert world.refresher.run(request()).state is RunState.SUCCEEDED
+
+
+# ---- held versions -----------------------------------------------------------------------------
+
+HELD = error(Code.MT_VERSION_HELD, table="t", reason="the assertion enough: too few rows")
+
+
+def test_a_result_that_is_held_fails_its_run_and_marks_the_table(world: World) -> None:
+    world.engine.work = _raising(HELD)
+    ended = world.refresher.run(request())
+    assert (ended.state, ended.error_class) == (RunState.FAILED, "MT_VERSION_HELD")
+    assert world.catalog.by_id("t-1") == table(
+        held=HeldVersion(refresh_id=ended.refresh_id, since=world.clock.now(), reason=HELD.message)
+    )
+
+
+def test_no_refresh_starts_by_itself_while_a_version_is_held(world: World) -> None:
+    world.catalog.hold("t-1", WAITING)
+    for trigger in (Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE):
+        skipped = world.refresher.run(request(trigger))
+        assert (skipped.state, skipped.reason_code) == (RunState.SKIPPED, "VERSION_HELD")
+        assert skipped.reason_text == WAITING.reason
+    assert world.engine.orders == []
+
+
+def test_what_a_refresh_commits_takes_the_place_of_a_held_version(world: World) -> None:
+    world.catalog.hold("t-1", WAITING)
+    nothing = replace(OUTCOME, plan=replace(OUTCOME.plan, strategy=Strategy.NO_DATA))
+    world.engine.work = lambda order: nothing
+    world.refresher.run(request())
+    assert world.catalog.by_id("t-1") == table(held=WAITING)
+    world.engine.work = lambda order: OUTCOME
+    world.refresher.run(request())
+    assert world.catalog.by_id("t-1") == table()
+
+
+def test_a_publication_names_the_refresh_whose_result_is_held(world: World) -> None:
+    world.catalog.hold("t-1", WAITING)
+    world.engine.work = lambda order: replace(OUTCOME, definition_version=3)
+    ended = world.refresher.run(request(publish=True))
+    assert (ended.state, ended.definition_version) == (RunState.SUCCEEDED, 3)
+    assert world.engine.orders[0].publish == WAITING.refresh_id
+    assert world.catalog.by_id("t-1") == table()
+    late = world.refresher.run(request(publish=True))
+    assert (late.state, late.error_class) == (RunState.CANCELLED, "MT_NOTHING_HELD")
+
+
+def test_a_result_that_an_engine_held_before_it_died_is_held(world: World) -> None:
+    world.engine.work = _raising(error(Code.ENGINE_LOST))
+    world.engine.held = commit("server-1-run-1", breaks="the assertion enough")
+    ended = world.refresher.run(request())
+    assert (ended.state, ended.error_class) == (RunState.FAILED, "MT_VERSION_HELD")
+    assert world.catalog.by_id("t-1").held.refresh_id == ended.refresh_id  # type: ignore[union-attr]
+
+
+def test_recovery_finds_a_result_that_is_held(world: World) -> None:
+    _left_running(world)
+    world.engine.commit = commit("an older run")
+    world.engine.held = commit("r-1", breaks="the assertion enough")
+    world.recovery().recover(NOON)
+    [ended] = world.ledger.runs()
+    assert (ended.state, ended.error_class) == (RunState.FAILED, "MT_VERSION_HELD")
+    mark = world.catalog.by_id("t-1").held  # type: ignore[union-attr]
+    assert mark == HeldVersion(refresh_id="r-1", since=NOON, reason=ended.error_message or "")
+    assert "breaks the assertion enough" in mark.reason
+
+
+def test_recovery_finds_that_a_held_version_was_published(world: World) -> None:
+    world.catalog.hold("t-1", WAITING)
+    _left_running(world)
+    world.engine.commit = commit("r-1", strategy="PUBLISH", definition_version=4)
+    world.recovery().recover(NOON)
+    [ended] = world.ledger.runs()
+    assert (ended.action, ended.definition_version) == (Strategy.PUBLISH, 4)
+    assert world.catalog.by_id("t-1") == table()
 
 
 # ---- cancel and lease --------------------------------------------------------------------------

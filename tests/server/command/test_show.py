@@ -45,6 +45,7 @@ def test_extended_lists_mode_status_and_last_refresh(world: World) -> None:
             "3 MINUTE",
             "SUCCEEDED at 2024-01-02 12:00:00 UTC",
             "at most 0 s",
+            None,
         )
     ]
 

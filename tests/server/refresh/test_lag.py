@@ -12,7 +12,7 @@ from tidegate_server.model.clauses import OnUpdate
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import RefreshMode
+from tidegate_server.model.table import HeldVersion, RefreshMode
 from tidegate_server.refresh.lag import LagCause, lag_report
 
 HOURLY = table(freshness=Freshness(1, TimeUnit.HOUR))
@@ -52,6 +52,15 @@ def test_the_lag_counts_from_what_the_last_refresh_read() -> None:
     assert (report.actual, report.exact, report.target) == (31 * 60, False, 3600)
     assert report.data_timestamp == NOON
     assert report.causes == {LagCause.SCHEDULE: 30 * 60, LagCause.RUNNING: 60}
+
+
+def test_a_held_version_is_what_is_waited_for() -> None:
+    waiting = table(held=HeldVersion(refresh_id="r30", since=NOON, reason="too few rows"))
+    held = ended(30, state=RunState.FAILED, error_class="MT_VERSION_HELD")
+    skipped = ended(60, 0, state=RunState.SKIPPED)
+    report = lag_report(waiting, [ended(0), held, skipped], at(91))
+    assert report.causes == {LagCause.RUNNING: 2 * 60, LagCause.HELD: 89 * 60}
+    assert report.cause is LagCause.HELD
 
 
 def test_unchanged_sources_are_no_lag() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.examples import run
+from tests.contract.examples import NOON, run
 from tests.server.scheduler.test_embedded import MINUTELY, NEXT, World
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
+from tidegate_server.model.table import HeldVersion
 from tidegate_server.scheduler.fires import Misfire, due_fires, jitter
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}
@@ -203,6 +204,23 @@ def test_a_fire_that_is_skipped_as_missed_is_recorded(world: World) -> None:
     tick(world, 3600)
     assert len(world.runner.requests) == 0
     tick(world, 3600 - 290)
+    assert len(world.runner.requests) == 1
+
+
+def test_fires_of_a_table_with_a_held_version_are_skipped(world: World) -> None:
+    world.add()
+    held = HeldVersion(refresh_id="r-1", since=NOON, reason="too few rows")
+    world.catalog.hold("t-1", held)
+    tick(world, 70)
+    assert world.runner.requests == []
+    [skipped] = world.ledger.runs()
+    assert (skipped.state, skipped.reason_code, skipped.reason_text) == (
+        RunState.SKIPPED,
+        "VERSION_HELD",
+        held.reason,
+    )
+    world.catalog.hold("t-1", None)
+    tick(world, 60)
     assert len(world.runner.requests) == 1
 
 

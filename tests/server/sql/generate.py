@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeVar, get_args
 
 from tidegate_server.model.clauses import (
+    Assertion,
     Distribution,
     Expectation,
     OnUpdate,
@@ -21,6 +22,9 @@ from tidegate_server.sql import statements as s
 from tidegate_server.sql.statements import Name, Statement
 
 T = TypeVar("T")
+
+_OF_ROWS = [violation for violation in Violation if violation is not Violation.HOLD]
+_OF_VERSIONS = (Violation.WARN, Violation.HOLD, Violation.FAIL)
 
 _NAMES = (
     [
@@ -164,9 +168,21 @@ class Generator:
     def expectations(self) -> tuple[Expectation, ...]:
         names = dict.fromkeys(self.some(self.identifier, 0, 2))
         return tuple(
-            Expectation(name=n, condition=self.expression(), violation=self.one(*Violation))
+            Expectation(name=n, condition=self.expression(), violation=self.one(*_OF_ROWS))
             for n in names
         )
+
+    def assertions(self, others: tuple[Expectation, ...]) -> tuple[Assertion, ...]:
+        taken = {each.name for each in others}
+        names = dict.fromkeys(n for n in self.some(self.identifier, 0, 2) if n not in taken)
+        return tuple(
+            Assertion(name=n, condition=self.comparison(), violation=self.one(*_OF_VERSIONS))
+            for n in names
+        )
+
+    def comparison(self) -> str:
+        measure = self.one("row_count", "count(*)", f"max({self.expression()})")
+        return self.one(self.expression(), f"{measure} > 0.5 * previous({measure})")
 
     def column(self) -> s.ColumnItem:
         name, comment = self.identifier(), self.maybe(self.text)
@@ -230,11 +246,13 @@ class Generator:
     def _schema(self) -> dict[str, object]:
         if self.chance():
             return {"columns": self.some(lambda: s.ColumnName(name=self.identifier()))}
+        expectations = self.expectations()
         return {
             "columns": self.some(self.column),
             "primary_key": self.maybe(self.primary_key),
             "watermark": self.maybe(self.watermark),
-            "expectations": self.expectations(),
+            "expectations": expectations,
+            "assertions": self.assertions(expectations),
         }
 
     def refresh(self) -> s.AlterRefresh:
@@ -311,6 +329,8 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.AlterDrop: Generator.drop_part,
     s.AlterRename: lambda g: s.AlterRename(name=g.name(), new_name=g.name()),
     s.AlterSwap: lambda g: s.AlterSwap(name=g.name(), other=g.name()),
+    s.AlterPublishHeld: lambda g: s.AlterPublishHeld(name=g.name()),
+    s.AlterDiscardHeld: lambda g: s.AlterDiscardHeld(name=g.name()),
     s.AlterRollback: lambda g: s.AlterRollback(name=g.name(), version=g.number()),
     s.AlterConvertToTable: lambda g: s.AlterConvertToTable(name=g.name()),
     s.AlterRollbackDefinition: lambda g: s.AlterRollbackDefinition(

@@ -12,18 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.model.clauses import Violation
+from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import RefreshOrder
-from tidegate_server.storage.base import (
-    COPIES,
-    ROW_ID,
-    DiffMismatchError,
-    RowChange,
-    TableFormat,
-    Written,
-)
+from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
 from tidegate_server.storage.exact import WEIGHT, comparable, named, summed
 from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
 from tidegate_server.storage.region import outside
+from tidegate_server.storage.row_change import COPIES, ROW_ID, RowChange, copied
 from tidegate_server.storage.unique import checked_diff, found
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
@@ -75,7 +70,8 @@ def apply(
     :raises DiffMismatchError: if the table does not hold what is to be taken away.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
         MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh,
-        MT_PK_VIOLATED if the primary key would not hold and that is to stop it.
+        MT_PK_VIOLATED if the primary key would not hold and that is to stop it,
+        MT_ASSERTION_FAILED if an assertion is to stop it, MT_VERSION_HELD if one has it held.
     """
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
@@ -88,7 +84,7 @@ def apply(
     broken_keys = _key_checked(session, format, order, changed, facts)
     order, counts = found(order, broken_keys), {**counts, **broken_keys}
     done = _commit(session, format, order, changed, facts, vector, base)
-    return replace(done, expectations=counts)
+    return replace(done, expectations={**counts, **done.expectations})
 
 
 def _settled(format: TableFormat, order: RefreshOrder, diff: DataFrame) -> DataFrame:
@@ -175,7 +171,9 @@ def _commit(
     if not facts.removed and not facts.added:
         return format.advance(session, order, vector, base=base)
     if not facts.removed:
-        return format.append(_copied(changed, F.col(WEIGHT)), order, vector, base=base)
+        rows = copied(changed, tuple(_stored(changed)), F.col(WEIGHT))
+        broken = _gated(session, format, order, None, rows, vector)
+        return replace(format.append(rows, order, vector, base=base), expectations=broken)
     fields = tuple(_stored(changed))
     if not all(comparable(field.dataType) for field in fields):
         raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
@@ -187,7 +185,29 @@ def _commit(
         added=facts.added,
         few=facts.gone <= _BROADCAST,
     )
-    return format.change_rows(session, change, order, vector, base=base)
+    broken = _gated(session, format, order, change, change.coming, vector)
+    done = format.change_rows(session, change, order, vector, base=base)
+    return replace(done, expectations=broken)
+
+
+def _gated(
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    change: RowChange | None,
+    coming: DataFrame,
+    vector: Mapping[str, int],
+) -> Mapping[str, int]:
+    """Judge the rows that the commit would leave by the table's assertions.
+
+    :raises ServerError: as the format's ``gate``.
+    """
+    if not order.assertions:
+        return {}
+    stored = _table(session, format, order)
+    staying = stored if change is None else change.staying(stored)
+    content = staying.select(*map(named, coming.columns)).unionAll(coming)
+    return format.gate(content, order, vector, strategy=Strategy.INCREMENTAL)
 
 
 def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> DataFrame:
@@ -196,12 +216,6 @@ def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> D
     if state is None:
         raise DiffMismatchError(f"{order.name} is gone")
     return session.sql(f"SELECT * FROM {format.pinned(order.name, state.newest)}")
-
-
-def _copied(rows: DataFrame, times: Column) -> DataFrame:
-    """Return each row so many times, without the columns that are not the table's."""
-    columns = [named(field.name) for field in _stored(rows)]
-    return rows.withColumn(COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)
 
 
 def _within(changed: DataFrame, facts: _Facts) -> Column:

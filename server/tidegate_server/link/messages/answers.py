@@ -243,10 +243,11 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommitted:
-    """The last refresh commit, or None when the table has none."""
+    """The last refresh commit, or None when the table has none, and that of a held version."""
 
     commit: CommittedRefresh | None
     exists: bool
+    held: CommittedRefresh | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

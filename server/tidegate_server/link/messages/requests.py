@@ -250,7 +250,8 @@ class CheckExpressions:
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
     over both. ``stable`` conditions have to give the same answer about a row at any time.
-    ``region`` is the condition of immutable rows over ``columns``.
+    ``assertions`` are conditions over aggregates of ``columns``. ``region`` is the condition of
+    immutable rows over ``columns``.
     """
 
     session_id: str
@@ -259,6 +260,7 @@ class CheckExpressions:
     watermark: str | None = None
     conditions: tuple[str, ...] = ()
     stable: bool = False
+    assertions: tuple[str, ...] = ()
     region: str | None = None
 
 
@@ -277,6 +279,14 @@ class DropTable:
 
     A table that is gone already, or that carries another ``tidegate.id``, is left alone.
     """
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardHeld:
+    """Throw away the version that a materialized table holds back; answered by :class:`Done`."""
 
     name: TableName
     table_id: str
@@ -395,6 +405,7 @@ Request = (
     | CheckExpressions
     | RewriteNames
     | DropTable
+    | DiscardHeld
     | Refresh
     | ExplainRefresh
     | SourceVersions

@@ -1,0 +1,202 @@
+"""Versions that assertions hold, through the whole server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+import tidegate
+from tests.fix_server import Server, StartServer
+from tidegate_server.faults import VARIABLE, Point
+
+ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
+CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
+WAIT = 120.0
+
+
+def rows(server: Server, *statements: str) -> list[dict[str, object]]:
+    """Run statements in one session; return the last one's rows by column."""
+    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        names = [column[0] for column in cursor.description or ()]
+        found = cursor.fetchall() if cursor.description else []
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def until(look: Callable[[], object], otherwise: str) -> None:
+    deadline = time.monotonic() + WAIT
+    while not look():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
+
+
+class Gated:
+    """The table in a schema of its own."""
+
+    def __init__(self, server: Server, schema: str) -> None:
+        self.server, self.schema = server, schema
+
+    def __call__(self, *statements: str) -> list[dict[str, object]]:
+        return rows(self.server, f"USE {self.schema}", *statements)
+
+    def refused(self, statement: str) -> tidegate.Error:
+        with pytest.raises(tidegate.Error) as caught:
+            self(statement)
+        return caught.value
+
+    def keys(self) -> set[object]:
+        return {row["k"] for row in self("SELECT k FROM gated")}
+
+    def held(self) -> object:
+        return self("SHOW MATERIALIZED TABLES EXTENDED LIKE 'gated'")[0]["held_version"]
+
+    def last(self) -> dict[str, object]:
+        return self("SHOW REFRESH HISTORY FOR gated LIMIT 1")[0]
+
+
+@pytest.fixture
+def gated(server: Server) -> Iterator[Gated]:
+    rows(
+        server,
+        "CREATE SCHEMA gating",
+        "USE gating",
+        "CREATE TABLE raw (k STRING, n INT) USING delta",
+        "INSERT INTO raw VALUES ('a', 1), ('b', 2), ('c', 3), ('d', 4)",
+    )
+    yield Gated(server, "gating")
+    rows(
+        server,
+        "DROP MATERIALIZED TABLE IF EXISTS gating.gated",
+        "DROP SCHEMA gating CASCADE",
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("n > 0", "n"),
+        ("sum(n)", "BIGINT, not BOOLEAN"),
+        ("count(*) > (SELECT count(*) FROM raw)", "reads a table"),
+        ("row_count > previous(sum(gone))", "gone"),
+    ],
+)
+def test_an_assertion_that_cannot_be_judged_is_refused(
+    gated: Gated, condition: str, reason: str
+) -> None:
+    said = gated.refused(CREATE.format(f"CONSTRAINT c ASSERT ({condition})", ""))
+    assert (said.code, reason in str(said)) == ("MT_COLUMN_EXPRESSION", True), str(said)
+    assert gated("SHOW MATERIALIZED TABLES") == []
+
+
+@pytest.mark.spark
+def test_a_continuous_table_waits_while_a_version_is_held(gated: Gated) -> None:
+    quarantine = "CONSTRAINT known EXPECT (k IS NOT NULL) ON VIOLATION QUARANTINE"
+    gated(CREATE.format(f"{ENOUGH}, {quarantine}", "REFRESH_MODE = CONTINUOUS"))
+    until(lambda: gated.keys() == {"a", "b", "c", "d"}, "the table was never filled")
+    gated("DELETE FROM raw WHERE n < 4")
+    until(gated.held, "nothing was held")
+    assert "row_count is 1, previously 4" in str(gated.held())
+    until(lambda: gated.last()["state"] == "FAILED", "the refresh never ended")
+    failed = gated.last()
+    assert failed["error_class"] == "MT_VERSION_HELD"
+    # What came since would do, but it is not for the server to decide.
+    gated("INSERT INTO raw VALUES ('e', 5), ('f', 6), (NULL, 7)")
+    time.sleep(3)
+    assert gated.last()["refresh_id"] == failed["refresh_id"]
+    assert gated.keys() == {"a", "b", "c", "d"}
+    [lag] = [row for row in gated("SHOW LAG") if row["table"] == "gated"]
+    assert lag["cause"] == "HELD"
+    told = [(row["decision"], row["reason_code"]) for row in gated("EXPLAIN REFRESH gated")]
+    assert told[0] == ("HELD", "VERSION_HELD")
+    assert ("CHECK", "ASSERTION") in told
+    gated("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
+    assert gated.held() is None
+    until(lambda: gated.keys() == {"d", "e", "f"}, "the table does not go on")
+    assert [row["n"] for row in gated("SELECT n FROM gated__quarantine")] == [7]
+    shown = gated("SHOW VERSIONS gated")
+    assert "PUBLISH" in {row["action"] for row in shown}
+    # By hand: the table is told to be empty, which is held, and thrown away.
+    gated("ALTER MATERIALIZED TABLE gated SUSPEND", "DELETE FROM raw")
+    said = gated.refused("ALTER MATERIALIZED TABLE gated REFRESH")
+    assert (said.code, "PUBLISH HELD VERSION" in str(said.hint)) == ("MT_VERSION_HELD", True)
+    gated("ALTER MATERIALIZED TABLE gated DISCARD HELD VERSION")
+    said = gated.refused("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
+    assert said.code == "MT_NOTHING_HELD"
+    gated("ALTER MATERIALIZED TABLE gated DROP CONSTRAINT enough")
+    gated("ALTER MATERIALIZED TABLE gated REFRESH")
+    assert gated.keys() == set()
+
+
+@pytest.mark.faults
+def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
+    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, str(folder))
+
+    def die_at(server: Server, point: Point, statement: str) -> Server:
+        """Kill the gateway while a statement is at a point; return the next one."""
+        (folder / f"{point.value}.armed").touch()
+
+        def ask() -> None:
+            with suppress(tidegate.Error):
+                rows(server, statement)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until((folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
+        everything = server.processes()
+        os.kill(server.pid, signal.SIGKILL)
+        (folder / f"{point.value}.held").unlink()
+        asking.join()
+        server.process.wait()
+        assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
+        again = start_server()
+        again.wait_for_engine()
+        until(lambda: Gated(again, "default").last()["finished_at"], "the run was never settled")
+        return again
+
+    server = start_server()
+    server.wait_for_engine()
+    rows(
+        server,
+        "CREATE TABLE raw (k STRING, n INT) USING delta",
+        "INSERT INTO raw VALUES ('a', 1), ('b', 2), ('c', 3)",
+        CREATE.format(ENOUGH, "FRESHNESS = INTERVAL '1' DAY"),
+        "ALTER MATERIALIZED TABLE gated REFRESH",
+        "DELETE FROM raw WHERE n > 1",
+    )
+    server = die_at(server, Point.BEFORE_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
+    gated = Gated(server, "default")
+    assert (gated.last()["state"], gated.held()) == ("ABANDONED", None)
+
+    server = die_at(server, Point.AFTER_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
+    gated = Gated(server, "default")
+    assert (gated.last()["error_class"], gated.keys()) == ("MT_VERSION_HELD", {"a", "b", "c"})
+    assert "row_count is 1, previously 3" in str(gated.held())
+
+    publish = "ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION"
+    server = die_at(server, Point.BEFORE_COMMIT, publish)
+    gated = Gated(server, "default")
+    assert (gated.last()["state"], gated.keys()) == ("ABANDONED", {"a", "b", "c"})
+    assert gated.held() is not None
+
+    server = die_at(server, Point.AFTER_COMMIT, publish)
+    gated = Gated(server, "default")
+    last = gated.last()
+    assert (last["state"], last["action"]) == ("SUCCEEDED", "PUBLISH")
+    assert (gated.keys(), gated.held()) == ({"a"}, None)
+    [proof] = gated("VERIFY MATERIALIZED TABLE gated")
+    assert proof["equal"] is True
+    assert gated.refused(publish).code == "MT_NOTHING_HELD"
