@@ -1,4 +1,4 @@
-"""Several tables read at versions that agree, while refreshes run and after they stopped half-way."""
+"""Several tables read at versions that agree, while refreshes run and when one is ahead."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LATEST = "SET 'materialized-table.read.consistency' = 'LATEST'"
 BOTH = "SELECT (SELECT sum(amount) FROM dwd), (SELECT sum(total) FROM dws)"
 DEFINITIONS = (
     "CREATE MATERIALIZED TABLE dwd FRESHNESS = INTERVAL '1' DAY AS SELECT k, amount FROM ods",
-    "CREATE MATERIALIZED TABLE dws FRESHNESS = INTERVAL '1' DAY AS "
-    "SELECT k, sum(amount) AS total FROM dwd GROUP BY k",
+    """CREATE MATERIALIZED TABLE dws FRESHNESS = INTERVAL '1' DAY
+    AS SELECT k, sum(amount) AS total FROM dwd GROUP BY k""",
 )
 
 
@@ -69,7 +69,8 @@ def test_a_table_that_is_ahead_is_read_as_its_consumers_know_it(run: Run) -> Non
         "WITH w AS (SELECT sum(total) AS x FROM dws) SELECT x - sum(amount) FROM dwd, w GROUP BY x"
     ) == [(0,)]
     assert run(
-        "SELECT agreeing.dwd.amount FROM agreeing.dwd WHERE k IN (SELECT k FROM dws WHERE total = 10)"
+        "SELECT agreeing.dwd.amount FROM agreeing.dwd "
+        "WHERE k IN (SELECT k FROM dws WHERE total = 10)"
     ) == [(10,)]
     assert run("TABLE dws UNION ALL SELECT * FROM dwd ORDER BY 1, 2")[0] == (1, 10)
     # What dws is made of is read beside it at the version that dws knows, other tables as they are.

@@ -162,17 +162,21 @@ def _moments(
     others: Collection[str],
 ) -> Sequence[_Moment]:
     table, found = member.table, []
-    materialized = {s.table_id for s in table.sources if s.table_id in identities}
+    sources = {s.table_id for s in table.sources if s.kind is SourceKind.VERSIONED}
     own = contents[table.id]
     newest = max(own.values(), default=None)
     for at, run in sorted(_by_version(member.runs).items(), reverse=True):
-        if not materialized <= run.sources.keys():
+        partial = run.action is Strategy.PARTITION
+        missing = sources - run.sources.keys()
+        # A table that was dropped and made anew is read under another identity.
+        if len(run.sources) < len(sources) or (
+            missing and (partial or missing & identities.keys())
+        ):
             continue  # it read other tables than the query names now
         rows = own[at]
         if member.read and run.definition_version != table.definition_version and rows != newest:
             continue  # it may have other columns
         mark = f"{table.id}@{at}"
-        partial = run.action is Strategy.PARTITION
         seen: dict[str, Seen] = {table.id: (rows, "")}
         for key, version in run.sources.items():
             known = identities.get(key, key)

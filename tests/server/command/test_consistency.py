@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -159,8 +159,6 @@ def test_a_run_without_work_tells_of_a_version_whose_own_run_is_lost(torn: Torn)
 
 
 def _without_work(run: RefreshRun) -> RefreshRun:
-    from dataclasses import replace
-
     return replace(run, action=Strategy.NO_DATA)
 
 

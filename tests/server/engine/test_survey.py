@@ -21,6 +21,11 @@ def read(surveyed: Surveyed) -> set[str]:
     return {reading.name.table for reading in surveyed.readings if reading.name is not None}
 
 
+def test_a_version_that_the_statement_chooses_is_told(session: Session) -> None:
+    found = survey(session, "SELECT * FROM t VERSION AS OF 0 JOIN v ON true")
+    assert sorted(reading.travelled for reading in found.readings) == [False, True]
+
+
 READS = [
     ("SELECT 1", ""),
     ("SELECT * FROM range(3) JOIN VALUES (1) AS q(x)", ""),

@@ -147,6 +147,17 @@ def test_runs_that_read_another_table_under_a_sources_name_do_not_count() -> Non
     assert versions(dwd, member(swapped, wrote(swapped, 2, twin=1))) == {"dwd": 1, "dws": 2}
 
 
+def test_a_backfill_alone_says_nothing_of_the_sources() -> None:
+    copied = wrote(DWD, 1, {"action": Strategy.PARTITION}, elsewhere=7)
+    assert "no version is known" in reason(member(DWD, copied), others=("delta-ods",))
+
+
+def test_a_source_made_anew_is_another_one() -> None:
+    other = made("other", "ods")
+    dwd = member(DWD, wrote(DWD, 1, ods=9), wrote(DWD, 2, made_anew=1))
+    assert versions(dwd, member(other, wrote(other, 4, made_anew=1))) == {"dwd": 2, "other": 4}
+
+
 # ---- against every choice there is -------------------------------------------------------------
 
 NAMES = ("m", "n", "o", "p")
