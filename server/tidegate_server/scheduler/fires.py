@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from tidegate_server.errors import Code, error
-from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.versions import PartitionSpec, SourceVector
@@ -128,6 +128,8 @@ def partitions_of_fire(
 
 def _past(runs: Iterable[RefreshRun]) -> Iterable[PastRefresh]:
     for run in runs:
+        if run.action is Strategy.PARTITION and not run.partitions:
+            continue  # rows that a condition chose, which cover no partition
         if run.state is RunState.SUCCEEDED and run.started_at is not None:
             scheduled = run.trigger is Trigger.SCHEDULED
             yield PastRefresh(

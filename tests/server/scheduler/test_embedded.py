@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.examples import NOON, name, table
+from tests.contract.examples import NOON, name, source, table
 from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources, HeldExecutor
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.config import SchedulerSection
@@ -243,6 +243,30 @@ def test_a_partitioned_table_refreshes_its_current_partition_then_closes_it(worl
     assert [r.partitions for r in world.runner.requests] == [
         ({"Ds": "2024-01-02"},),
         ({"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}),
+    ]
+
+
+def test_a_closed_partition_is_opened_again_while_late_data_come(world: World) -> None:
+    options = {
+        "partition.fields.Ds.date-formatter": "yyyy-MM-dd",
+        "partition.fields.Ds.lateness": "PT2H",
+    }
+    versioned = (source("ev", "delta-ev"),)
+    world.add(cron="0 0 0/1 * * ? *", options=options, sources=versioned)
+    world.tick(11 * 3600)
+    world.executor.run_all()
+    world.sources.versions["delta-ev"] = 7
+    for changed in (False, True, False):
+        if changed:
+            world.sources.versions["delta-ev"] += 1
+        world.tick(3600)
+        world.executor.run_all()
+    yesterday, today = {"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}
+    assert [r.partitions for r in world.runner.requests] == [
+        (yesterday,),
+        (yesterday, today),
+        (yesterday, today),
+        (today,),
     ]
 
 
