@@ -92,6 +92,14 @@ def test_a_table_that_is_ahead_is_read_as_its_consumers_know_it(run: Run) -> Non
     ):
         with pytest.raises(tidegate.NotSupportedError, match="SNAPSHOT"):
             run(statement)
+    mistake = "SELECT k, nope FROM dwd JOIN dws USING (k)"
+    told = []
+    for setting in (LATEST, SNAPSHOT):
+        run(setting)
+        with pytest.raises(tidegate.ProgrammingError) as caught:
+            run(mistake)
+        told.append((caught.value.line, caught.value.column))
+    assert told[0] == told[1] != (None, None)
     run(
         "INSERT INTO copied SELECT sum(amount) FROM dwd",
         "EXPLAIN SELECT * FROM dwd JOIN dws USING (k)",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.retention import is_gone
@@ -38,6 +38,10 @@ def pinned(
         frame = child.spark.sql(tables.pinned(request.sql, *child.current()))
     except ParseException as failed:
         raise _refused("a statement that is more than a query") from failed
+    except AnalysisException:
+        # What is wrong with the statement itself is told of its own text.
+        child.spark.sql(request.sql)
+        raise
     finally:
         tables.forget()
     for reading in read_by(frame._jdf.queryExecution().analyzed()):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.examples import NOON, name, source, table
+from tests.contract.examples import NOON, name, run, source, table
 from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources, HeldExecutor
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.config import SchedulerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.runs import Strategy, Trigger
+from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import RefreshMode
 from tidegate_server.scheduler.backlog import Backlog
 from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow, Workflow
@@ -268,6 +268,18 @@ def test_a_closed_partition_is_opened_again_while_late_data_come(world: World) -
         (yesterday, today),
         (today,),
     ]
+
+
+def test_a_refresh_of_single_rows_closes_no_partition(world: World) -> None:
+    world.add(cron="0 0 0/1 * * ? *", options={"partition.fields.Ds.date-formatter": "yyyy-MM-dd"})
+    world.tick(11 * 3600)
+    world.executor.run_all()
+    midnight = NOON + timedelta(hours=12, seconds=1)
+    rows = {"action": Strategy.PARTITION, "state": RunState.SUCCEEDED, "started_at": midnight}
+    world.ledger.record(run(refresh_id="by-hand", **rows))
+    world.tick(3600)
+    world.executor.run_all()
+    assert world.runner.requests[-1].partitions == ({"Ds": "2024-01-02"}, {"Ds": "2024-01-03"})
 
 
 def test_the_policy_of_a_table_is_obeyed(world: World) -> None:
