@@ -21,11 +21,6 @@ def read(surveyed: Surveyed) -> set[str]:
     return {reading.name.table for reading in surveyed.readings if reading.name is not None}
 
 
-def test_a_version_that_the_statement_chooses_is_told(session: Session) -> None:
-    found = survey(session, "SELECT * FROM t VERSION AS OF 0 JOIN v ON true")
-    assert sorted(reading.travelled for reading in found.readings) == [False, True]
-
-
 READS = [
     ("SELECT 1", ""),
     ("SELECT * FROM range(3) JOIN VALUES (1) AS q(x)", ""),
@@ -132,6 +127,11 @@ def test_statements_read_what_they_name_and_what_stands_behind_it(
 ) -> None:
     found = {sql: " ".join(sorted(read(survey(session, sql)))) for sql, _ in READS}
     assert found == dict(READS)
+
+
+def test_a_version_that_the_statement_chooses_is_told(session: Session, tables: str) -> None:
+    found = survey(session, "SELECT * FROM t VERSION AS OF 0 JOIN v ON true")
+    assert sorted(reading.travelled for reading in found.readings) == [False, True]
 
 
 def test_ways_beyond_tables_are_told(session: Session, tables: str) -> None:
