@@ -48,9 +48,11 @@ from tidegate_server.protocol.counted import counted
 from tidegate_server.protocol.server import ThriftServer
 from tidegate_server.rest.port import HttpPort
 from tidegate_server.scheduler.continuous import ContinuousWatcher
+from tidegate_server.scheduler.cron import TIMEZONE_OPTION
 from tidegate_server.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.scheduler.plugged import fired_by
+from tidegate_server.scheduler.workflows import table_option
 from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.manager import SessionManager
 from tidegate_server.store.breaches import Breaches
@@ -132,7 +134,15 @@ class Gateway:
             server_id=server_id,
             tell=[courier.take for courier in self._couriers],
         )
-        self._system_tables = SystemTables(catalog, ledger, self._clock, self.data / "system")
+        self._system_tables = SystemTables(
+            catalog,
+            ledger,
+            self._clock,
+            self.data / "system",
+            lambda table: (
+                table_option(table, config.options)(TIMEZONE_OPTION) or config.scheduler.timezone
+            ),
+        )
         self._refresher = Refresher(
             catalog=catalog,
             ledger=ledger,

@@ -364,6 +364,12 @@ class Code(Enum):
         "Refresh it with ALTER MATERIALIZED TABLE {table} REFRESH, or have that done with "
         "SET '{key}' = '... REFRESH'.",
     )
+    MT_SNAPSHOT_UNAVAILABLE = ErrorSpec(
+        "55000",
+        "No versions of {tables} that agree can be read: {reason}.",
+        "Refresh them together, as ALTER MATERIALIZED TABLE ... REFRESH CASCADE does, or "
+        "SET '{key}' = 'LATEST' to read the newest version of each.",
+    )
     MT_DATA_LOST = ErrorSpec(
         "58030",
         "The stored content of {table} cannot be read: {reason}.",

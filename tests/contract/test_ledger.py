@@ -170,6 +170,17 @@ def test_the_last_success_is_the_newest_run_of_the_whole_table(ledger: SqlLedger
     assert ledger.last_success("t-2") is None
 
 
+def test_commits_are_the_runs_that_made_a_version(ledger: SqlLedger) -> None:
+    ledger.record(_ended(1, to_version=1))
+    ledger.record(_ended(2, to_version=2, action=Strategy.PARTITION))
+    ledger.record(_ended(3, to_version=2, action=Strategy.NO_DATA))
+    ledger.record(_ended(4, to_version=3, state=RunState.FAILED))
+    ledger.record(_ended(5))
+    ledger.record(_ended(6, to_version=1, table_id="t-2"))
+    assert [r.refresh_id for r in ledger.commits("t-1", 10)] == ["r-2", "r-1"]
+    assert [r.refresh_id for r in ledger.commits("t-1", 1)] == ["r-2"]
+
+
 def test_old_runs_are_forgotten_but_not_a_tables_vector(ledger: SqlLedger) -> None:
     ledger.record(_ended(1))
     ledger.record(_ended(2, sources={"e": 2}))

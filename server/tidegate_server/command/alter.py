@@ -102,8 +102,9 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
     """
     table = alterable(statement.name, context)
     check_options(statement.options)
-    check_formatters(statement.options, table.partition_keys, table.schema)
-    changed = _with_options(table, {**table.options, **statement.options}, context)
+    options = {**table.options, **statement.options}
+    check_formatters(options, table.partition_keys, table.schema)
+    changed = _with_options(table, options, context)
     check_enforced(changed)
     return restart_with(table, changed, context)
 
@@ -111,12 +112,14 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
 def reset_options(statement: AlterResetOptions, context: Context) -> Result:
     """Remove options; unknown keys are ignored.
 
-    :raises ServerError: MT_OPTION_RESERVED for ``connector``.
+    :raises ServerError: MT_OPTION_RESERVED for ``connector``, MT_OPTION_VALUE for a date-formatter
+        that a lateness needs.
     """
     table = alterable(statement.name, context)
     if _RESERVED in statement.keys:
         raise error(Code.MT_OPTION_RESERVED, key=_RESERVED)
     kept = {key: value for key, value in table.options.items() if key not in statement.keys}
+    check_formatters(kept, table.partition_keys, table.schema)
     return restart_with(table, _with_options(table, kept, context), context)
 
 

@@ -11,6 +11,7 @@ from tidegate_server.command import (
     authorize,
     cancel,
     cascade,
+    consistency,
     convert_to_table,
     create,
     describe,
@@ -116,7 +117,9 @@ def returns_rows(text: str) -> bool:
 def _carry_out(statement: Statement, text: str, context: Context) -> Result:
     match statement:
         case SparkStatement(text=sql):
-            return spark.execute(sql, context, staleness.keep_bound(sql, context))
+            inlined = staleness.keep_bound(sql, context)
+            pinned = consistency.agreed(sql, inlined, context)
+            return spark.execute(sql, context, inlined, pinned)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
         case VerifyMaterializedTable():

@@ -27,6 +27,8 @@ INITIALIZE_KEY = "materialized-table.initialize"
 POLICY_KEY = "materialized-table.partition-refresh.policy"
 STRICT_KEY = "materialized-table.continuous.strict"
 MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
+READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
+SNAPSHOT = "SNAPSHOT"
 DESCRIBE_KEY = "materialized-table.describe.format"
 EXECUTION_MODE_KEY = "execution.mode"
 EXECUTION_MODES = ("embedded",)
@@ -141,6 +143,7 @@ _CHECKS: Mapping[str, Check] = {
     EXCLUDE_OPTION: lambda key, value: None,
     ENFORCE_OPTION: _one_of("WARN", "FAIL"),
     MAX_STALENESS_KEY: read_bound,
+    READ_CONSISTENCY_KEY: _one_of("LATEST", SNAPSHOT),
     DESCRIBE_KEY: _one_of("HS2", "FLINK"),
     STRICT_KEY: _one_of("FALSE", "TRUE"),
     EXECUTION_MODE_KEY: _execution_mode,

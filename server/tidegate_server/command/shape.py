@@ -18,6 +18,7 @@ from tidegate_server.model.types import (
     plain_type,
     unknown_type,
 )
+from tidegate_server.scheduler.lateness import check_lateness
 from tidegate_server.sql.places import place_of
 from tidegate_server.sql.statements import (
     ColumnItem,
@@ -252,7 +253,11 @@ def _partition_keys(wanted: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
 def check_formatters(
     options: Mapping[str, str], partition_keys: tuple[str, ...], schema: Schema
 ) -> None:
-    """Check that date-formatters name partition columns of type STRING."""
+    """Check that date-formatters name partition columns of type STRING.
+
+    :raises ServerError: MT_DATE_FORMATTER_*, or MT_OPTION_VALUE for an unusable lateness.
+    """
+    check_lateness(options)
     keys = {key.lower() for key in partition_keys}
     for name in date_formatters(options):
         column = schema.find(name)

@@ -9,7 +9,13 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.options import spark_settings
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Answer, Executed, Surveyed
-from tidegate_server.link.messages.requests import Execute, InlinedTable, OpenSession, Survey
+from tidegate_server.link.messages.requests import (
+    Execute,
+    InlinedTable,
+    OpenSession,
+    PinnedVersions,
+    Survey,
+)
 from tidegate_server.link.result import EngineResult
 
 log = logging.getLogger(__name__)
@@ -18,20 +24,30 @@ _OPENINGS = 3  # an engine may come up while the first one waits for it
 _SYSTEM_SCHEMA = re.compile("information_schema", re.IGNORECASE)
 
 
-def execute(text: str, context: Context, inlined: tuple[InlinedTable, ...] = ()) -> EngineResult:
+def execute(
+    text: str,
+    context: Context,
+    inlined: tuple[InlinedTable, ...] = (),
+    pinned: PinnedVersions | None = None,
+) -> EngineResult:
     """Run a statement in the session's child session.
 
     :param inlined: materialized tables whose queries are read in the place of their rows.
-
+    :param pinned: the versions at which tables are read.
     :raises ServerError: what the engine answers; MT_WRONG_KIND for plain DDL and DML on a
         materialized table.
     """
     if _SYSTEM_SCHEMA.search(text) or _SYSTEM_SCHEMA.fullmatch(context.session.schema):
         context.services.publish_system_tables(text)
-    return run(text, context, inlined)
+    return run(text, context, inlined, pinned)
 
 
-def run(text: str, context: Context, inlined: tuple[InlinedTable, ...] = ()) -> EngineResult:
+def run(
+    text: str,
+    context: Context,
+    inlined: tuple[InlinedTable, ...] = (),
+    pinned: PinnedVersions | None = None,
+) -> EngineResult:
     """Run SQL; the session follows a changed catalog or schema."""
     session = context.session
     request = Execute(
@@ -41,6 +57,7 @@ def run(text: str, context: Context, inlined: tuple[InlinedTable, ...] = ()) -> 
         settings=spark_settings(context.overlay),
         inline_bytes=context.services.config.engine.inline_bytes,
         inlined=inlined,
+        pinned=pinned,
     )
     answer = context.services.engine.call(request, on_progress=context.progress)
     if not isinstance(answer, Executed):

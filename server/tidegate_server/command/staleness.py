@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from tidegate_server.command import authorize
 from tidegate_server.command.context import Context
@@ -62,6 +63,26 @@ def keep_bound(sql: str, context: Context) -> tuple[InlinedTable, ...]:
         old = _too_old(tables, bound, context)
     if bound.on_stale is OnStale.INLINE:
         return _inlined([table for table in tables if table.id in old], old, bound, context)
+    _tell(tables, old, bound, context)
+    return ()
+
+
+def keep_bound_at(
+    tables: Iterable[MaterializedTable], versions: Mapping[str, int], context: Context
+) -> None:
+    """See to it that versions chosen for tables, by their ids, are no older than allowed.
+
+    :raises ServerError: MT_TOO_STALE.
+    """
+    value = context.setting(MAX_STALENESS_KEY)
+    if value is None:
+        return
+    bound, tables = read_bound(MAX_STALENESS_KEY, value), list(tables)
+    _tell(tables, _too_old(tables, bound, context, versions), bound, context)
+
+
+def _tell(tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context) -> None:
+    """:raises ServerError: MT_TOO_STALE unless the session serves what is too old."""
     for table in tables:
         if table.id not in old:
             continue
@@ -69,7 +90,6 @@ def keep_bound(sql: str, context: Context) -> tuple[InlinedTable, ...]:
         if bound.on_stale is not OnStale.SERVE:
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
         context.log(f"Warning: {table.name} is stale: {reason}.")
-    return ()
 
 
 def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable]:
@@ -88,13 +108,19 @@ def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable
 # ---- how old ---------------------------------------------------------------------------------
 
 
-def _too_old(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> _Ages:
+def _too_old(
+    tables: Iterable[MaterializedTable],
+    bound: Bound,
+    context: Context,
+    versions: Mapping[str, int] = MappingProxyType({}),
+) -> _Ages:
+    """Return the tables that are too old, at their newest version unless another one is given."""
     known = _known(tables, context)
     # Most are young enough even if their sources changed right after they were read.
     at_most = replace(known, changed=lambda source, seen: None)
     limit = bound.limit.seconds
-    suspects = [table for table in tables if not _within(limit, _age(table, at_most))]
-    ages = {table.id: _age(table, known) for table in suspects}
+    suspects = [table for table in tables if not _within(limit, _age(table, at_most, versions))]
+    ages = {table.id: _age(table, known, versions) for table in suspects}
     return {table_id: age for table_id, age in ages.items() if not _within(limit, age)}
 
 
@@ -106,8 +132,8 @@ def _old_above(
     return above, _too_old(above.values(), bound, context)
 
 
-def _age(table: MaterializedTable, known: Known) -> float | None:
-    moment = as_of(table, known)
+def _age(table: MaterializedTable, known: Known, versions: Mapping[str, int]) -> float | None:
+    moment = as_of(table, known, versions.get(table.id))
     return None if moment is None else (known.now - moment).total_seconds()
 
 

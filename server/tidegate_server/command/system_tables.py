@@ -20,7 +20,7 @@ from tidegate_server.command import definitions
 from tidegate_server.command.history import HISTORY, RunColumn, table_of
 from tidegate_server.command.history_copy import HistoryCopy
 from tidegate_server.command.partition_rows import COLUMNS as PARTITION_COLUMNS
-from tidegate_server.command.partition_rows import partition_rows
+from tidegate_server.command.partition_rows import Calendar, partition_rows
 from tidegate_server.command.show import LAG
 from tidegate_server.command.shown import measure
 from tidegate_server.model.clock import Clock
@@ -28,6 +28,8 @@ from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.scheduler.base import Ledger
+from tidegate_server.scheduler.cron import read_timezone
+from tidegate_server.scheduler.lateness import read_lateness
 from tidegate_server.sql.render import render_distribution, render_start_mode, render_trigger
 
 T = TypeVar("T")
@@ -175,9 +177,18 @@ class SystemTables:
     """Writes the tables of ``information_schema``; each only when its content changed."""
 
     def __init__(
-        self, catalog: CatalogReader, ledger: Ledger, clock: Clock, directory: Path
+        self,
+        catalog: CatalogReader,
+        ledger: Ledger,
+        clock: Clock,
+        directory: Path,
+        timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
     ) -> None:
-        """Take what is published and the directory the tables lie in."""
+        """Take what is published and the directory the tables lie in.
+
+        :param timezone: where a table's dates are read on the clock.
+        """
+        self._timezone = timezone
         self._catalog = catalog
         self._ledger = ledger
         self._clock = clock
@@ -303,9 +314,19 @@ class SystemTables:
             {**_named(table), **row}
             for table in self._catalog.tables()
             if table.partition_keys
-            for row in partition_rows(self._ledger.runs(table.id, limit=_PARTITION_RUNS))
+            for row in partition_rows(
+                self._ledger.runs(table.id, limit=_PARTITION_RUNS), self._calendar(table)
+            )
         ]
         return pa.Table.from_pylist(rows, schema=_PARTITIONS)
+
+    def _calendar(self, table: MaterializedTable) -> Calendar:
+        return Calendar(
+            now=self._clock.now(),
+            zone=read_timezone(self._timezone(table).strip()),
+            formatters=table.date_formatters(),
+            lateness=read_lateness(table.options),
+        )
 
     def _past(self) -> pa.Table:
         replaced: dict[str, list[MaterializedTable]] = defaultdict(list)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from tidegate_server.engine.guard import guard
 from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
+from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
@@ -34,13 +35,13 @@ def execute(
     """Run the statement; commands run inside ``spark.sql`` and are never run again.
 
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
-        tables cannot be replaced in it.
+        tables cannot be replaced or given versions in it, MT_SNAPSHOT_UNAVAILABLE if those
+        versions are gone.
     """
     started = time.time_ns() // 1_000_000
-    with child.overlaid(request.settings):
+    with child.overlaid(request.settings), readable(request.pinned):
         guard(child.spark, request.sql)
-        with inlined(request, child, format) as sql:
-            frame = child.spark.sql(sql)
+        frame = _analyzed(request, child, format)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:
@@ -66,6 +67,14 @@ def execute(
             inline=stored.inline,
             modified_rows=_affected_rows(frame),
         )
+
+
+def _analyzed(request: Execute, child: Child, format: TableFormat) -> DataFrame:
+    """Return what the statement gives; a command has run by then."""
+    if request.pinned is not None:
+        return pinned(request, request.pinned, child, format)
+    with inlined(request, child, format) as sql:
+        return child.spark.sql(sql)
 
 
 def _affected_rows(frame: DataFrame) -> int | None:

@@ -140,7 +140,9 @@ class Tables:
         return self._as_recorded(reference, name, pinned)
 
     def _read_version(self, state: TableState) -> int:
-        return self.wanted.get(state.table_id, state.newest)
+        wanted = self.wanted.get(state.table_id)
+        # The newest has the same rows as the last one that changed them, under today's columns.
+        return state.newest if wanted is None or wanted >= state.version else wanted
 
     def _as_recorded(self, reference: Reference, name: TableName, pinned: str) -> str:
         """Hide the columns a table has got since the query was defined."""

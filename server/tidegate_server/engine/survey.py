@@ -239,13 +239,14 @@ def _leaves(spark: SparkSession, plan: Any) -> list[Reading] | None:
     jvm: Any = java(spark)
     unrun = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     try:
-        return _read_by(session.sessionState().executePlan(plan, unrun).analyzed())
+        return read_by(session.sessionState().executePlan(plan, unrun).analyzed())
     except (PySparkException, Py4JError) as problem:
         logger.debug("a statement to survey cannot be analyzed: %s", problem)
         return None
 
 
-def _read_by(analyzed: Any) -> list[Reading]:
+def read_by(analyzed: Any) -> list[Reading]:
+    """Return what an analyzed plan reads, once per place where it is read."""
     found = []
     for plan in (analyzed, *items(analyzed.subqueriesAll())):
         for leaf in items(plan.collectLeaves()):
@@ -256,7 +257,7 @@ def _read_by(analyzed: Any) -> list[Reading]:
             else:
                 for inner in items(leaf.innerChildren()):
                     if _is_logical(inner):
-                        found += _read_by(inner)
+                        found += read_by(inner)
     return found
 
 
@@ -266,7 +267,10 @@ def _reading(leaf: Any) -> list[Reading]:
         case "LogicalRelation":
             table = leaf.catalogTable()
             name = _identifier(table.get().identifier()) if table.isDefined() else None
-            return [Reading(name=name, location=root) for root in _roots(leaf.relation())]
+            files, travelled = leaf.relation(), _is_travelled(leaf.relation())
+            return [
+                Reading(name=name, location=root, travelled=travelled) for root in _roots(files)
+            ]
         case "HiveTableRelation":
             return [Reading(name=_identifier(leaf.tableMeta().identifier()))]
         case "ResolvedTable":
@@ -300,6 +304,14 @@ def _roots(relation: Any) -> list[str | None]:
         return [str(path) for path in items(relation.location().rootPaths())] or [None]
     except Py4JError:
         return [None]
+
+
+def _is_travelled(relation: Any) -> bool:
+    """Say whether a relation of files is a version of a Delta table that the query chooses."""
+    try:
+        return bool(relation.location().isTimeTravelQuery())
+    except Py4JError:
+        return False
 
 
 def _is_logical(node: Any) -> bool:

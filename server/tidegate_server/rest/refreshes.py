@@ -142,6 +142,7 @@ def _periodic(
         timezone=timezone,
         option=_option(seen, services.config.options),
         past=lambda: services.ledger.runs(table.id, limit=PAST_RUNS),
+        newest=lambda: None,  # what came late is not looked for while a client waits
     )
     return RefreshRequest(
         table_id=table.id,

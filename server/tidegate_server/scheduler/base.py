@@ -143,6 +143,10 @@ class Ledger(Protocol):
         """Return runs newest first, of one table or of all."""
         ...
 
+    def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
+        """Return a table's runs that succeeded and made a version, newest first."""
+        ...
+
     def unfinished(self) -> tuple[RefreshRun, ...]:
         """Return runs still QUEUED or RUNNING, to be settled at start."""
         ...

@@ -121,6 +121,15 @@ class ContinuousWatcher:
                 watch = replace(watch, failures=failures, not_before=now + _backoff(failures))
             self._watches[table_id] = watch
 
+    def newest(self, table: MaterializedTable) -> Mapping[str, int] | None:
+        """Return the versions that a table's sources have now.
+
+        None while that is not possible, for sources without versions, and for a table that is
+        refreshed together with one it reads, which has yet to see what came.
+        """
+        plain = any(source.kind is SourceKind.PLAIN for source in table.sources)
+        return None if plain or len(self._pipeline(table)) > 1 else self._look([table])
+
     def _look(self, tables: list[MaterializedTable]) -> Mapping[str, int] | None:
         """Ask for all sources at once; None while that is not possible."""
         sources = {

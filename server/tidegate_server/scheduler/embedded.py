@@ -76,6 +76,7 @@ class EmbeddedScheduler:
             lease=config.lease,
             clock=clock,
             suspended=suspended,
+            newest=watcher.newest,
         )
         self._ledger = ledger
         self._run_refresh = run_refresh

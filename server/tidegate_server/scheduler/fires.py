@@ -9,13 +9,15 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from tidegate_server.errors import Code, error
-from tidegate_server.model.runs import RefreshRun, Trigger
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.model.versions import PartitionSpec, SourceVector
 from tidegate_server.scheduler.cron import last_fire, next_fire, read_timezone
+from tidegate_server.scheduler.lateness import read_lateness
 from tidegate_server.scheduler.partitions import (
     POLICY_OPTION,
+    Late,
     PastRefresh,
     read_policy,
     scheduled_partitions,
@@ -101,14 +103,18 @@ def partitions_of_fire(
     timezone: str,
     option: Callable[[str], str | None],
     past: Callable[[], Iterable[RefreshRun]],
+    newest: Callable[[], SourceVector | None],
 ) -> tuple[PartitionSpec, ...]:
     """Return the partitions a scheduled run covers; none means the whole table.
 
+    :param newest: the versions that all sources have now; None if they cannot be told.
     :raises ServerError: MT_DATE_FORMATTER_PATTERN or MT_OPTION_VALUE.
     """
     formatters = table.date_formatters()
     if not formatters:
         return ()
+    lateness = read_lateness(table.options)
+    late = Late(lateness=lateness, newest=newest()) if lateness else None
     return scheduled_partitions(
         formatters,
         freshness,
@@ -116,15 +122,19 @@ def partitions_of_fire(
         read_timezone(timezone),
         read_policy(option(POLICY_OPTION)),
         tuple(_past(past())),
+        late,
     )
 
 
 def _past(runs: Iterable[RefreshRun]) -> Iterable[PastRefresh]:
     for run in runs:
+        if run.action is Strategy.PARTITION and not run.partitions:
+            continue  # rows that a condition chose, which cover no partition
         if run.state is RunState.SUCCEEDED and run.started_at is not None:
             scheduled = run.trigger is Trigger.SCHEDULED
             yield PastRefresh(
                 read_at=run.started_at,
                 schedule_time=run.schedule_time if scheduled else None,
                 partitions=run.partitions,
+                vector=run.sources,
             )

@@ -13,7 +13,7 @@ from tidegate_server.model.freshness import parse_duration
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.model.versions import PartitionSpec, SourceVector
 from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.refresh.retries import (
     DEFAULT_RETRIES,
@@ -56,6 +56,9 @@ SkipRefresh = Callable[[RefreshRequest, str, str], RefreshRun]
 Suspended = Callable[[MaterializedTable, str], None]
 """Is told of a table that was suspended since it keeps failing, and why."""
 
+Newest = Callable[[MaterializedTable], SourceVector | None]
+"""Tells the versions that a table's sources have now; None if that is not known."""
+
 _LOOKED_THROUGH = 50
 """Runs among which those of one fire are looked for."""
 _MOST_WAITING = 100
@@ -81,7 +84,9 @@ class Firing:
         lease: float,
         clock: Clock,
         suspended: Suspended = lambda table, reason: None,
+        newest: Newest = lambda table: None,
     ) -> None:
+        self._newest = newest
         self._workflows = WorkflowStore(database)
         self._backlog = Backlog(database)
         self._ledger = ledger
@@ -211,6 +216,7 @@ class Firing:
             timezone=workflow.timezone,
             option=table_option(table, self._options),
             past=lambda: self._ledger.runs(table.id, limit=PAST_RUNS),
+            newest=lambda: self._newest(table),
         )
 
     # ---- afterwards ------------------------------------------------------------------------

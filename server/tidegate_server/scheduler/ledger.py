@@ -134,6 +134,21 @@ class SqlLedger:
         with self._database.read() as connection:
             return tuple(_run(row) for row in connection.execute(newest))
 
+    def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
+        newest = (
+            select(r)
+            .where(
+                r.c.table_id == table_id,
+                r.c.state == RunState.SUCCEEDED.value,
+                r.c.action != Strategy.NO_DATA.value,
+                r.c.to_version.is_not(None),
+            )
+            .order_by(r.c.sequence.desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return tuple(_run(row) for row in connection.execute(newest))
+
     def unfinished(self) -> tuple[RefreshRun, ...]:
         open_runs = select(r).where(r.c.state.in_(_UNFINISHED)).order_by(r.c.sequence)
         with self._database.read() as connection:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from babel.dates import parse_pattern
 
 from tidegate_server.errors import Code, error
-from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.model.versions import PartitionSpec, SourceVector
 
 POLICY_OPTION = "materialized-table.partition-refresh.policy"
 
@@ -47,6 +47,17 @@ class PastRefresh:
     read_at: datetime
     schedule_time: datetime | None = None
     partitions: tuple[PartitionSpec, ...] = ()
+    vector: SourceVector | None = None
+    """The versions of the sources it read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """How long after their end partitions still take data, and what the sources have now."""
+
+    lateness: timedelta = timedelta()
+    newest: SourceVector | None = None
+    """None if it is not known, so that anything may have come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,7 @@ def scheduled_partitions(
     zone: ZoneInfo,
     policy: PartitionPolicy = PartitionPolicy.SCHEDULE_TIME,
     past: Sequence[PastRefresh] = (),
+    late: Late | None = None,
 ) -> tuple[PartitionSpec, ...]:
     """Return the partitions a scheduled run covers, oldest first.
 
@@ -125,6 +137,7 @@ def scheduled_partitions(
     :param formatters: Java date pattern by partition column.
     :param schedule_time: the fire (aware), formatted on the clock of ``zone``.
     :param past: the refreshes that succeeded, in any order.
+    :param late: what opens partitions again that have ended; for the policy SCHEDULE_TIME.
     :raises ServerError: MT_DATE_FORMATTER_PATTERN.
     """
     if not formatters:
@@ -138,7 +151,7 @@ def scheduled_partitions(
             spans = _spans(formatters, opening, schedule_time, zone)
             return _distinct(span.spec for span in spans)
         case PartitionPolicy.SCHEDULE_TIME:
-            closing = _to_close(formatters, opening, schedule_time, zone, past)
+            closing = _to_close(formatters, opening, schedule_time, zone, past, late or Late())
             current = _spec(formatters, schedule_time.astimezone(zone))
             return (*(spec for spec in closing if spec != current), current)
 
@@ -149,23 +162,35 @@ def _to_close(
     schedule_time: datetime,
     zone: ZoneInfo,
     past: Sequence[PastRefresh],
+    late: Late,
 ) -> tuple[PartitionSpec, ...]:
     """Return the partitions that ended, or were never begun, since the run before.
 
     Nothing before the table's first scheduled run is touched. A window begins at the run before
     when that lies further back than the freshness, so that a partition whose closing fire was
-    missed is closed by the fire that makes up for it.
+    missed is closed by the fire that makes up for it. Those whose lateness was not over at the run
+    before are looked at again, and covered unless nothing has come to the sources.
     """
     earlier = [run.schedule_time for run in past if run.schedule_time is not None]
     earlier = [time for time in earlier if time < schedule_time]
     if not earlier:
         return ()
-    begin = max(min(earlier), min(opening, max(earlier)))
+    begin = max(min(earlier), min(opening, max(earlier)) - late.lateness)
     return _distinct(
         span.spec
         for span in _spans(formatters, begin, schedule_time, zone)
-        if not any(run.read_at >= span.end and _covers(run, span.spec) for run in past)
+        if not _is_complete(span, past, late)
     )
+
+
+def _is_complete(span: _Span, past: Sequence[PastRefresh], late: Late) -> bool:
+    """Say whether a partition has all that it is to have, as far as the sources tell by now."""
+    since = [run for run in past if run.read_at >= span.end and covers(run.partitions, span.spec)]
+    if not since:
+        return False
+    last = max(since, key=lambda run: run.read_at)
+    over = last.read_at >= span.end + late.lateness
+    return over or (late.newest is not None and last.vector == late.newest)
 
 
 def _spans(
@@ -180,6 +205,12 @@ def _spans(
         following = next_step(local.replace(tzinfo=None, fold=0), grain).replace(tzinfo=zone)
         moment = following.astimezone(UTC)
         yield _Span(_spec(formatters, local), moment)
+
+
+def step_of(grain: Grain) -> timedelta:
+    """Return how long a step of the grain lasts at least."""
+    lengths = (1, 60, 3_600, 82_800, 28 * 86_400, 365 * 86_400)
+    return timedelta(seconds=lengths[grain.value])
 
 
 def next_step(local: datetime, grain: Grain) -> datetime:
@@ -212,13 +243,13 @@ def format_partition(pattern: str, moment: datetime) -> str:
     return parse_pattern(pattern).apply(moment, "en_US")
 
 
-def _covers(run: PastRefresh, spec: PartitionSpec) -> bool:
-    """Say whether a refresh replaced all of a partition."""
-    if not run.partitions:
+def covers(partitions: Sequence[PartitionSpec], spec: PartitionSpec) -> bool:
+    """Say whether a refresh of these partitions, of all if there are none, replaced all of one."""
+    if not partitions:
         return True
     return any(
         all(spec.get(column) == value for column, value in covered.items())
-        for covered in run.partitions
+        for covered in partitions
     )
 
 

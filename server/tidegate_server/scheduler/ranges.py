@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.scheduler.partitions import format_partition, next_step, pattern_grain
 
@@ -64,6 +65,28 @@ def dated_range(
             raise error(Code.MT_PARTITION_RANGE, reason=f"it has more than {LONGEST} partitions")
         moment = next_step(moment, grain)
     return tuple(found.values())
+
+
+def partition_end(
+    formatters: Mapping[str, str], spec: PartitionSpec, zone: ZoneInfo
+) -> datetime | None:
+    """Return when a partition ends; None if its columns do not tell."""
+    dated = {column: value for column, value in spec.items() if column in formatters}
+    patterns = {column: formatters[column] for column in dated}
+    readers = {
+        column: reader
+        for column, pattern in patterns.items()
+        if (reader := _reader(pattern)) is not None
+    }
+    named = {field for reader in readers.values() for field in reader.groupindex}
+    if len(readers) < len(patterns) or "year" not in named:
+        return None
+    try:
+        begin = _moment(dated, patterns, readers)
+    except ServerError:
+        return None  # a value of another form
+    grain = min((pattern_grain(p) for p in patterns.values()), key=lambda grain: grain.value)
+    return next_step(begin.replace(tzinfo=None), grain).replace(tzinfo=zone)
 
 
 def _reader(pattern: str) -> re.Pattern[str] | None:

@@ -112,6 +112,10 @@ def written(commit: Commit) -> Written:
     def count(*names: str) -> int | None:
         return next((int(commit.metrics[n]) for n in names if n in commit.metrics), None)
 
+    if commit.without_files:
+        return Written(
+            version=commit.version, rows=0, rows_inserted=0, rows_deleted=0, files_written=0
+        )
     merged = commit.operation == "MERGE"
     inserted = count("numTargetRowsInserted") if merged else commit.rows
     return Written(

@@ -186,6 +186,14 @@ class FakeLedger:
         found = [run for run in self.history if table_id in (None, run.table_id)]
         return tuple(reversed(found))[:limit]
 
+    def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
+        found = [run for run in self.runs(table_id) if run.to_version is not None]
+        return tuple(
+            run
+            for run in found
+            if run.state is RunState.SUCCEEDED and run.action is not Strategy.NO_DATA
+        )[:limit]
+
     def find(self, refresh_id: str) -> RefreshRun | None:
         found = (run for run in self.runs() if run.refresh_id == refresh_id)
         return next(found, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.server.command.fakes import NOW, FixedClock
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.command.system_tables import SystemTables
 from tidegate_server.model.clauses import Expectation
-from tidegate_server.model.runs import RunMetrics, Strategy
+from tidegate_server.model.runs import RunMetrics, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import ColumnOrigin, PrimaryKey
 from tidegate_server.scheduler.ledger import SqlLedger
@@ -268,3 +268,59 @@ def test_partitions_tell_when_each_was_last_refreshed(world: World) -> None:
     ]
     assert rows[1]["refreshed_at"] == NOON + timedelta(minutes=3)
     assert {row["table_name"] for row in rows} == {"Daily"}
+
+
+def test_partitions_tell_how_each_stands(world: World) -> None:
+    # It is noon on 2024-01-02.
+    late = {"partition.fields.Ds.lateness": "PT13H"}
+    world.catalog.create(table(options={**table().options, **late}))
+    midnight = NOON.replace(hour=0, microsecond=0)
+
+    def record(number: int, at: datetime, *days: str, **changes: object) -> None:
+        world.ledger.record(
+            run(
+                refresh_id=f"r-{number}",
+                action=Strategy.PARTITION,
+                partitions=tuple({"Ds": day} for day in days),
+                trigger=Trigger.SCHEDULED,
+                started_at=at,
+                to_version=number,
+                data_timestamp=at,
+                **{"state": RunState.SUCCEEDED, **changes},
+            )
+        )
+
+    record(0, midnight - timedelta(hours=18), "2023-12-31")
+    record(1, midnight - timedelta(hours=2), "2023-12-30", "2024-01-01", "other")
+    record(2, midnight, "2024-01-01", "2024-01-02", "2024-01-03")
+    record(3, NOON, "2024-01-03", state=RunState.RUNNING)
+    world.system.publish()
+    rows = world.rows("materialized_table_partitions")
+    assert {str(row["partition"]): (row["status"], row["version"]) for row in rows} == {
+        # Read after its lateness was over.
+        '{"Ds":"2023-12-30"}': ("CLOSED", 1),
+        # Read after its end, and a run after its lateness found nothing that it lacks.
+        '{"Ds":"2023-12-31"}': ("CLOSED", 0),
+        # It ended twelve hours ago.
+        '{"Ds":"2024-01-01"}': ("OPEN", 2),
+        '{"Ds":"2024-01-02"}': ("OPEN", 2),
+        '{"Ds":"2024-01-03"}': ("REFRESHING", 2),
+        '{"Ds":"other"}': ("OPEN", 1),
+    }
+    assert len({row["data_timestamp"] for row in rows}) == 3
+
+
+def test_a_partition_that_nobody_read_since_its_end_is_stale(world: World) -> None:
+    world.catalog.create(table())
+    at = NOON - timedelta(days=1)
+    read = {"action": Strategy.PARTITION, "partitions": ({"Ds": "2024-01-01"},), "started_at": at}
+    world.ledger.record(run(refresh_id="r-1", state=RunState.SUCCEEDED, **read))
+    failed = {**read, "started_at": NOON}
+    world.ledger.record(run(refresh_id="r-2", state=RunState.FAILED, **failed))
+    world.system.publish()
+    [row] = world.rows("materialized_table_partitions")
+    assert row["status"] == "STALE"
+    world.ledger.record(run(refresh_id="r-3", state=RunState.SUCCEEDED, **failed))
+    world.system.publish()
+    [row] = world.rows("materialized_table_partitions")
+    assert row["status"] == "CLOSED"

@@ -129,6 +129,11 @@ def test_statements_read_what_they_name_and_what_stands_behind_it(
     assert found == dict(READS)
 
 
+def test_a_version_that_the_statement_chooses_is_told(session: Session, tables: str) -> None:
+    found = survey(session, "SELECT * FROM t VERSION AS OF 0 JOIN v ON true")
+    assert sorted(reading.travelled for reading in found.readings) == [False, True]
+
+
 def test_ways_beyond_tables_are_told(session: Session, tables: str) -> None:
     found = {sql: survey(session, sql).reaches for sql, _ in REACHES}
     for sql, reach in REACHES:

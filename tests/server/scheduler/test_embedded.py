@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.examples import NOON, name, table
+from tests.contract.examples import NOON, name, run, source, table
 from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources, HeldExecutor
 from tidegate_server.catalog.memory import MemoryCatalog
 from tidegate_server.config import SchedulerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.runs import Strategy, Trigger
+from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import RefreshMode
 from tidegate_server.scheduler.backlog import Backlog
 from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow, Workflow
@@ -244,6 +244,42 @@ def test_a_partitioned_table_refreshes_its_current_partition_then_closes_it(worl
         ({"Ds": "2024-01-02"},),
         ({"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}),
     ]
+
+
+def test_a_closed_partition_is_opened_again_while_late_data_come(world: World) -> None:
+    options = {
+        "partition.fields.Ds.date-formatter": "yyyy-MM-dd",
+        "partition.fields.Ds.lateness": "PT2H",
+    }
+    versioned = (source("ev", "delta-ev"),)
+    world.add(cron="0 0 0/1 * * ? *", options=options, sources=versioned)
+    world.tick(11 * 3600)
+    world.executor.run_all()
+    world.sources.versions["delta-ev"] = 7
+    for changed in (False, True, False):
+        if changed:
+            world.sources.versions["delta-ev"] += 1
+        world.tick(3600)
+        world.executor.run_all()
+    yesterday, today = {"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}
+    assert [r.partitions for r in world.runner.requests] == [
+        (yesterday,),
+        (yesterday, today),
+        (yesterday, today),
+        (today,),
+    ]
+
+
+def test_a_refresh_of_single_rows_closes_no_partition(world: World) -> None:
+    world.add(cron="0 0 0/1 * * ? *", options={"partition.fields.Ds.date-formatter": "yyyy-MM-dd"})
+    world.tick(11 * 3600)
+    world.executor.run_all()
+    midnight = NOON + timedelta(hours=12, seconds=1)
+    rows = {"action": Strategy.PARTITION, "state": RunState.SUCCEEDED, "started_at": midnight}
+    world.ledger.record(run(refresh_id="by-hand", **rows))
+    world.tick(3600)
+    world.executor.run_all()
+    assert world.runner.requests[-1].partitions == ({"Ds": "2024-01-02"}, {"Ds": "2024-01-03"})
 
 
 def test_the_policy_of_a_table_is_obeyed(world: World) -> None:

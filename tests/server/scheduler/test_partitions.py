@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,6 +14,7 @@ from tidegate_server.errors import ServerError
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.scheduler.partitions import (
     Grain,
+    Late,
     PartitionPolicy,
     PastRefresh,
     check_formatters,
@@ -131,6 +133,62 @@ def test_a_missed_closing_fire_is_made_up_for() -> None:
     past = scheduled(utc(2024, 1, 1, 22), {"ds": "2024-01-01"})
     found = covered(DAY, timedelta(hours=1), utc(2024, 1, 3, 5), past)
     assert found == ["2024-01-01", "2024-01-02", "2024-01-03"]
+
+
+SIX_HOURS = timedelta(hours=6)
+FIRST = scheduled(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
+
+
+def closed(at: datetime, *days: str, **read: int) -> PastRefresh:
+    found = scheduled(at, *({"ds": day} for day in days))
+    return replace(found, vector=read)
+
+
+def reopened(fire: datetime, *past: PastRefresh, **newest: int) -> list[str]:
+    late = Late(lateness=SIX_HOURS, newest=newest or None)
+    hour = timedelta(hours=1)
+    specs = scheduled_partitions(DAY, hour, fire, UTC_ZONE, past=(FIRST, *past), late=late)
+    return [spec["ds"] for spec in specs]
+
+
+def test_late_data_open_a_closed_partition_again() -> None:
+    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    assert reopened(utc(2024, 1, 2, 3), midnight, ev=5) == ["2024-01-02"]
+    assert reopened(utc(2024, 1, 2, 3), midnight, ev=6) == ["2024-01-01", "2024-01-02"]
+    again = closed(utc(2024, 1, 2, 3), "2024-01-01", "2024-01-02", ev=6)
+    assert reopened(utc(2024, 1, 2, 4), midnight, again, ev=6) == ["2024-01-02"]
+
+
+def test_what_may_have_come_counts_as_having_come() -> None:
+    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    assert reopened(utc(2024, 1, 2, 3), midnight) == ["2024-01-01", "2024-01-02"]
+
+
+def test_the_first_run_after_the_lateness_reads_a_partition_for_the_last_time() -> None:
+    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    hour = closed(utc(2024, 1, 2, 5), "2024-01-02", ev=5)
+    assert reopened(utc(2024, 1, 2, 6), midnight, hour, ev=6) == ["2024-01-01", "2024-01-02"]
+    last = closed(utc(2024, 1, 2, 6), "2024-01-01", "2024-01-02", ev=6)
+    assert reopened(utc(2024, 1, 2, 7), midnight, hour, last, ev=7) == ["2024-01-02"]
+
+
+def test_a_partition_is_not_opened_again_after_its_lateness() -> None:
+    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    quiet = closed(utc(2024, 1, 2, 7), "2024-01-02", ev=5)
+    assert reopened(utc(2024, 1, 2, 8), midnight, quiet, ev=6) == ["2024-01-02"]
+
+
+def test_lateness_that_ran_out_while_nothing_was_refreshed_is_made_up_for() -> None:
+    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    found = reopened(utc(2024, 1, 4), midnight, ev=6)
+    assert found == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+
+
+def test_nothing_before_the_first_run_is_opened() -> None:
+    late = Late(lateness=timedelta(days=9))
+    hour = timedelta(hours=1)
+    specs = scheduled_partitions(DAY, hour, utc(2024, 1, 2), UTC_ZONE, past=(FIRST,), late=late)
+    assert [spec["ds"] for spec in specs] == ["2024-01-01", "2024-01-02"]
 
 
 def test_hours_under_a_days_freshness_are_all_covered() -> None:

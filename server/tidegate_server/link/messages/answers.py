@@ -101,10 +101,12 @@ class Reading:
     """A place where a statement reads a table, views looked through.
 
     ``name`` is None for files that were named by their path; ``location`` is the directory read.
+    ``travelled`` says that the statement, or a view, chooses the version.
     """
 
     name: TableName | None = None
     location: str | None = None
+    travelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,11 +72,29 @@ class InlinedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersion:
+    """A materialized table's storage and the version to read; None for the newest."""
+
+    name: TableName
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedVersions:
+    """The versions at which a query reads tables; every other table is read at its newest."""
+
+    tables: tuple[TableVersion, ...]
+    sources: Mapping[str, int] = field(default_factory=dict)
+    """Those of tables that are not materialized, by the format's own identity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execute:
     """Run SQL verbatim in a session; answered by :class:`Executed`.
 
     ``settings`` hold for this statement alone. ``inline_bytes`` bounds the Arrow bytes that may
-    ride in the answer. With ``inlined`` the SQL is one query, in which those tables are replaced.
+    ride in the answer. With ``inlined`` the SQL is one query, in which those tables are replaced;
+    with ``pinned`` one in which every table is read at one version, wherever it is mentioned.
     """
 
     session_id: str
@@ -85,6 +103,7 @@ class Execute:
     settings: Mapping[str, str] = field(default_factory=dict)
     inline_bytes: int = 1 << 20
     inlined: tuple[InlinedTable, ...] = ()
+    pinned: PinnedVersions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
