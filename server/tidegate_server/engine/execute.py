@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.guard import guard
+from tidegate_server.engine.immediate import written_out
 from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import result_schema
@@ -34,12 +36,13 @@ def execute(
     """Run the statement; commands run inside ``spark.sql`` and are never run again.
 
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
-        tables cannot be replaced in it.
+        tables cannot be replaced in it, or if it is not known beforehand.
     """
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings):
-        guard(child.spark, request.sql)
-        with inlined(request, child, format) as sql:
+        text = written_out(child.spark, request.sql)
+        guard(child.spark, text)
+        with inlined(replace(request, sql=text), child, format) as sql:
             frame = child.spark.sql(sql)
         operation.check()
         catalog, schema = child.current()
