@@ -1,0 +1,5 @@
+"""Prints where the dbt package is."""
+
+from tidegate.dbt import DIRECTORY
+
+print(DIRECTORY)
