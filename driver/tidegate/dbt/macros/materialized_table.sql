@@ -39,9 +39,6 @@
     {%- do run_query('ALTER MATERIALIZED TABLE ' ~ target_relation ~ ' REFRESH') -%}
   {%- endif -%}
 
-  {%- do apply_grants(
-    target_relation, config.get('grants'),
-    should_revoke=should_revoke(existing_relation, full_refresh_mode=true)) -%}
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
