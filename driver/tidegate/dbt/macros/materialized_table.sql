@@ -59,7 +59,7 @@ PARTITIONED BY ({{ tidegate.names(config.get('partition_by')) }})
 {%- if config.get('options') %}
 WITH (
   {%- for key, value in config.get('options').items() -%}
-    {{ ', ' if not loop.first }}{{ tidegate.literal(key) }} = {{ tidegate.literal(value) }}
+    {{ '' if loop.first else ', ' }}{{ tidegate.literal(key) }} = {{ tidegate.literal(value) }}
   {%- endfor -%}
 )
 {%- endif %}
