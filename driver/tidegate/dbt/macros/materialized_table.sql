@@ -50,9 +50,6 @@ CREATE OR ALTER MATERIALIZED TABLE {{ relation }}
 {%- if config.get('primary_key') %}
 (PRIMARY KEY ({{ tidegate.names(config.get('primary_key')) }}) NOT ENFORCED)
 {%- endif %}
-{%- if config.persist_relation_docs() and model.description %}
-COMMENT {{ tidegate.literal(model.description) }}
-{%- endif %}
 {%- if config.get('partition_by') %}
 PARTITIONED BY ({{ tidegate.names(config.get('partition_by')) }})
 {%- endif %}
