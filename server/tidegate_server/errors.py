@@ -407,6 +407,11 @@ class Code(Enum):
         "The Spark engine died while it ran this statement.",
         "A new engine is starting; repeat the statement.",
     )
+    SESSION_OBJECTS_LOST = ErrorSpec(
+        "55000",
+        "The Spark engine was started anew, without {objects} of this session.",
+        "Make them again, then repeat the statement. Settings and the current schema are kept.",
+    )
     OPERATION_CANCELED = ErrorSpec("57014", "The operation was canceled{by}.")
     OPERATION_TIMEOUT = ErrorSpec(
         "57014", "The operation ran longer than its timeout of {seconds} s."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import exc
 from sqlalchemy import types as sqltypes
+from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
@@ -77,6 +78,39 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.refresh_trigger = refresh_trigger
         self.immutable_where = immutable_where
         self.backfill_from = backfill_from
+
+    def clauses(self) -> dict[str, Any]:
+        """Return the arguments besides name and query that say something, as plain values."""
+        freshness = self.freshness
+        given = {
+            "schema": self.schema,
+            "or_alter": self.or_alter,
+            "if_not_exists": self.if_not_exists,
+            "columns": list(self.columns),
+            "primary_key": list(self.primary_key),
+            "comment": self.comment,
+            "partitioned_by": list(self.partitioned_by),
+            "options": self.with_options,
+            "start_mode": self.start_mode,
+            "freshness": None if freshness is None else interval_literal(freshness),
+            "refresh_mode": self.refresh_mode,
+            "refresh_trigger": self.refresh_trigger,
+            "immutable_where": self.immutable_where,
+            "backfill_from": self.backfill_from,
+        }
+        return {name: value for name, value in given.items() if value not in (None, False, [], {})}
+
+    def altering(self) -> CreateMaterializedTable:
+        """Return the same as CREATE OR ALTER."""
+        given = {**self.clauses(), "or_alter": True, "if_not_exists": False}
+        return CreateMaterializedTable(self.name, self.query, **given)
+
+
+class DefineMaterializedTable(ExecutableDDLElement):
+    """A CREATE [OR ALTER] MATERIALIZED TABLE in full, as SHOW CREATE prints it."""
+
+    def __init__(self, statement: str) -> None:
+        self.statement = statement
 
 
 class DropMaterializedTable(_MaterializedTableElement):
@@ -232,6 +266,19 @@ def interval_literal(freshness: Freshness) -> str:
     return f"INTERVAL '{int(seconds) // size}' {unit}"
 
 
+def literally(dialect: Dialect) -> Dialect:
+    """Return a dialect like this one whose texts go out as they are, percent signs single."""
+    made: Callable[..., Dialect] = type(dialect)
+    return made(paramstyle="named")
+
+
+def query_text(query: Query, dialect: Dialect) -> str:
+    """Return a query as text, its parameters written out."""
+    if isinstance(query, str):
+        return query
+    return str(query.compile(dialect=literally(dialect), compile_kwargs={"literal_binds": True}))
+
+
 @compiles(CreateMaterializedTable, "tidegate")
 def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
     words = "CREATE OR ALTER" if element.or_alter else "CREATE"
@@ -261,6 +308,11 @@ def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
         lines.append(f"BACKFILL FROM {element.backfill_from}")
     lines.append(f"AS {_query(element.query, compiler)}")
     return "\n".join(lines)
+
+
+@compiles(DefineMaterializedTable, "tidegate")
+def _define(element: DefineMaterializedTable, compiler: Any, **kw: Any) -> str:
+    return _query(element.statement, compiler)
 
 
 @compiles(DropMaterializedTable, "tidegate")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from pyhive import hive
 
 import tidegate
 from tests.fix_server import Server
@@ -65,11 +66,39 @@ def test_a_client_cannot_write_past_the_definition(client: Client) -> None:
         f"UPDATE delta.`{place}` SET n = 0",
         f"INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT 1",
         "EXECUTE IMMEDIATE 'TRUNCATE TABLE m'",
+        "EXECUTE IMMEDIATE 'DELETE FROM IDENTIFIER(?) WHERE n = ?' USING 'm', 1",
+        "BEGIN IF 1 = 1 THEN EXECUTE IMMEDIATE 'DROP TABLE m'; END IF; END",
         "DROP TABLE m",
         f"DROP SCHEMA {client.schema} CASCADE",
     ):
         assert "[MT_WRONG_KIND]" in client.failure(statement)
     assert client.rows("SELECT * FROM m") == [("a", 1), ("b", 2)]
+
+
+def test_statements_in_texts_and_scripts_run_as_in_spark(client: Client) -> None:
+    client.run(
+        "DECLARE VARIABLE wanted INT DEFAULT 2",
+        "DECLARE VARIABLE found STRING",
+        "EXECUTE IMMEDIATE 'SELECT k FROM m WHERE n = ?' INTO found USING wanted",
+    )
+    assert client.rows("SELECT found") == [("b",)]
+    assert client.rows("EXECUTE IMMEDIATE 'SELECT n FROM m WHERE k = :k' USING 'a' AS k") == [(1,)]
+    client.run(
+        "BEGIN DECLARE i INT DEFAULT 0; WHILE i < wanted DO INSERT INTO t VALUES ('s', i); "
+        "SET i = i + 1; END WHILE; SET found = 'done'; END"
+    )
+    assert client.rows("SELECT found, n FROM t WHERE k = 's'") == [("done", 0), ("done", 1)]
+    assert client.rows("BEGIN SELECT 1; SELECT count(*) FROM m; END") == [(2,)]
+
+
+def test_hive_s_clients_read_what_an_immediate_statement_answers(
+    client: Client, server: Server
+) -> None:
+    with closing(hive.connect(server.host, server.port)) as connection:
+        cursor = connection.cursor()
+        for statement in ("EXECUTE IMMEDIATE 'SELECT ?' USING 1", "BEGIN SELECT 1; END"):
+            cursor.execute(statement)
+            assert cursor.fetchall() == [(1,)]
 
 
 def test_a_changed_source_is_told_and_old_data_is_served(client: Client) -> None:

@@ -82,6 +82,13 @@ def test_the_wheel_brings_the_demo_s_statements(wheel: Path) -> None:
         assert packed <= set(archive.namelist())
 
 
+def test_the_wheel_brings_the_dbt_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("tidegate/dbt/")}
+    files = ("dbt_project.yml", "macros/materialized_table.sql")
+    assert {f"tidegate/dbt/{file}" for file in files} <= packed
+
+
 def test_the_driver_needs_thrift_and_pure_sasl_only(environment: Path) -> None:
     listed = succeed(environment / "python", "-m", "pip", "list", "--format=freeze")
     names = {line.split("==")[0].lower().replace("_", "-") for line in listed.splitlines()}

@@ -54,6 +54,8 @@ class SessionState:
     settings: dict[str, str] = field(default_factory=dict)
     engine_generation: int | None = None
     """The engine start in which the child session was opened; None before the first time."""
+    temporary: set[str] = field(default_factory=set)
+    """What the session made for itself alone in that engine, such as ``view v``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

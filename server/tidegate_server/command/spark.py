@@ -17,6 +17,7 @@ from tidegate_server.link.messages.requests import (
     Survey,
 )
 from tidegate_server.link.result import EngineResult
+from tidegate_server.sql.query import dropped_object, temporary_object
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,9 @@ def run(
     if not isinstance(answer, Executed):
         raise unexpected(answer)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
+    if (made := temporary_object(text)) is not None:
+        session.temporary.add(made)
+    session.temporary.discard(dropped_object(text) or "")
     return EngineResult(context.services.engine, answer)
 
 
@@ -80,7 +84,10 @@ def survey(text: str, context: Context) -> Surveyed:
 def ensure_session(context: Context) -> str:
     """Open the child session unless the running engine has it; returns its id.
 
-    A new engine gets the session's Spark settings and current schema again.
+    A new engine gets the session's Spark settings and current schema again. Temporary views,
+    functions and variables it cannot get: what they were made from may be another by now.
+
+    :raises ServerError: SESSION_OBJECTS_LOST, once, when there were any.
     """
     engine, session = context.services.engine, context.session
     if engine.ready and session.engine_generation == engine.generation:
@@ -95,6 +102,9 @@ def ensure_session(context: Context) -> str:
         engine.call(request)
         if session.engine_generation == engine.generation:
             break
+    if session.temporary:
+        lost, session.temporary = sorted(session.temporary), set()
+        raise error(Code.SESSION_OBJECTS_LOST, objects=", ".join(lost))
     return session.session_id
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.guard import guard
+from tidegate_server.engine.immediate import written_out
 from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
@@ -35,13 +37,14 @@ def execute(
     """Run the statement; commands run inside ``spark.sql`` and are never run again.
 
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
-        tables cannot be replaced or given versions in it, MT_SNAPSHOT_UNAVAILABLE if those
-        versions are gone.
+        tables cannot be replaced or given versions in it, or if it is not known beforehand,
+        MT_SNAPSHOT_UNAVAILABLE if those versions are gone.
     """
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings), readable(request.pinned):
-        guard(child.spark, request.sql)
-        frame = _analyzed(request, child, format)
+        text = written_out(child.spark, request.sql)
+        guard(child.spark, text)
+        frame = _analyzed(replace(request, sql=text), child, format)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:

@@ -226,7 +226,7 @@ class _Walk:
             self.plan(child, scope, aliased=False)
 
     def _read(self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool) -> None:
-        span = _span(node)
+        span = span_of(node)
         found = _NAME.match(self._text, span[0]) if span else None
         if kind(node) == "PlanWithUnresolvedIdentifier":
             start, end, word = (*(span or (0, 0)), None)
@@ -272,7 +272,7 @@ class _Walk:
 
     def _named(self, node: Any) -> Mention | None:
         """Return the name with which an expression's text begins, if it does."""
-        span = _span(node)
+        span = span_of(node)
         parts = _strings(node.nameParts())
         found = _NAME.match(self._text, span[0]) if span else None
         if found is None or split_name(found[0]) != parts:
@@ -280,7 +280,7 @@ class _Walk:
         return Mention(parts=parts, start=found.start(), end=found.end())
 
     def _star(self, node: Any, operator: Any) -> None:
-        span = _span(node)
+        span = span_of(node)
         if span is None or kind(operator) not in _LISTS or "*" not in self._text[slice(*span)]:
             self._found.open = True
             return
@@ -316,57 +316,57 @@ def _is_bare(node: Any) -> bool:
 # ---- names that are computed -------------------------------------------------------------------
 
 
-def relation_parts(spark: SparkSession, node: Any) -> tuple[str, ...] | None:
-    """Return the name of the table a statement writes; None for anything but a named one."""
-    match kind(node):
-        case "UnresolvedRelation":
-            return _strings(node.multipartIdentifier())
-        case "SubqueryAlias":
-            return relation_parts(spark, node.child())
-        case "TimeTravel" | "RelationTimeTravel":
-            return relation_parts(spark, node.relation())
-        case "PlanWithUnresolvedIdentifier":
-            return _strings(identifier_parts(spark, node.identifierExpr()))
-        case _:
-            return None
-
-
 def identifier_parts(spark: SparkSession, expression: Any) -> Any:
     """Return the parts of the name that IDENTIFIER(expression) stands for, as a Scala Seq.
 
     :raises ServerError: MT_QUERY_UNSUPPORTED if the expression has no value of its own.
     """
-    value = _constant(spark, expression)
+    value = constant_text(spark, expression)
     if value is None:
         raise error(Code.MT_QUERY_UNSUPPORTED, reason="IDENTIFIER(...) hides which table it means")
-    return _parser(spark).parseMultipartIdentifier(value)
+    return parse_name(spark, value)
 
 
-def statement_text(spark: SparkSession, expression: Any, *, script: bool) -> str:
-    """Return the statement that EXECUTE IMMEDIATE would run.
+def parse_name(spark: SparkSession, text: str) -> Any:
+    """Return the parts of a written name, as a Scala Seq."""
+    return _parser(spark).parseMultipartIdentifier(text)
 
-    :raises ServerError: NOT_SUPPORTED if it is only known while a script runs.
+
+# ---- expressions without rows ------------------------------------------------------------------
+
+
+def constant(spark: SparkSession, expression: Any, *, script: bool = False) -> Any:
+    """Return what a parsed expression over literals and session variables gives, as a Literal of
+    Catalyst's; None for any other one.
+
+    :param script: whether it stands in a script, whose variables nobody knows beforehand.
     """
-    value = _constant(spark, expression)
-    if value is None:
-        where = " inside a script" if script else ""
-        raise error(
-            Code.NOT_SUPPORTED,
-            what=f"EXECUTE IMMEDIATE of a statement that is not known beforehand{where}",
-            hint="Write the statement itself, or its text as a literal.",
-        )
-    return value
-
-
-def _constant(spark: SparkSession, expression: Any) -> str | None:
-    """Return the value of an expression over literals and session variables, or None."""
     if kind(expression) == "Literal":
-        return None if expression.value() is None else str(expression.toString())
+        return expression
+    if script and _mentions_names(expression):
+        return None
     try:
-        row = spark.sql(f"SELECT CAST({expression.sql()} AS STRING)").first()
+        frame: Any = spark.sql(f"SELECT {expression.sql()}")
+        folded = frame._jdf.queryExecution().optimizedPlan().expressions().apply(0)
     except PySparkException:
         return None
-    return None if row is None or row[0] is None else str(row[0])
+    value = folded.child() if kind(folded) == "Alias" else folded
+    return value if kind(value) == "Literal" else None
+
+
+def constant_text(spark: SparkSession, expression: Any, *, script: bool = False) -> str | None:
+    """Return the same as a text; None also for NULL."""
+    literal = constant(spark, expression, script=script)
+    if literal is None or literal.value() is None:
+        return None
+    return str(literal.toString())
+
+
+def _mentions_names(expression: Any) -> bool:
+    """Say whether an expression has columns, variables or queries in it."""
+    if kind(expression) in ("UnresolvedAttribute", "ScalarSubquery", "Exists", "InSubquery"):
+        return True
+    return any(_mentions_names(child) for child in items(expression.children()))
 
 
 # ---- Scala -------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def _strings(sequence: Any) -> tuple[str, ...]:
     return tuple(str(part) for part in items(sequence))
 
 
-def _span(node: Any) -> tuple[int, int] | None:
+def span_of(node: Any) -> tuple[int, int] | None:
     """Return where in the text a parsed node stands, in code points."""
     origin = node.origin()
     start, stop = origin.startIndex(), origin.stopIndex()

@@ -11,12 +11,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.immediate import statement_of
 from tidegate_server.engine.references import (
-    identifier_parts,
+    constant_text,
+    parse_name,
     parse_statement,
-    relation_parts,
-    statement_text,
 )
+from tidegate_server.errors import Code, error
 from tidegate_server.storage.jvm import items, java, kind
 
 _FILE_FORMATS = frozenset(
@@ -67,37 +68,69 @@ Target = TableTarget | PathTarget | SchemaTarget
 
 def targets(spark: SparkSession, text: str) -> Iterator[Target]:
     """Yield what a statement changes, without analyzing it."""
-    yield from _targets(spark, parse_statement(spark, text), script=False)
+    yield from _targets(_Place(spark), parse_statement(spark, text))
 
 
-def _targets(spark: SparkSession, plan: Any, *, script: bool) -> Iterator[Target]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement stands: on its own or in a script, which may change variables before."""
+
+    spark: SparkSession
+    script: bool = False
+
+    def name(self, expression: Any) -> Any:
+        """Return what IDENTIFIER(expression) names, as a Scala Seq.
+
+        :raises ServerError: NOT_SUPPORTED if that is only known while a script runs.
+        """
+        value = constant_text(self.spark, expression, script=self.script)
+        if value is None:
+            where = " inside a script" if self.script else ""
+            what = f"A change of IDENTIFIER({expression.sql()}), not known beforehand{where},"
+            raise error(Code.NOT_SUPPORTED, what=what, hint="Write the name itself.")
+        return parse_name(self.spark, value)
+
+    def relation(self, node: Any) -> tuple[str, ...] | None:
+        """Return the name of the table written to; None for anything but a named one."""
+        match kind(node):
+            case "UnresolvedRelation":
+                return _parts(node.multipartIdentifier())
+            case "SubqueryAlias":
+                return self.relation(node.child())
+            case "TimeTravel" | "RelationTimeTravel":
+                return self.relation(node.relation())
+            case "PlanWithUnresolvedIdentifier":
+                return _parts(self.name(node.identifierExpr()))
+            case _:
+                return None
+
+
+def _targets(place: _Place, plan: Any) -> Iterator[Target]:
     found = kind(plan)
     if found in _QUERIES:
         return
     if found in _NESTED:
-        inside = script or found not in ("UnresolvedWith", "Union")
+        inside = place if found in ("UnresolvedWith", "Union") else _Place(place.spark, script=True)
         handled = items(plan.handlers()) if found == "CompoundBody" else ()
         for child in (*items(plan.children()), *(handler.body() for handler in handled)):
-            yield from _targets(spark, child, script=inside)
+            yield from _targets(inside, child)
     elif found == "SingleStatement":
-        yield from _targets(spark, plan.parsedPlan(), script=True)
+        yield from _targets(_Place(place.spark, script=True), plan.parsedPlan())
     elif found == "UnresolvedExecuteImmediate":
-        inner = statement_text(spark, plan.sqlStmtStr(), script=script)
-        yield from _targets(spark, parse_statement(spark, inner), script=script)
+        inner = statement_of(place.spark, plan, script=place.script)
+        yield from _targets(place, parse_statement(place.spark, inner))
     elif found == "PlanWithUnresolvedIdentifier":
-        named = plan.planBuilder().apply(
-            identifier_parts(spark, plan.identifierExpr()), plan.children()
-        )
-        yield from _targets(spark, named, script=script)
+        named = plan.planBuilder().apply(place.name(plan.identifierExpr()), plan.children())
+        yield from _targets(place, named)
     else:
         rule = _RULES.get(found, _named)
-        yield from rule(spark, plan)
+        yield from rule(place, plan)
 
 
 # ---- what each statement changes ---------------------------------------------------------------
 
 
-def _named(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _named(place: _Place, plan: Any) -> Iterator[Target]:
     """Yield the target of the many commands that have it as their first child."""
     for child in items(plan.children()):
         found = kind(child)
@@ -108,35 +141,35 @@ def _named(spark: SparkSession, plan: Any) -> Iterator[Target]:
         elif found == "UnresolvedPathBasedDeltaTable":
             yield PathTarget(action=str(child.commandName()), path=str(child.path()))
         elif found == "PlanWithUnresolvedIdentifier":
-            name = identifier_parts(spark, child.identifierExpr())
+            name = place.name(child.identifierExpr())
             built = child.planBuilder().apply(name, child.children())
-            yield from _named(spark, plan.withNewChildren(_one(spark, built)))
+            yield from _named(place, plan.withNewChildren(_one(place, built)))
 
 
-def _one(spark: SparkSession, node: Any) -> Any:
-    jvm: Any = java(spark)
+def _one(place: _Place, node: Any) -> Any:
+    jvm: Any = java(place.spark)
     return jvm.PythonUtils.toSeq([node])
 
 
-def _rows(action: str, field: str = "table") -> Callable[[SparkSession, Any], Iterator[Target]]:
-    def rule(spark: SparkSession, plan: Any) -> Iterator[Target]:
-        name = relation_parts(spark, getattr(plan, field)())
+def _rows(action: str, field: str = "table") -> Callable[[_Place, Any], Iterator[Target]]:
+    def rule(place: _Place, plan: Any) -> Iterator[Target]:
+        name = place.relation(getattr(plan, field)())
         if name is not None:
             yield TableTarget(action=action, name=name, rows=True)
 
     return rule
 
 
-def _create(spark: SparkSession, plan: Any) -> Iterator[Target]:
-    name = _child_name(spark, plan.name())
+def _create(place: _Place, plan: Any) -> Iterator[Target]:
+    name = _child_name(place, plan.name())
     if is_path(name):
         yield PathTarget(action="CREATE TABLE", path=name[-1])
     yield from _places("CREATE TABLE", plan.tableSpec())
 
 
-def _replace(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _replace(place: _Place, plan: Any) -> Iterator[Target]:
     action = "CREATE OR REPLACE TABLE"
-    yield TableTarget(action=action, name=_child_name(spark, plan.name()))
+    yield TableTarget(action=action, name=_child_name(place, plan.name()))
     yield from _places(action, plan.tableSpec())
 
 
@@ -149,35 +182,35 @@ def _places(action: str, spec: Any) -> Iterator[Target]:
                 yield PathTarget(action=action, path=str(option._2().value().toString()))
 
 
-def _create_like(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _create_like(place: _Place, plan: Any) -> Iterator[Target]:
     yield from _storage_place("CREATE TABLE", plan.fileFormat(), below=False)
 
 
-def _clone(spark: SparkSession, plan: Any) -> Iterator[Target]:
-    name = relation_parts(spark, plan.target())
+def _clone(place: _Place, plan: Any) -> Iterator[Target]:
+    name = place.relation(plan.target())
     if name is not None and (plan.isReplaceCommand() or is_path(name)):
         yield TableTarget(action="CREATE OR REPLACE TABLE", name=name)
     if plan.targetLocation().isDefined():
         yield PathTarget(action="CREATE TABLE", path=str(plan.targetLocation().get()))
 
 
-def _drop(action: str) -> Callable[[SparkSession, Any], Iterator[Target]]:
-    def rule(spark: SparkSession, plan: Any) -> Iterator[Target]:
-        yield TableTarget(action=action, name=_child_name(spark, plan.child()))
+def _drop(action: str) -> Callable[[_Place, Any], Iterator[Target]]:
+    def rule(place: _Place, plan: Any) -> Iterator[Target]:
+        yield TableTarget(action=action, name=_child_name(place, plan.child()))
 
     return rule
 
 
-def _create_view(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _create_view(place: _Place, plan: Any) -> Iterator[Target]:
     if plan.replace():
-        yield TableTarget(action="CREATE OR REPLACE VIEW", name=_child_name(spark, plan.child()))
+        yield TableTarget(action="CREATE OR REPLACE VIEW", name=_child_name(place, plan.child()))
 
 
-def _drop_schema(spark: SparkSession, plan: Any) -> Iterator[Target]:
-    yield SchemaTarget(name=_child_name(spark, plan.namespace()))
+def _drop_schema(place: _Place, plan: Any) -> Iterator[Target]:
+    yield SchemaTarget(name=_child_name(place, plan.namespace()))
 
 
-def _write_directory(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _write_directory(place: _Place, plan: Any) -> Iterator[Target]:
     yield from _storage_place("INSERT OVERWRITE DIRECTORY", plan.storage(), below=True)
 
 
@@ -187,28 +220,28 @@ def _storage_place(action: str, storage: Any, *, below: bool) -> Iterator[Target
         yield PathTarget(action=action, path=place, below=below)
 
 
-def _load(spark: SparkSession, plan: Any) -> Iterator[Target]:
-    yield from _named(spark, plan)
+def _load(place: _Place, plan: Any) -> Iterator[Target]:
+    yield from _named(place, plan)
     if not plan.isLocal():  # files of the cluster are moved away
         yield PathTarget(action="LOAD DATA", path=str(plan.path()))
 
 
-def _set_location(spark: SparkSession, plan: Any) -> Iterator[Target]:
-    yield from _named(spark, plan)
+def _set_location(place: _Place, plan: Any) -> Iterator[Target]:
+    yield from _named(place, plan)
     yield PathTarget(action="ALTER TABLE", path=str(plan.location()))
 
 
-def _convert(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _convert(place: _Place, plan: Any) -> Iterator[Target]:
     identifier = plan.tableIdentifier()
     schema = (str(identifier.database().get()),) if identifier.database().isDefined() else ()
     yield TableTarget(action="CONVERT TO DELTA", name=(*schema, str(identifier.table())))
 
 
-def _reorganize(spark: SparkSession, plan: Any) -> Iterator[Target]:
+def _reorganize(place: _Place, plan: Any) -> Iterator[Target]:
     yield TableTarget(action="REORG", name=_parts(plan.target().multipartIdentifier()))
 
 
-_RULES: Mapping[str, Callable[[SparkSession, Any], Iterator[Target]]] = {
+_RULES: Mapping[str, Callable[[_Place, Any], Iterator[Target]]] = {
     "InsertIntoStatement": _rows("INSERT"),
     "AppendData": _rows("INSERT"),
     "OverwriteByExpression": _rows("INSERT"),
@@ -239,11 +272,11 @@ def _parts(sequence: Any) -> tuple[str, ...]:
     return tuple(str(part) for part in items(sequence))
 
 
-def _child_name(spark: SparkSession, node: Any) -> tuple[str, ...]:
+def _child_name(place: _Place, node: Any) -> tuple[str, ...]:
     """Return the name of an UnresolvedIdentifier or UnresolvedNamespace."""
     match kind(node):
         case "PlanWithUnresolvedIdentifier":
-            return _parts(identifier_parts(spark, node.identifierExpr()))
+            return _parts(place.name(node.identifierExpr()))
         case "UnresolvedNamespace":
             return _parts(node.multipartIdentifier())
         case _:

@@ -97,6 +97,41 @@ def may_read_rows(text: str) -> bool:
     return at.accept_any(*_NAMED_ONLY) is None
 
 
+def temporary_object(text: str) -> str | None:
+    """Return what a statement makes for its session alone, such as ``view v``; None for any
+    other statement."""
+    at = Cursor(text, head(text, 16))
+    if at.accept("DECLARE"):
+        at.accept("OR", "REPLACE")
+        at.accept_any("VARIABLE", "VAR")
+        return _named("VARIABLE", at)
+    if not at.accept("CREATE"):
+        return None
+    at.accept("OR", "REPLACE")
+    at.accept("GLOBAL")
+    if at.accept_any("TEMPORARY", "TEMP") is None:
+        return None
+    kind = at.accept_any("VIEW", "FUNCTION")
+    at.accept("IF", "NOT", "EXISTS")
+    return _named(kind, at)
+
+
+def dropped_object(text: str) -> str | None:
+    """Return what a statement drops that a session may have made for itself, in the same words."""
+    at = Cursor(text, head(text, 8))
+    if not at.accept("DROP"):
+        return None
+    at.accept_any("TEMPORARY", "TEMP")
+    kind = at.accept_any("VIEW", "FUNCTION", "VARIABLE")
+    at.accept("IF", "EXISTS")
+    return _named(kind, at)
+
+
+def _named(kind: str | None, at: Cursor) -> str | None:
+    name = at.word()
+    return None if kind is None or name is None else f"{kind.lower()} {name.lower()}"
+
+
 def _respelled(comment: re.Match[str]) -> str:
     return comment[0].replace("//", "--", 1) if comment[0].startswith("//") else comment[0]
 

@@ -112,6 +112,22 @@ def test_sparks_settings_are_remembered_and_replayed_to_a_new_engine(world: Worl
     )
 
 
+def test_what_a_new_engine_lacks_is_told_once(world: World) -> None:
+    world.execute("CREATE OR REPLACE TEMP VIEW V AS SELECT 1")
+    world.execute("DECLARE x INT")
+    world.execute("CREATE TEMPORARY VIEW gone AS SELECT 1")
+    world.execute("DROP VIEW gone")
+    world.engine.generation += 1
+    with pytest.raises(ServerError) as caught:
+        world.execute("SELECT * FROM v")
+    assert caught.value.code == Code.SESSION_OBJECTS_LOST.name
+    assert "without variable x, view v of this session" in caught.value.message
+    assert len(world.engine.asked(OpenSession)) == 2
+    world.execute("SELECT 1")
+    world.engine.generation += 1
+    world.execute("SELECT 1")
+
+
 def test_the_child_session_is_opened_once(world: World) -> None:
     world.execute("SELECT 1")
     world.execute("SELECT 2")

@@ -98,6 +98,13 @@ SHOW CREATE TABLE mt
 EXECUTE IMMEDIATE 'DROP TABLE mt'
 EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''DROP TABLE mt'''
 EXECUTE IMMEDIATE statement
+EXECUTE IMMEDIATE 'DELETE FROM mt WHERE k = ?' USING 1
+EXECUTE IMMEDIATE 'DELETE FROM IDENTIFIER(:t)' USING 'mt' AS t
+EXECUTE IMMEDIATE 'DELETE FROM IDENTIFIER(?)' USING chosen
+EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''TRUNCATE TABLE IDENTIFIER(?)'' USING ''mt'''
+EXECUTE IMMEDIATE upper('drop table mt')
+BEGIN EXECUTE IMMEDIATE 'DELETE FROM mt WHERE k = ?' USING 1; END
+BEGIN EXECUTE IMMEDIATE 'DROP TABLE ' || 'mt'; END
 BEGIN INSERT INTO mt VALUES (1, 'x'); END
 BEGIN DECLARE n INT; IF n = 1 THEN SELECT 1; ELSE DROP TABLE mt; END IF; END
 BEGIN WHILE 1 = 1 DO DELETE FROM mt; END WHILE; END
@@ -147,6 +154,10 @@ CACHE TABLE mt
 UNCACHE TABLE mt
 ANALYZE TABLE p COMPUTE STATISTICS
 SET x = 1
+EXECUTE IMMEDIATE 'DELETE FROM p WHERE k = :k' USING 1 AS k
+BEGIN DECLARE s STRING DEFAULT 'mt'; SELECT * FROM IDENTIFIER(s); END
+BEGIN DECLARE n INT DEFAULT 1; INSERT INTO p VALUES (n, 'x'); END
+BEGIN EXECUTE IMMEDIATE 'SELECT ?' USING 1; END
 USE default
 """
 
@@ -227,10 +238,33 @@ def test_a_storage_is_called_by_the_name_of_its_table(lake: Lake) -> None:
     assert refused.message.startswith(f"spark_catalog.{lake.schema}.seen is a materialized table")
 
 
-def test_a_statement_that_only_a_script_knows_is_refused(lake: Lake) -> None:
-    refused = refusal(lake, "BEGIN DECLARE s STRING; EXECUTE IMMEDIATE s; END")
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("BEGIN DECLARE s STRING; EXECUTE IMMEDIATE s; END", "NOT_SUPPORTED"),
+        ("BEGIN SET harmless = 'DROP TABLE mt'; EXECUTE IMMEDIATE harmless; END", "NOT_SUPPORTED"),
+        ("BEGIN DECLARE n INT; EXECUTE IMMEDIATE 'SELECT ?' USING n; END", "NOT_SUPPORTED"),
+        ("EXECUTE IMMEDIATE if(rand() < 0.5, 'SELECT 1', 'DROP TABLE mt')", "NOT_SUPPORTED"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING rand()", "NOT_SUPPORTED"),
+        ("BEGIN SET other = 'mt'; DELETE FROM IDENTIFIER(other); END", "NOT_SUPPORTED"),
+        ("BEGIN DECLARE other STRING; DROP TABLE IDENTIFIER(other); END", "NOT_SUPPORTED"),
+        (
+            "BEGIN DECLARE s STRING; ALTER TABLE IDENTIFIER(s) ADD COLUMN x INT; END",
+            "NOT_SUPPORTED",
+        ),
+    ],
+)
+def test_what_only_a_script_or_chance_knows_is_refused(
+    lake: Lake, mt: Stored, sql: str, code: str
+) -> None:
+    lake.sql(
+        "DECLARE OR REPLACE VARIABLE harmless STRING DEFAULT 'SELECT 1'",
+        "DECLARE OR REPLACE VARIABLE other STRING DEFAULT 'p'",
+    )
+    refused = refusal(lake, sql)
     assert refused is not None
-    assert refused.code == "NOT_SUPPORTED"
+    assert refused.code == code
+    assert refused.hint
 
 
 def test_a_setting_in_a_name_is_followed(lake: Lake, mt: Stored) -> None:

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from tidegate_server.sql.query import (
     begins_like_rows,
+    dropped_object,
     may_read_rows,
     spark_text,
+    temporary_object,
 )
 
 
@@ -87,3 +89,37 @@ def test_questions_about_any_text_have_an_answer(text: str) -> None:
 )
 def test_statements_that_read_rows_are_known_by_their_first_words(text: str, reads: bool) -> None:
     assert may_read_rows(text) is reads
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("CREATE TEMPORARY VIEW v AS SELECT 1", "view v"),
+        ("/* x */ create or replace global temp view `V w` using csv", "view v w"),
+        ("CREATE TEMP VIEW IF NOT EXISTS v AS SELECT 1", "view v"),
+        ("CREATE TEMPORARY FUNCTION f() RETURNS INT RETURN 1", "function f"),
+        ("DECLARE OR REPLACE VARIABLE x INT", "variable x"),
+        ("DECLARE x = 1", "variable x"),
+        ("CREATE VIEW v AS SELECT 1", None),
+        ("CREATE TABLE temp AS SELECT 1", None),
+        ("CREATE TEMPORARY", None),
+        ("SELECT 'CREATE TEMP VIEW v'", None),
+        ("", None),
+    ],
+)
+def test_what_a_session_makes_for_itself_is_known_by_its_words(text: str, made: str | None) -> None:
+    assert temporary_object(text) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped"),
+    [
+        ("DROP VIEW IF EXISTS V", "view v"),
+        ("drop temporary function f", "function f"),
+        ("DROP TEMPORARY VARIABLE x", "variable x"),
+        ("DROP TABLE v", None),
+        ("SELECT 1", None),
+    ],
+)
+def test_what_is_dropped_is_known_by_its_words(text: str, dropped: str | None) -> None:
+    assert dropped_object(text) == dropped

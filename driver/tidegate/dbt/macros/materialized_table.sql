@@ -1,0 +1,103 @@
+{#- A model that Tidegate keeps fresh: CREATE OR ALTER MATERIALIZED TABLE, then a refresh. -#}
+{% materialization materialized_table, adapter='spark' %}
+  {%- set target_relation = this.incorporate(type='table') -%}
+  {%- set existing_relation = load_cached_relation(this) -%}
+  {%- set exists = tidegate.is_materialized_table(target_relation) -%}
+  {%- set definition = tidegate.materialized_table_definition(target_relation, sql) -%}
+
+  {{ run_hooks(pre_hooks) }}
+
+  {%- if exists and should_full_refresh() -%}
+    {%- do run_query('DROP MATERIALIZED TABLE ' ~ target_relation) -%}
+    {%- set exists = false -%}
+  {%- elif existing_relation is not none and not exists -%}
+    {%- do drop_relation_if_exists(existing_relation) -%}
+  {%- endif -%}
+
+  {%- set changes = tidegate.materialized_table_changes(definition) if exists else ['CREATE'] -%}
+  {%- set on_change = config.get('on_configuration_change', 'apply') | string -%}
+  {%- if changes and exists and on_change == 'fail' -%}
+    {%- do exceptions.raise_fail_fast_error(
+      target_relation ~ ' differs from its model in ' ~ changes | join(', ')
+      ~ ', and on_configuration_change is fail') -%}
+  {%- elif changes and exists and on_change == 'continue' -%}
+    {%- do exceptions.warn(
+      target_relation ~ ' differs from its model in ' ~ changes | join(', ')
+      ~ ', and is left as it is: on_configuration_change is continue') -%}
+    {%- set changes = [] -%}
+  {%- endif -%}
+
+  {%- if changes -%}
+    {% call statement('main') -%}
+      {{ definition }}
+    {%- endcall %}
+  {%- else -%}
+    {%- do store_raw_result(
+      name='main', message='NONE ' ~ target_relation, code='NONE', rows_affected='-1') -%}
+  {%- endif -%}
+  {%- if config.get('refresh', true) -%}
+    {%- do run_query('ALTER MATERIALIZED TABLE ' ~ target_relation ~ ' REFRESH') -%}
+  {%- endif -%}
+
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target_relation]}) }}
+{% endmaterialization %}
+
+
+{#- The whole statement for a model, whether its table exists or not. -#}
+{% macro materialized_table_definition(relation, sql) -%}
+CREATE OR ALTER MATERIALIZED TABLE {{ relation }}
+{%- if config.get('primary_key') %}
+(PRIMARY KEY ({{ tidegate.names(config.get('primary_key')) }}) NOT ENFORCED)
+{%- endif %}
+{%- if config.get('partition_by') %}
+PARTITIONED BY ({{ tidegate.names(config.get('partition_by')) }})
+{%- endif %}
+{%- if config.get('options') %}
+WITH (
+  {%- for key, value in config.get('options').items() -%}
+    {{ '' if loop.first else ', ' }}{{ tidegate.literal(key) }} = {{ tidegate.literal(value) }}
+  {%- endfor -%}
+)
+{%- endif %}
+{%- if config.get('freshness_interval') %}
+FRESHNESS = {{ config.get('freshness_interval') }}
+{%- endif %}
+{%- if config.get('refresh_mode') %}
+REFRESH_MODE = {{ config.get('refresh_mode') }}
+{%- endif %}
+{%- if config.get('refresh_trigger') %}
+REFRESH_TRIGGER = {{ config.get('refresh_trigger') }}
+{%- endif %}
+{%- if config.get('immutable_where') %}
+IMMUTABLE WHERE ({{ config.get('immutable_where') }})
+{%- endif %}
+AS {{ sql }}
+{%- endmacro %}
+
+
+{% macro is_materialized_table(relation) -%}
+  {%- set found = run_query(
+    'SHOW MATERIALIZED TABLES IN ' ~ relation.without_identifier()) -%}
+  {%- for row in found if row['name'].split('.')[-1] | lower == relation.identifier | lower -%}
+    {{ return(true) }}
+  {%- endfor -%}
+  {{ return(false) }}
+{%- endmacro %}
+
+
+{#- What the server says it would change, such as QUERY or FRESHNESS. -#}
+{% macro materialized_table_changes(definition) -%}
+  {%- set changes = run_query('EXPLAIN ' ~ definition) -%}
+  {{ return(changes.columns['object'].values() | list) }}
+{%- endmacro %}
+
+
+{% macro names(given) -%}
+  {{ ([given] if given is string else given) | join(', ') }}
+{%- endmacro %}
+
+
+{% macro literal(value) -%}
+  '{{ (value | string).replace("\\", "\\\\").replace("'", "\\'") }}'
+{%- endmacro %}

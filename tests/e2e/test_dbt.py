@@ -1,0 +1,158 @@
+"""The dbt package against a real server, by dbt-spark in an environment of its own.
+
+``TIDEGATE_DBT`` names a dbt that is there; ``bin/test --full`` installs one, which is some 60 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+import venv
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.fix_server import Server, last_rows
+from tidegate.dbt import DIRECTORY
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+_MODEL = "SELECT ds, {} AS note{} FROM {{{{ ref('orders') }}}} GROUP BY ds"
+MODEL = _MODEL.format("count(*) AS n, 'it''s 5%'", "")
+APPENDED = _MODEL.format("count(*) AS n, 'it''s 5%'", ", sum(amount) AS total")
+SUMMING = _MODEL.format("sum(amount) AS total, 'it''s 5%'", "")
+
+
+@pytest.fixture(scope="session")
+def dbt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dbt program."""
+    if given := os.environ.get("TIDEGATE_DBT"):
+        return Path(given)
+    if not os.environ.get("TIDEGATE_FULL"):
+        pytest.skip("dbt is installed by bin/test --full, or named in TIDEGATE_DBT")
+    folder = tmp_path_factory.mktemp("dbt")
+    venv.create(folder, with_pip=True)
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, "dbt-core>=1.10,<1.11", "dbt-spark[PyHive]>=1.10,<1.11"], check=True)
+    return folder / "bin" / "dbt"
+
+
+class Project:
+    """A dbt project with a seed ``orders`` and the model ``daily``."""
+
+    def __init__(self, dbt: Path, folder: Path, server: Server) -> None:
+        self._dbt = dbt
+        self._folder = folder
+        self.schema = f"dbt_{uuid.uuid4().hex[:8]}"
+        outputs = {
+            "type": "spark",
+            "method": "thrift",
+            "host": server.host,
+            "port": server.port,
+            "schema": self.schema,
+            "threads": 1,
+        }
+        profiles = {"shop": {"target": "dev", "outputs": {"dev": outputs}}}
+        self.write("profiles.yml", json.dumps(profiles))
+        self.write(
+            "dbt_project.yml",
+            json.dumps({"name": "shop", "profile": "shop", "seeds": {"+file_format": "delta"}}),
+        )
+        self.write("packages.yml", json.dumps({"packages": [{"local": str(DIRECTORY)}]}))
+        self.write("seeds/orders.csv", "ds,amount\n2024-01-01,5\n2024-01-01,7\n2024-01-02,1\n")
+        self.run("deps")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the project."""
+        file = self._folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+
+    def model(self, sql: str, **config: str) -> None:
+        """Write the model."""
+        given = {"materialized": "materialized_table", "freshness_interval": "INTERVAL '1' DAY"}
+        said = ", ".join(f"{key}={value!r}" for key, value in (given | config).items())
+        self.write("models/daily.sql", f"{{{{ config({said}) }}}}\n{sql}\n")
+
+    def run(self, *arguments: str, fails: bool = False) -> str:
+        """Run dbt and return what it printed."""
+        done = subprocess.run(
+            [str(self._dbt), "--no-use-colors", *arguments, "--profiles-dir", "."],
+            cwd=self._folder,
+            env={"PATH": os.environ["PATH"], "HOME": str(self._folder), "DO_NOT_TRACK": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        printed = done.stdout + done.stderr
+        assert (done.returncode != 0) is fails, printed
+        return printed
+
+
+@pytest.fixture
+def project(dbt: Path, server: Server, tmp_path: Path) -> Iterator[Project]:
+    """A project in a schema of its own."""
+    project = Project(dbt, tmp_path / "shop", server)
+    yield project
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        last_rows(
+            cursor,
+            f"DROP MATERIALIZED TABLE IF EXISTS {project.schema}.daily",
+            f"DROP SCHEMA IF EXISTS {project.schema} CASCADE",
+        )
+
+
+def test_a_model_is_made_altered_and_left_alone(project: Project, server: Server) -> None:
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        table = f"{project.schema}.daily"
+        rows = f"SELECT * FROM {table} ORDER BY ds"
+        versions = f"SHOW VERSIONS {table} DEFINITION"
+        project.run("seed")
+        project.model(MODEL)
+        project.run("run")
+        first = [("2024-01-01", 2, "it's 5%"), ("2024-01-02", 1, "it's 5%")]
+        assert [(str(ds), n, note) for ds, n, note in last_rows(cursor, rows)] == first
+
+        # The same model changes nothing; the run brings new rows in.
+        last_rows(cursor, f"INSERT INTO {project.schema}.orders SELECT DATE '2024-01-03', 2")
+        assert "NONE" in project.run("run")
+        assert len(last_rows(cursor, rows)) == 3
+        assert len(last_rows(cursor, versions)) == 1
+
+        project.model(APPENDED, on_configuration_change="continue")
+        told = project.run("run")
+        assert "differs from its model in" in told
+        assert "QUERY" in told
+        project.model(APPENDED, on_configuration_change="fail")
+        assert "on_configuration_change is fail" in project.run("run", fails=True)
+        assert len(last_rows(cursor, versions)) == 1
+
+        project.model(APPENDED)
+        project.run("run")
+        assert [row[3] for row in last_rows(cursor, rows)] == [12, 1, 2]
+
+        # What no ALTER can do is told, and done with --full-refresh.
+        project.model(SUMMING)
+        assert "MT_EVOLUTION_UNSUPPORTED" in project.run("run", fails=True)
+        project.run("run", "--full-refresh")
+        assert [row[1] for row in last_rows(cursor, rows)] == [12, 1, 2]
+
+
+def test_a_model_that_was_a_table_or_a_view_becomes_a_materialized_one(
+    project: Project, server: Server
+) -> None:
+    project.run("seed")
+    for before in ("view", "table"):
+        project.model(MODEL, materialized=before, file_format="delta")
+        project.run("run")
+        project.model(MODEL, partition_by="ds", refresh_mode="FULL")
+        project.run("run")
+        with closing(server.connect()) as connection, connection.cursor() as cursor:
+            shown = last_rows(cursor, f"SHOW CREATE MATERIALIZED TABLE {project.schema}.daily")
+            assert "PARTITIONED BY (ds)" in str(shown[0][0]).replace("`", "")
+            last_rows(cursor, f"DROP MATERIALIZED TABLE {project.schema}.daily")
