@@ -52,17 +52,31 @@ async def bind(host: str, port: int) -> list[socket.socket]:
     return listening
 
 
-async def accept(listening: socket.socket, take: Callable[[socket.socket, str], None]) -> None:
-    """Hand every connection with its address to ``take``, until cancelled."""
+def accept(listening: socket.socket, take: Callable[[socket.socket, str], None]) -> None:
+    """Hand every connection with its address to ``take``, until the loop forgets the socket.
+
+    No coroutine waits for them: one that is cancelled while a connection comes would lose it open.
+    """
     loop = asyncio.get_running_loop()
-    while True:
+
+    def listen() -> None:
+        if listening.fileno() >= 0:
+            loop.add_reader(listening, arrive)
+
+    def arrive() -> None:
         try:
-            connection, address = await loop.sock_accept(listening)
+            connection, address = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
         except OSError as problem:
             logger.warning("No connection can be accepted just now: %s", problem)
-            await asyncio.sleep(_ACCEPT_PAUSE)
-            continue
+            loop.remove_reader(listening)
+            loop.call_later(_ACCEPT_PAUSE, listen)
+            return
+        connection.setblocking(False)
         take(connection, str(address[0]))
+
+    listen()
 
 
 async def open_streams(

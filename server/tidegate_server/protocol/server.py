@@ -54,8 +54,10 @@ class ThriftServer:
         self._answerer = Answerer(Handler(config.server, sessions, access))
         self._http = HttpTransport(config, access, self._answerer, sessions.connect())
         self._listening: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
+        self._sweeping: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
+        self._unserved: set[socket.socket] = set()
+        """Connections whose task has not begun, and so would not close them if it were ended."""
 
     async def start(self) -> tuple[str, int]:
         """Listen, and return the host and the port really taken.
@@ -63,10 +65,9 @@ class ThriftServer:
         :raises OSError: if the address cannot be had.
         """
         self._listening = await bind(self._settings.host, self._settings.port)
-        self._accepting = [
-            asyncio.create_task(accept(listening, self._take)) for listening in self._listening
-        ]
-        self._accepting.append(asyncio.create_task(self._sweep()))
+        for listening in self._listening:
+            accept(listening, self._take)
+        self._sweeping = [asyncio.create_task(self._sweep())]
         host, port = self._listening[0].getsockname()[:2]
         secured = " (TLS)" if self._certificates else ""
         logger.info("Listening for HiveServer2 clients on %s:%s%s", host, port, secured)
@@ -74,12 +75,15 @@ class ThriftServer:
 
     async def stop(self) -> None:
         """Stop listening, end every connection and close every session."""
-        ending = [*self._accepting, *self._connections]
+        for listening in self._listening:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        ending = [*self._sweeping, *self._connections]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        for listening in self._listening:
-            listening.close()
+        for connection in self._unserved:
+            connection.close()
         self._access.logins.close()
         await asyncio.to_thread(self._sessions.shutdown)
 
@@ -93,11 +97,13 @@ class ThriftServer:
                 logger.exception("Expired sessions were not closed; the next sweep tries again")
 
     def _take(self, connection: socket.socket, address: str) -> None:
+        self._unserved.add(connection)
         task = asyncio.create_task(self._connection(connection, address))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
     async def _connection(self, connection: socket.socket, name: str) -> None:
+        self._unserved.discard(connection)
         connection_id = self._sessions.connect()
         try:
             await self._serve(connection, name, connection_id)
