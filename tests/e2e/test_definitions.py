@@ -38,6 +38,7 @@ def test_a_definition_goes_back_and_a_table_becomes_plain(cursor: tidegate.Curso
         f"CREATE MATERIALIZED TABLE per_key {DAY} AS SELECT k, sum(n) AS n FROM daily GROUP BY k"
     )
     _goes_back(cursor, query)
+    _goes_back_with_its_data(cursor)
     _suspends_the_chain(cursor)
     _becomes_plain(cursor)
 
@@ -64,6 +65,20 @@ def _goes_back(cursor: tidegate.Cursor, query: str) -> None:
         "WHERE table_schema = 'defined' AND table_name = 'daily'",
     )
     assert told == [(1, False, None), (2, False, True), (3, True, True)]
+
+
+def _goes_back_with_its_data(cursor: tidegate.Cursor) -> None:
+    before = sorted_rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily")
+    made = {row[3]: row[0] for row in sorted_rows(cursor, "SHOW VERSIONS daily")}
+    cursor.execute(f"{ALTER} daily ROLLBACK TO VERSION {made[2]} BOTH")
+    assert sorted_rows(cursor, "SELECT n, k FROM daily") == [(2, "b")]
+    [(text,)] = sorted_rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily")
+    assert "n > 1" in str(text)
+    cursor.execute(f"{ALTER} daily ROLLBACK TO VERSION {made[3]} BOTH")
+    assert sorted_rows(cursor, "SHOW CREATE MATERIALIZED TABLE daily") == before
+    cursor.execute(f"{ALTER} daily RESUME")
+    cursor.execute(f"{ALTER} daily REFRESH")
+    assert sorted_rows(cursor, "SELECT n, k FROM daily") == [(1, "a"), (2, "b")]
 
 
 def _suspends_the_chain(cursor: tidegate.Cursor) -> None:

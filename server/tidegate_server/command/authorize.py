@@ -60,6 +60,7 @@ from tidegate_server.sql.statements import (
     Name,
     ResetOption,
     RevokePrivileges,
+    RolledBack,
     SetOption,
     ShowCreateMaterializedTable,
     ShowGrants,
@@ -209,8 +210,15 @@ def _check(statement: Statement, context: Context) -> None:
             _judge_definition(query, context)
         case AlterRefresh():
             _check_refresh(statement, context)
-        case AlterRollbackDefinition():
-            _check_restored(statement, context)
+        case AlterRollbackDefinition(name=name, version=version):
+            _check_restored(name, version, context)
+        case AlterRollback(name=name, version=version, what=what):
+            _require(Action.ALTER, name, context)
+            table = resolve.find(name, context)
+            if what is not RolledBack.DATA and table is not None:
+                made_by = definitions.of_data(table, version, context.services.ledger)
+                if made_by is not None:  # or the command says so
+                    _check_restored(name, made_by, context)
         case (
             AlterRename(name=name)
             | DropMaterializedTable(name=name)
@@ -235,7 +243,6 @@ def _check(statement: Statement, context: Context) -> None:
             | AlterSetRefreshMode(name=name)
             | AlterSetRefreshTrigger(name=name)
             | AlterDrop(name=name)
-            | AlterRollback(name=name)
             | AlterPublishHeld(name=name)
             | AlterDiscardHeld(name=name)
         ):
@@ -271,14 +278,14 @@ def _check_refresh(statement: AlterRefresh, context: Context) -> None:
         _judge(_survey(query, context), context, besides=table)
 
 
-def _check_restored(statement: AlterRollbackDefinition, context: Context) -> None:
+def _check_restored(name: Name, version: int | None, context: Context) -> None:
     """Check that a user may bring an earlier definition back, as if it was written out."""
-    table = resolve.find(statement.name, context)
+    table = resolve.find(name, context)
     if table is None:
         return  # the command says so
     require(Action.ALTER, table, context.session.user, context.services)
     known = definitions.versions(table, context.services.catalog)
-    wanted = definitions.wanted(statement.version, table)
+    wanted = definitions.wanted(version, table)
     for definition in known:
         if definition.definition_version == wanted:
             creation = creating(definition)

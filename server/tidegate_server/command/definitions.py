@@ -17,8 +17,11 @@ from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Column, Schema
+from tidegate_server.scheduler.base import Ledger
 from tidegate_server.sql.render import render_create
 
+DATA_VERSIONS = 10_000
+"""So many versions of a table's data, the newest ones, are looked through."""
 _TIME = pa.timestamp("us", tz="UTC")
 _COLUMNS: tuple[tuple[str, str, pa.DataType], ...] = (
     ("definition_version", "bigint", pa.int64()),
@@ -71,6 +74,13 @@ def find(
             Code.MT_DEFINITION_NOT_FOUND, table=table.name, version=number, available=available
         )
     return known[number]
+
+
+def of_data(table: MaterializedTable, version: int, ledger: Ledger) -> int | None:
+    """Return by which version of the definition a version of the data was made; None if the
+    history knows no refresh that made it."""
+    runs = ledger.commits(table.id, DATA_VERSIONS)
+    return next((run.definition_version for run in runs if run.to_version == version), None)
 
 
 def wanted(version: int | None, table: MaterializedTable) -> int:

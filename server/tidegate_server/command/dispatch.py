@@ -196,7 +196,7 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
         case AlterDiscardHeld():
             return held.discard(statement, context)
         case AlterRollback():
-            return rollback.roll_back(statement, context)
+            return rollback.roll_back(statement, text, context)
         case AlterConvertToTable():
             return convert_to_table.convert_to_table(statement, context)
         case AlterRollbackDefinition():
@@ -217,6 +217,7 @@ _REDEFINING = (
     AlterSetRefreshMode,
     AlterRename,
     AlterSwap,
+    AlterRollback,
     AlterRollbackDefinition,
     AlterConvertToTable,
 )

@@ -11,13 +11,13 @@ import pyarrow as pa
 from tidegate_server.command import definitions, resolve
 from tidegate_server.command.context import Context
 from tidegate_server.model.result import Result, RowsResult
-from tidegate_server.model.runs import RefreshRun, Rejection, SourceChange, Strategy
+from tidegate_server.model.runs import RefreshRun, Rejection, SourceChange
 from tidegate_server.model.states import RunState
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.sql.statements import ShowRefreshHistory, ShowVersions
 
 _LIMIT = 1000  # rows without a LIMIT
-_SEARCHED = 10_000  # runs looked through for failures or versions
+_SEARCHED = 10_000  # runs looked through for failures
 _FAILURES = frozenset({RunState.FAILED, RunState.ABANDONED, RunState.UPSTREAM_FAILED})
 
 
@@ -124,8 +124,9 @@ def show_versions(statement: ShowVersions, context: Context) -> Result:
     known = definitions.versions(table, context.services.catalog)
     queries = {entry.definition_version: entry.original_query for entry in known}
     query = _text("query", lambda run: queries.get(run.definition_version))
-    runs = context.services.ledger.runs(table.id, limit=_SEARCHED)
-    return _rows((*VERSIONS, query), [run for run in runs if _made_a_version(run)])
+    return _rows(
+        (*VERSIONS, query), context.services.ledger.commits(table.id, definitions.DATA_VERSIONS)
+    )
 
 
 def table_of(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> pa.Table:
@@ -138,11 +139,6 @@ def _rows(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> Result:
     schema = Schema(tuple(Column(name=c.name, type=c.type) for c in columns))
     rows = [tuple(column.read(run) for column in columns) for run in runs]
     return RowsResult(schema, rows, types=tuple(column.arrow for column in columns))
-
-
-def _made_a_version(run: RefreshRun) -> bool:
-    wrote = run.action is not None and run.action is not Strategy.NO_DATA
-    return run.state is RunState.SUCCEEDED and wrote and run.to_version is not None
 
 
 def _reason(run: RefreshRun) -> str | None:

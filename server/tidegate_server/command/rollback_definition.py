@@ -34,6 +34,13 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
     return nothing()
 
 
+def check(statement: AlterRollbackDefinition, text: str, context: Context) -> None:
+    """Raise what :func:`roll_back_definition` would; changes nothing."""
+    _, found = _wanted(statement, text, context)
+    if found.rejection is not None:
+        raise found.rejection
+
+
 def explain(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
     """Answer the changes and the plan of the refresh that follows; changes nothing.
 

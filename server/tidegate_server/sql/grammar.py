@@ -40,6 +40,7 @@ from tidegate_server.sql.statements import (
     PartitionRange,
     RefreshKind,
     ResetOption,
+    RolledBack,
     SetOption,
     ShowCreateMaterializedTable,
     ShowLag,
@@ -262,7 +263,9 @@ def _swap(at: Cursor, name: Name) -> AlterSwap:
 def _rollback(at: Cursor, name: Name) -> Statement:
     if not at.accept("DEFINITION"):
         at.expect("TO")
-        return AlterRollback(name=name, version=_version(at))
+        version = _version(at)
+        what = next((each for each in RolledBack if at.accept(each.value)), RolledBack.DATA)
+        return AlterRollback(name=name, version=version, what=what)
     return _rollback_definition(at, name)
 
 

@@ -55,6 +55,7 @@ from tidegate_server.sql.statements import (
     PrimaryKeyClause,
     ResetOption,
     RevokePrivileges,
+    RolledBack,
     SchemaChange,
     SetOption,
     ShowCreateMaterializedTable,
@@ -244,8 +245,9 @@ def _alteration(statement: Alteration) -> str:
             return "PUBLISH HELD VERSION"
         case AlterDiscardHeld():
             return "DISCARD HELD VERSION"
-        case AlterRollback(version=version):
-            return f"ROLLBACK TO VERSION {version}"
+        case AlterRollback(version=version, what=what):
+            part = "" if what is RolledBack.DATA else f" {what.value}"
+            return f"ROLLBACK TO VERSION {version}{part}"
         case AlterRollbackDefinition(version=to):
             return f"ROLLBACK DEFINITION{f' TO VERSION {to}' if to is not None else ''}"
         case AlterAsQuery(query=query):

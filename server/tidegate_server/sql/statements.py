@@ -294,12 +294,24 @@ class AlterSwap:
     other: Name
 
 
+class RolledBack(Enum):
+    """What of a table goes back to a version of its data."""
+
+    DATA = "DATA"
+    DEFINITION = "DEFINITION"
+    BOTH = "BOTH"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterRollback:
-    """ALTER MATERIALIZED TABLE t ROLLBACK TO VERSION n: the data as it was, and suspended."""
+    """ALTER MATERIALIZED TABLE t ROLLBACK TO VERSION n [DATA | DEFINITION | BOTH].
+
+    The data as they were, the definition they were made by, or both.
+    """
 
     name: Name
     version: int
+    what: RolledBack = RolledBack.DATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

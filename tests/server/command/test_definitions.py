@@ -166,6 +166,60 @@ def test_unknown_versions_are_told_with_their_place_and_those_there_are(twice: W
     assert (problem.code, problem.line) == ("MT_DEFINITION_NOT_FOUND", None)
 
 
+@pytest.fixture
+def dated(twice: World) -> World:
+    """The same; its first definition made version 7 of the data, its second version 8."""
+    table = twice.table("m")
+    twice.execute(f"{ALTER} m REFRESH")
+    run = replace(twice.ledger.history[-1], table_id=table.id, action=Strategy.FULL)
+    twice.ledger.history[:] = [
+        replace(run, to_version=made, definition_version=by, state=RunState.SUCCEEDED)
+        for made, by in ((7, 1), (8, 2))
+    ]
+    twice.refreshed.clear()
+    return twice
+
+
+def test_the_definition_of_a_version_of_the_data_comes_back_alone(dated: World) -> None:
+    dated.execute(f"{ALTER} m ROLLBACK TO VERSION 7 DEFINITION")
+    after = dated.table("m")
+    assert (after.restored_from, after.original_query) == (1, FIRST)
+    assert (after.refresh_status, dated.refreshed) == (RefreshStatus.ACTIVATED, [])
+
+
+def test_definition_and_data_come_back_together(dated: World) -> None:
+    dated.execute(f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
+    (request,) = dated.refreshed
+    assert request.rollback_to == 7
+    after = dated.table("m")
+    assert (after.restored_from, after.original_query) == (1, FIRST)
+    assert after.refresh_status is RefreshStatus.SUSPENDED
+
+
+def test_data_whose_definition_cannot_come_back_stay(dated: World) -> None:
+    dated.engine.failures[Analyze] = error(Code.MT_NOT_FOUND, table="t1")
+    before = dated.table("m")
+    refusal(dated, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
+    assert (dated.table("m"), dated.refreshed) == (before, [])
+
+
+def test_a_definition_stays_when_its_data_cannot_come_back(dated: World) -> None:
+    before = dated.table("m")
+    failure = error(Code.MT_ROLLBACK_IMPOSSIBLE, table="m", version=7, reason="it is gone", hint="")
+    dated.refresh_failure = failure
+    problem = refusal(dated, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
+    assert problem.code == Code.MT_ROLLBACK_IMPOSSIBLE.name
+    assert dated.table("m").definition_version == before.definition_version
+    assert dated.table("m").refresh_status is RefreshStatus.ACTIVATED
+
+
+@pytest.mark.parametrize("what", ["DEFINITION", "BOTH"])
+def test_of_data_that_no_known_refresh_made_there_is_no_definition(dated: World, what: str) -> None:
+    problem = refusal(dated, f"{ALTER} m ROLLBACK TO\nVERSION 9 {what}")
+    assert (problem.code, problem.line, problem.column) == ("MT_ROLLBACK_IMPOSSIBLE", 2, 9)
+    assert "SHOW VERSIONS" in problem.hint
+
+
 def test_what_spark_says_of_the_earlier_query_has_no_place_in_the_statement(twice: World) -> None:
     twice.engine.failures[Analyze] = ServerError(
         code="TABLE_OR_VIEW_NOT_FOUND", sqlstate="42P01", message="t1 is gone", line=1, column=9

@@ -331,7 +331,9 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.AlterSwap: lambda g: s.AlterSwap(name=g.name(), other=g.name()),
     s.AlterPublishHeld: lambda g: s.AlterPublishHeld(name=g.name()),
     s.AlterDiscardHeld: lambda g: s.AlterDiscardHeld(name=g.name()),
-    s.AlterRollback: lambda g: s.AlterRollback(name=g.name(), version=g.number()),
+    s.AlterRollback: lambda g: s.AlterRollback(
+        name=g.name(), version=g.number(), what=g.one(*s.RolledBack)
+    ),
     s.AlterConvertToTable: lambda g: s.AlterConvertToTable(name=g.name()),
     s.AlterRollbackDefinition: lambda g: s.AlterRollbackDefinition(
         name=g.name(), version=g.maybe(g.number)
