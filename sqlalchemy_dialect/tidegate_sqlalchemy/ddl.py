@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import exc
 from sqlalchemy import types as sqltypes
@@ -232,6 +232,22 @@ class SwapMaterializedTables(_MaterializedTableElement):
         self.other = other
 
 
+class RollbackMaterializedTable(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t ROLLBACK TO VERSION n [DATA | DEFINITION | BOTH]``."""
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        what: Literal["DATA", "DEFINITION", "BOTH"] = "DATA",
+        *,
+        schema: str | None = None,
+    ) -> None:
+        super().__init__(name, schema=schema)
+        self.version = version
+        self.what = what
+
+
 class RollbackMaterializedTableDefinition(_MaterializedTableElement):
     """``ALTER MATERIALIZED TABLE t ROLLBACK DEFINITION [TO VERSION n]``."""
 
@@ -386,8 +402,16 @@ def _swap(element: SwapMaterializedTables, compiler: Any, **kw: Any) -> str:
     return _alter(element, compiler, f"SWAP WITH {other}")
 
 
+@compiles(RollbackMaterializedTable, "tidegate")
+def _roll_back(element: RollbackMaterializedTable, compiler: Any, **kw: Any) -> str:
+    what = "" if element.what == "DATA" else f" {element.what}"
+    return _alter(element, compiler, f"ROLLBACK TO VERSION {element.version}{what}")
+
+
 @compiles(RollbackMaterializedTableDefinition, "tidegate")
-def _roll_back(element: RollbackMaterializedTableDefinition, compiler: Any, **kw: Any) -> str:
+def _roll_back_definition(
+    element: RollbackMaterializedTableDefinition, compiler: Any, **kw: Any
+) -> str:
     version = f" TO VERSION {element.version}" if element.version is not None else ""
     return _alter(element, compiler, f"ROLLBACK DEFINITION{version}")
 

@@ -18,6 +18,7 @@ from tidegate_sqlalchemy import (
     RefreshMaterializedTable,
     RenameMaterializedTable,
     ResumeMaterializedTable,
+    RollbackMaterializedTable,
     RollbackMaterializedTableDefinition,
     SetMaterializedTableFreshness,
     SetMaterializedTableImmutable,
@@ -158,6 +159,14 @@ def test_freshness_must_be_whole_positive_seconds(seconds: float) -> None:
         (
             SwapMaterializedTables("m", "n", schema="s"),
             "ALTER MATERIALIZED TABLE s.m SWAP WITH s.n",
+        ),
+        (
+            RollbackMaterializedTable("m", 3),
+            "ALTER MATERIALIZED TABLE m ROLLBACK TO VERSION 3",
+        ),
+        (
+            RollbackMaterializedTable("m", 3, "BOTH", schema="s"),
+            "ALTER MATERIALIZED TABLE s.m ROLLBACK TO VERSION 3 BOTH",
         ),
         (
             RollbackMaterializedTableDefinition("m"),
