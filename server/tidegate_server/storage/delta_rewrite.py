@@ -26,7 +26,9 @@ _FEED = "delta.enableChangeDataFeed"
 _SMALL = 8 * 2**20
 # Up to so many, all that may be touched are: to find out which really are costs a search in them.
 _UNSEARCHED = 64 * 2**20
+# What one task writes: of rows that are copied, and of rows that come.
 _FILE = 32 * 2**20
+_ROWS = 250_000
 
 
 def change_rows(
@@ -50,7 +52,7 @@ def change_rows(
         rows = _kept(session, snapshot, files, change).unionAll(_changed(change, fed=fed))
         rows = rows if fed else rows.drop(_KIND)
         if change.few:
-            rows = rows.coalesce(1 + size // _FILE)
+            rows = rows.coalesce(1 + size // _FILE + change.added // _ROWS)
         actions = list(items(begun.writeFiles(rows._jdf)))
         written = int(begun.getMetric("numOutputRows").get().value())
         written -= change.added + change.removed if fed else 0
