@@ -56,6 +56,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
         freshness: Freshness | None = None,
         refresh_mode: str | None = None,
         refresh_trigger: str | None = None,
+        execute_as: str | None = None,
         immutable_where: str | None = None,
         backfill_from: str | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.freshness = freshness
         self.refresh_mode = refresh_mode
         self.refresh_trigger = refresh_trigger
+        self.execute_as = execute_as
         self.immutable_where = immutable_where
         self.backfill_from = backfill_from
 
@@ -95,6 +97,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
             "freshness": None if freshness is None else interval_literal(freshness),
             "refresh_mode": self.refresh_mode,
             "refresh_trigger": self.refresh_trigger,
+            "execute_as": self.execute_as,
             "immutable_where": self.immutable_where,
             "backfill_from": self.backfill_from,
         }
@@ -198,6 +201,14 @@ class SetMaterializedTableRefreshTrigger(_MaterializedTableElement):
     def __init__(self, name: str, refresh_trigger: str, *, schema: str | None = None) -> None:
         super().__init__(name, schema=schema)
         self.refresh_trigger = refresh_trigger
+
+
+class SetMaterializedTableExecuteAs(_MaterializedTableElement):
+    """``ALTER MATERIALIZED TABLE t SET EXECUTE AS USER 'user'``, or OWNER with None."""
+
+    def __init__(self, name: str, user: str | None, *, schema: str | None = None) -> None:
+        super().__init__(name, schema=schema)
+        self.user = user
 
 
 class SetMaterializedTableImmutable(_MaterializedTableElement):
@@ -318,6 +329,8 @@ def _create(element: CreateMaterializedTable, compiler: Any, **kw: Any) -> str:
         lines.append(f"REFRESH_MODE = {element.refresh_mode}")
     if element.refresh_trigger is not None:
         lines.append(f"REFRESH_TRIGGER = {element.refresh_trigger}")
+    if element.execute_as is not None:
+        lines.append(f"EXECUTE AS USER {_literal(element.execute_as, compiler)}")
     if element.immutable_where is not None:
         lines.append(f"IMMUTABLE WHERE ({_query(element.immutable_where, compiler)})")
     if element.backfill_from is not None:
@@ -377,6 +390,12 @@ def _set_refresh_trigger(
     element: SetMaterializedTableRefreshTrigger, compiler: Any, **kw: Any
 ) -> str:
     return _alter(element, compiler, f"SET REFRESH_TRIGGER = {element.refresh_trigger}")
+
+
+@compiles(SetMaterializedTableExecuteAs, "tidegate")
+def _set_execute_as(element: SetMaterializedTableExecuteAs, compiler: Any, **kw: Any) -> str:
+    user = "OWNER" if element.user is None else f"USER {_literal(element.user, compiler)}"
+    return _alter(element, compiler, f"SET EXECUTE AS {user}")
 
 
 @compiles(SetMaterializedTableImmutable, "tidegate")

@@ -20,6 +20,7 @@ from tidegate_sqlalchemy import (
     ResumeMaterializedTable,
     RollbackMaterializedTable,
     RollbackMaterializedTableDefinition,
+    SetMaterializedTableExecuteAs,
     SetMaterializedTableFreshness,
     SetMaterializedTableImmutable,
     SetMaterializedTableRefreshMode,
@@ -159,6 +160,14 @@ def test_freshness_must_be_whole_positive_seconds(seconds: float) -> None:
         (
             SwapMaterializedTables("m", "n", schema="s"),
             "ALTER MATERIALIZED TABLE s.m SWAP WITH s.n",
+        ),
+        (
+            SetMaterializedTableExecuteAs("m", "o'neil"),
+            r"ALTER MATERIALIZED TABLE m SET EXECUTE AS USER 'o\'neil'",
+        ),
+        (
+            SetMaterializedTableExecuteAs("m", None, schema="s"),
+            "ALTER MATERIALIZED TABLE s.m SET EXECUTE AS OWNER",
         ),
         (
             RollbackMaterializedTable("m", 3),

@@ -24,6 +24,7 @@ from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.sql.statements import (
     AlterResetOptions,
+    AlterSetExecuteAs,
     AlterSetFreshness,
     AlterSetImmutable,
     AlterSetOptions,
@@ -72,6 +73,18 @@ def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> 
     chosen = pace(freshness, requested, setting, statement.on_update)
     check_versions(table.sources, setting, watched=chosen.watched)
     return _change_pace(table, chosen, context)
+
+
+def set_execute_as(statement: AlterSetExecuteAs, context: Context) -> Result:
+    """Change with whose rights a table's refreshes read, from the next one on.
+
+    :raises ServerError: MT_STATE while INITIALIZING.
+    """
+    table = alterable(statement.name, context)
+    changed = replace(table, execute_as=statement.execute_as)
+    if changed != table:
+        put_in_place(table, changed, context)
+    return nothing()
 
 
 def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> Result:

@@ -44,6 +44,7 @@ from tidegate_server.sql.statements import (
     AlterResume,
     AlterRollback,
     AlterRollbackDefinition,
+    AlterSetExecuteAs,
     AlterSetFreshness,
     AlterSetImmutable,
     AlterSetOptions,
@@ -141,7 +142,7 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
 def check_owner(table_id: str, services: Services) -> None:
     """Check that a table's owner may still read the materialized tables it is made of.
 
-    A refresh runs with its owner's rights, whoever asks for it.
+    A refresh runs with its owner's rights, or those of the user of EXECUTE AS, whoever asks for it.
 
     :raises ServerError: ACCESS_DENIED.
     """
@@ -151,7 +152,7 @@ def check_owner(table_id: str, services: Services) -> None:
     names = {name.folded() for source in table.sources for name in (source.name, *source.via)}
     for read in services.catalog.tables():
         if read.id != table.id and names & {read.name.folded(), read.storage.folded()}:
-            require(Action.SELECT, read, table.owner, services)
+            require(Action.SELECT, read, table.execute_as or table.owner, services)
 
 
 def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
@@ -200,6 +201,7 @@ def _check(statement: Statement, context: Context) -> None:
         case CreateMaterializedTable(name=name, query=query, or_alter=or_alter):
             if or_alter:
                 _require(Action.ALTER, name, context)
+            _check_executor(name, statement.execute_as, context)
             _judge_definition(query, context)
             _judge_expressions(expressions(statement), context)
             if statement.backfill_from is not None:
@@ -219,6 +221,9 @@ def _check(statement: Statement, context: Context) -> None:
                 made_by = definitions.of_data(table, version, context.services.ledger)
                 if made_by is not None:  # or the command says so
                     _check_restored(name, made_by, context)
+        case AlterSetExecuteAs(name=name, execute_as=user):
+            _require(Action.OWN, name, context)
+            _check_executor(name, user, context)
         case (
             AlterRename(name=name)
             | DropMaterializedTable(name=name)
@@ -289,8 +294,27 @@ def _check_restored(name: Name, version: int | None, context: Context) -> None:
     for definition in known:
         if definition.definition_version == wanted:
             creation = creating(definition)
+            _check_executor(name, creation.execute_as, context)
             _judge_definition(creation.query, context)
             _judge_expressions(expressions(creation), context)
+
+
+def _check_executor(name: Name, user: str | None, context: Context) -> None:
+    """Check that refreshes of a table may run with a user's rights: the present one's, or with
+    those that they run with already; only an administrator lends another one's.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    table = resolve.find(name, context)
+    if table is not None:
+        if user == table.execute_as:
+            return
+        require(Action.OWN, table, context.session.user, context.services)
+    rights = rights_of(context.session.user, context.services)
+    if user in (None, context.session.user) or rights is None or rights.administrator:
+        return
+    hint = "EXECUTE AS your own user, or let an administrator lend the rights of another one."
+    raise denied(context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint)
 
 
 def _require_along(action: Action, name: Name, cascade: Cascade | None, context: Context) -> None:

@@ -289,6 +289,7 @@ def _definition(
         refresh_mode=chosen.mode,
         downstream=chosen.downstream,
         on_update=chosen.on_update,
+        execute_as=statement.execute_as,
         refresh_status=RefreshStatus.INITIALIZING,
         owner=context.session.user,
         created_at=context.services.clock.now(),

@@ -95,6 +95,7 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
         "execution_target": table.execution_target,
         "freshness": shown.freshness(table),
         "refresh_trigger": None if continuous else render_trigger(table.on_update),
+        "execute_as": table.execute_as or table.owner,
         "cron": workflow.cron if workflow else None,
         "next_refresh": _next(workflow),
         "last_success": shown.moment(success.finished_at) if success else None,

@@ -53,6 +53,7 @@ from tidegate_server.sql.statements import (
     AlterResume,
     AlterRollback,
     AlterRollbackDefinition,
+    AlterSetExecuteAs,
     AlterSetFreshness,
     AlterSetImmutable,
     AlterSetOptions,
@@ -175,6 +176,8 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
             return alter.set_refresh_mode(statement, context)
         case AlterSetRefreshTrigger():
             return alter.set_refresh_trigger(statement, context)
+        case AlterSetExecuteAs():
+            return alter.set_execute_as(statement, context)
         case AlterSetImmutable():
             return alter.set_immutable(statement, text, context)
         case AlterSetOptions():

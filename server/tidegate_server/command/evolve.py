@@ -286,6 +286,7 @@ def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
     for what, one, other, effect in (
         ("FRESHNESS", _freshness(before), _freshness(wanted), Effect.NONE),
         ("REFRESH_TRIGGER", _trigger(before), _trigger(wanted), Effect.NONE),
+        ("EXECUTE AS", _user(before), _user(wanted), Effect.NONE),
         ("START_MODE", _start(before), _start(wanted), Effect.NONE),
         ("DERIVED COLUMNS", _derived(before), _derived(wanted), Effect.NONE),
         ("METADATA COLUMNS", _metadata(before), _metadata(wanted), Effect.NONE),
@@ -321,6 +322,10 @@ def _metadata(table: MaterializedTable) -> str | None:
 
 def _trigger(table: MaterializedTable) -> str:
     return render_trigger(table.on_update)
+
+
+def _user(table: MaterializedTable) -> str:
+    return "OWNER" if table.execute_as is None else f"USER {table.execute_as}"
 
 
 def _start(table: MaterializedTable) -> str | None:

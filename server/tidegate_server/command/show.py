@@ -137,6 +137,7 @@ def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMater
         freshness=Downstream.DOWNSTREAM if table.downstream else table.freshness,
         refresh_mode=_requested(table),
         on_update=table.on_update,
+        execute_as=table.execute_as,
         immutable=table.immutable,
         query=table.expanded_query,
     )

@@ -144,6 +144,8 @@ class MaterializedTable:
     """FRESHNESS = DOWNSTREAM: ``freshness`` is then the least of the consumers'."""
     on_update: OnUpdate | None = None
     """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None goes by a schedule."""
+    execute_as: str | None = None
+    """EXECUTE AS USER: with whose rights refreshes read; None is the owner."""
     expectations: tuple[Expectation, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     immutable: str | None = None

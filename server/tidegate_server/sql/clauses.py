@@ -140,6 +140,17 @@ def refresh_trigger(at: Cursor) -> OnUpdate | None:
             raise at.unexpected()
 
 
+def execute_as(at: Cursor) -> str | None:
+    """Read what follows ``EXECUTE``: AS and the user; None is OWNER."""
+    at.expect("AS")
+    if at.accept("OWNER"):
+        return None
+    at.expect("USER")
+    if at.sees_string():
+        return at.string()
+    return at.name("the name of a user")
+
+
 def immutable(at: Cursor) -> str:
     """Read what follows ``IMMUTABLE``: the condition, as written."""
     at.expect("WHERE")

@@ -23,6 +23,7 @@ from tidegate_server.sql.statements import (
     AlterResume,
     AlterRollback,
     AlterRollbackDefinition,
+    AlterSetExecuteAs,
     AlterSetFreshness,
     AlterSetImmutable,
     AlterSetOptions,
@@ -61,7 +62,7 @@ AlterRule = Callable[[Cursor, Name], Statement]
 TABLE = ("MATERIALIZED", "TABLE")
 
 _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRESHNESS")
-_LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "IMMUTABLE")
+_LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "EXECUTE", "IMMUTABLE")
 _NO_REGION = "BACKFILL FROM stands behind IMMUTABLE WHERE (condition), whose rows it copies."
 _ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
 
@@ -90,6 +91,7 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
         freshness=clauses.freshness(at) if at.accept("FRESHNESS") else None,
         refresh_mode=clauses.refresh_mode(at) if at.accept("REFRESH_MODE") else None,
         on_update=clauses.refresh_trigger(at) if at.accept("REFRESH_TRIGGER") else None,
+        execute_as=clauses.execute_as(at) if at.accept("EXECUTE") else None,
         immutable=_immutable(at),
         backfill_from=_backfill_from(at),
         query=_as_query(at),
@@ -212,6 +214,8 @@ def _set(at: Cursor, name: Name) -> Statement:
         return AlterSetRefreshMode(name=name, mode=clauses.refresh_mode(at))
     if at.accept("REFRESH_TRIGGER"):
         return AlterSetRefreshTrigger(name=name, on_update=clauses.refresh_trigger(at))
+    if at.accept("EXECUTE"):
+        return AlterSetExecuteAs(name=name, execute_as=clauses.execute_as(at))
     if at.accept("IMMUTABLE"):
         return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
     _refuse_empty(at, "SET", "SET ('key' = 'value')")

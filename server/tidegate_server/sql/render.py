@@ -31,6 +31,7 @@ from tidegate_server.sql.statements import (
     AlterResume,
     AlterRollback,
     AlterRollbackDefinition,
+    AlterSetExecuteAs,
     AlterSetFreshness,
     AlterSetImmutable,
     AlterSetOptions,
@@ -135,6 +136,8 @@ def render_create(statement: CreateMaterializedTable, *, start_note: str | None 
         lines.append(f"REFRESH_MODE = {statement.refresh_mode.value}")
     if statement.on_update is not None:
         lines.append(f"REFRESH_TRIGGER = {render_trigger(statement.on_update)}")
+    if statement.execute_as is not None:
+        lines.append(render_execute_as(statement.execute_as))
     if statement.immutable is not None:
         lines.append(_immutable(statement.immutable))
     if statement.backfill_from is not None:
@@ -216,6 +219,11 @@ def _freshness(freshness: object) -> str:
     return "DOWNSTREAM" if isinstance(freshness, Downstream) else str(freshness)
 
 
+def render_execute_as(user: str | None) -> str:
+    """Return the clause EXECUTE AS; None is OWNER."""
+    return f"EXECUTE AS {'OWNER' if user is None else f'USER {quote_literal(user)}'}"
+
+
 def render_trigger(on_update: OnUpdate | None) -> str:
     """Return what follows REFRESH_TRIGGER; None is ON SCHEDULE."""
     if on_update is None:
@@ -262,6 +270,8 @@ def _alteration(statement: Alteration) -> str:
             return f"SET REFRESH_MODE = {mode.value}"
         case AlterSetRefreshTrigger(on_update=on_update):
             return f"SET REFRESH_TRIGGER = {render_trigger(on_update)}"
+        case AlterSetExecuteAs(execute_as=user):
+            return f"SET {render_execute_as(user)}"
         case AlterSetImmutable(predicate=predicate):
             return f"SET {_immutable(predicate)}"
         case AlterAdd(changes=changes):

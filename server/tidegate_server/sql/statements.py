@@ -124,6 +124,7 @@ class CreateMaterializedTable:
     freshness: Freshness | Downstream | None = None
     refresh_mode: RequestedMode | None = None
     on_update: OnUpdate | None = None
+    execute_as: str | None = None
     immutable: str | None = None
     backfill_from: Name | None = None
 
@@ -233,6 +234,14 @@ class AlterSetRefreshTrigger:
 
     name: Name
     on_update: OnUpdate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSetExecuteAs:
+    """ALTER MATERIALIZED TABLE t SET EXECUTE AS ...; None is OWNER."""
+
+    name: Name
+    execute_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,6 +520,7 @@ Alteration = (
     | AlterSetFreshness
     | AlterSetRefreshMode
     | AlterSetRefreshTrigger
+    | AlterSetExecuteAs
     | AlterSetImmutable
     | AlterAdd
     | AlterModify

@@ -127,6 +127,11 @@ def add_held_versions(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("assertions", "held"))
 
 
+def add_execute_as(connection: Connection) -> None:
+    """Give definitions the column of EXECUTE AS."""
+    add_columns(connection, materialized_tables, ("execute_as",))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -139,6 +144,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_swapping,
     add_immutable_region,
     add_held_versions,
+    add_execute_as,
 )
 
 

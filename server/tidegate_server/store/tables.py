@@ -131,6 +131,7 @@ materialized_tables = Table(
     Column("start_mode", Json(StartMode | None)),
     Column("downstream", Boolean, nullable=False, server_default=false()),
     Column("on_update", Json(OnUpdate | None)),
+    Column("execute_as", Text),
     Column("expectations", Json(tuple[Expectation, ...]), nullable=False, server_default="[]"),
     Column("assertions", Json(tuple[Assertion, ...]), nullable=False, server_default="[]"),
     Column("immutable", Text),

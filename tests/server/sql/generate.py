@@ -239,6 +239,7 @@ class Generator:
             freshness=self.maybe(self.any_freshness),
             refresh_mode=self.maybe(lambda: self.one(*s.RequestedMode)),
             on_update=self.maybe(self.on_update),
+            execute_as=self.maybe(self.text),
             immutable=immutable,
             backfill_from=self.maybe(self.name) if immutable is not None else None,
         )
@@ -331,6 +332,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.AlterSwap: lambda g: s.AlterSwap(name=g.name(), other=g.name()),
     s.AlterPublishHeld: lambda g: s.AlterPublishHeld(name=g.name()),
     s.AlterDiscardHeld: lambda g: s.AlterDiscardHeld(name=g.name()),
+    s.AlterSetExecuteAs: lambda g: s.AlterSetExecuteAs(name=g.name(), execute_as=g.maybe(g.text)),
     s.AlterRollback: lambda g: s.AlterRollback(
         name=g.name(), version=g.number(), what=g.one(*s.RolledBack)
     ),

@@ -69,6 +69,9 @@ REFRESH_MODE = {{ config.get('refresh_mode') }}
 {%- if config.get('refresh_trigger') %}
 REFRESH_TRIGGER = {{ config.get('refresh_trigger') }}
 {%- endif %}
+{%- if config.get('execute_as') %}
+EXECUTE AS USER {{ tidegate.literal(config.get('execute_as')) }}
+{%- endif %}
 {%- if config.get('immutable_where') %}
 IMMUTABLE WHERE ({{ config.get('immutable_where') }})
 {%- endif %}
