@@ -16,7 +16,7 @@ from tests.fix_server import Run, Server, last_rows
 
 pytestmark = pytest.mark.spark
 
-CASCADES = 1_000 if os.environ.get("TIDEGATE_FULL") else 12
+CASCADES = 1_000 if os.environ.get("TIDEGATE_FULL") else 5
 READERS = 3
 SNAPSHOT = "SET 'materialized-table.read.consistency' = 'SNAPSHOT'"
 LATEST = "SET 'materialized-table.read.consistency' = 'LATEST'"

