@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,14 @@ def last_rows(cursor: tidegate.Cursor, *statements: str) -> Rows:
 def sorted_rows(cursor: tidegate.Cursor, *statements: str) -> Rows:
     """Execute statements and return the rows of the last one in a fixed order."""
     return sorted(last_rows(cursor, *statements), key=repr)
+
+
+def named_rows(server: Server, *statements: str) -> list[dict[str, object]]:
+    """Execute statements in one session and return the rows of the last one by column."""
+    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+        rows = last_rows(cursor, *statements)
+        names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 @pytest.fixture(scope="session")

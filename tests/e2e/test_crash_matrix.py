@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer
+from tests.fix_server import Server, StartServer, named_rows
 from tidegate_server.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
@@ -87,16 +87,6 @@ def until(look: Callable[[], object], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def rows(server: Server, *statements: str) -> list[dict[str, object]]:
-    """Run statements in one session; return the last one's rows by column."""
-    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        names = [column[0] for column in cursor.description or ()]
-        found = cursor.fetchall() if cursor.description else []
-        return [dict(zip(names, row, strict=True)) for row in found]
-
-
 @pytest.fixture
 def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
     """The points, armed by nobody yet."""
@@ -125,7 +115,7 @@ def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path)
 
 def prepare(server: Server, table: str, source: str, mode: str) -> None:
     """Make a table that has been refreshed twice, and a change that it has not seen."""
-    rows(
+    named_rows(
         server,
         f"CREATE TABLE {source} (k STRING, n INT) USING DELTA",
         f"INSERT INTO {source} VALUES ('a', 1), ('b', 2), (NULL, 3)",
@@ -145,7 +135,7 @@ def refreshing(server: Server, table: str) -> Iterator[None]:
 
     def ask() -> None:
         with suppress(tidegate.Error):
-            rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
+            named_rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -181,7 +171,7 @@ def settled(server: Server, table: str) -> str:
     server.wait_for_engine()
 
     def newest() -> str:
-        return str(rows(server, f"SHOW REFRESH HISTORY FOR {table}")[0]["state"])
+        return str(named_rows(server, f"SHOW REFRESH HISTORY FOR {table}")[0]["state"])
 
     until(lambda: newest() in ENDED, "the run was never settled")
     return newest()
@@ -206,15 +196,15 @@ def check(case: Case, server: Server, table: str, before: list[int], after: list
     if case.point in LANDED or case.fate is signal.SIGSTOP:
         assert len(after) == len(before) + 1, case
     assert after == sorted(set(after)), case
-    rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
+    named_rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
     assert len(committed(server.data, table)) == len(before) + 1, case
-    found = {(r["k"], r["n"]) for r in rows(server, f"SELECT * FROM {table}")}
+    found = {(r["k"], r["n"]) for r in named_rows(server, f"SELECT * FROM {table}")}
     assert found == {("a", 11), (None, 3), ("c", 5)}, case
     for version in versions(server, table):
-        answer = rows(server, f"VERIFY MATERIALIZED TABLE {table} VERSION {version}")[0]
+        answer = named_rows(server, f"VERIFY MATERIALIZED TABLE {table} VERSION {version}")[0]
         assert answer["equal"], (case, answer)
 
 
 def versions(server: Server, table: str) -> list[object]:
     """Return the numbers of a table's versions."""
-    return [row["version"] for row in rows(server, f"SHOW VERSIONS {table}")]
+    return [row["version"] for row in named_rows(server, f"SHOW VERSIONS {table}")]

@@ -7,30 +7,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer
+from tests.fix_server import Server, StartServer, named_rows
 from tidegate_server.faults import VARIABLE, Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
 CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
 WAIT = 120.0
 FULL = bool(os.environ.get("TIDEGATE_FULL"))
-
-
-def rows(server: Server, *statements: str) -> list[dict[str, object]]:
-    """Run statements in one session; return the last one's rows by column."""
-    with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        names = [column[0] for column in cursor.description or ()]
-        found = cursor.fetchall() if cursor.description else []
-        return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def until(look: Callable[[], object], otherwise: str) -> None:
@@ -47,7 +37,7 @@ class Gated:
         self.server, self.schema = server, schema
 
     def __call__(self, *statements: str) -> list[dict[str, object]]:
-        return rows(self.server, f"USE {self.schema}", *statements)
+        return named_rows(self.server, f"USE {self.schema}", *statements)
 
     def refused(self, statement: str) -> tidegate.Error:
         with pytest.raises(tidegate.Error) as caught:
@@ -66,7 +56,7 @@ class Gated:
 
 @pytest.fixture
 def gated(server: Server) -> Iterator[Gated]:
-    rows(
+    named_rows(
         server,
         "CREATE SCHEMA gating",
         "USE gating",
@@ -74,7 +64,7 @@ def gated(server: Server) -> Iterator[Gated]:
         "INSERT INTO raw VALUES ('a', 1), ('b', 2), ('c', 3), ('d', 4)",
     )
     yield Gated(server, "gating")
-    rows(
+    named_rows(
         server,
         "DROP MATERIALIZED TABLE IF EXISTS gating.gated",
         "DROP SCHEMA gating CASCADE",
@@ -152,7 +142,7 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
 
         def ask() -> None:
             with suppress(tidegate.Error):
-                rows(server, statement)
+                named_rows(server, statement)
 
         asking = threading.Thread(target=ask)
         asking.start()
@@ -170,7 +160,7 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
 
     server = start_server()
     server.wait_for_engine()
-    rows(
+    named_rows(
         server,
         "CREATE TABLE raw (k STRING, n INT) USING delta",
         "INSERT INTO raw VALUES ('a', 1), ('b', 2), ('c', 3)",

@@ -15,6 +15,7 @@ from tidegate_server.refresh.request import (
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
+    repeating,
 )
 from tidegate_server.storage.base import TableFormat, Written
 
@@ -51,21 +52,7 @@ def _published(
     fitting = format.describe(order.name).schema
     if [name.lower() for name in rows.columns] != [c.name.lower() for c in fitting]:
         raise _nothing(order, "it has other columns than the table has now; discard it")
-    publishing = replace(
-        order,
-        columns=tuple(rows.columns),
-        definition_version=held.definition_version,
-        fingerprint=held.fingerprint,
-        logical_time=held.logical_time or order.logical_time,
-        # Its rows were checked when they were held.
-        expectations=(),
-        assertions=(),
-        key=None,
-        unique=held.unique,
-        filled=held.filled,
-        immutable=None,
-        frozen_at=held.frozen_at,
-    )
+    publishing = replace(repeating(order, held, rows.columns), unique=held.unique)
     return format.write(
         rows,
         publishing,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -17,6 +15,7 @@ from tidegate_server.refresh.request import (
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
+    repeating,
 )
 from tidegate_server.storage.base import TableFormat, Written
 
@@ -70,20 +69,7 @@ def _restored(
         (f.name, f.dataType) for f in present.schema
     ]:
         raise _refused(order, "it had other columns")
-    restoring = replace(
-        order,
-        columns=tuple(rows.columns),
-        definition_version=commit.definition_version,
-        fingerprint=commit.fingerprint,
-        logical_time=commit.logical_time or order.logical_time,
-        expectations=(),
-        assertions=(),
-        key=None,
-        filled=commit.filled,
-        # The version comes back as it was, with what was immutable in it.
-        immutable=None,
-        frozen_at=commit.frozen_at,
-    )
+    restoring = repeating(order, commit, rows.columns)
     return format.write(
         rows,
         restoring,

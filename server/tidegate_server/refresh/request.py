@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
@@ -148,6 +148,28 @@ class CommittedRefresh:
     """The moment for which IMMUTABLE WHERE was taken; None if the commit could change every row."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
+
+
+def repeating(
+    order: RefreshOrder, commit: CommittedRefresh, columns: Sequence[str]
+) -> RefreshOrder:
+    """Return the order that writes rows as the refresh recorded that made them, unchecked.
+
+    What it checked, and what was immutable then, is in the rows already.
+    """
+    return replace(
+        order,
+        columns=tuple(columns),
+        definition_version=commit.definition_version,
+        fingerprint=commit.fingerprint,
+        logical_time=commit.logical_time or order.logical_time,
+        expectations=(),
+        assertions=(),
+        key=None,
+        filled=commit.filled,
+        immutable=None,
+        frozen_at=commit.frozen_at,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

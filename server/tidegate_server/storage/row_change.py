@@ -37,10 +37,10 @@ class RowChange:
         rows = self.rows.where(F.col(WEIGHT) < 0)
         return F.broadcast(rows) if self.few else rows
 
-    @property
-    def coming(self) -> DataFrame:
-        """The rows that come, each as often as it does."""
-        return copied(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
+    def applied(self, stored: DataFrame) -> DataFrame:
+        """Return the rows stored as they are after the change."""
+        coming = copied(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
+        return self.staying(stored).unionAll(coming)
 
     def staying(self, stored: DataFrame) -> DataFrame:
         """Return those of the rows stored that stay: other rows, and further copies."""

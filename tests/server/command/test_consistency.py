@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.contract.examples import run
 from tests.server.command.fakes import NOW, World, analysis
 from tests.server.command.test_privileges import SurveyingEngine
 from tidegate_server.config import Config
@@ -19,7 +20,7 @@ from tidegate_server.link.messages.requests import (
     TableVersion,
 )
 from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RunState
 
 KEY = "materialized-table.read.consistency"
@@ -68,22 +69,19 @@ class Torn(World):
 
     def refreshed_to(self, table: str, version: int, read: dict[str, int], *, hours: int) -> None:
         past, found = NOW - timedelta(hours=hours), self.table(table)
-        run = RefreshRun(
+        done = run(
             refresh_id=f"r-{table}-{version}",
             table_id=found.id,
             table=found.name,
-            definition_version=1,
-            trigger=Trigger.MANUAL,
             state=RunState.SUCCEEDED,
             queued_at=past,
             data_timestamp=past,
             requested_by="ann",
-            server_id="server-1",
             action=Strategy.FULL,
             sources=read,
             to_version=version,
         )
-        self.ledger.history.append(run)
+        self.ledger.history.append(done)
 
     def pinned(self) -> PinnedVersions | None:
         return self.engine.asked(Execute)[-1].pinned

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.contract.examples import run
 from tests.server.command.fakes import NOW, World, analysis
 from tests.server.command.test_privileges import SurveyingEngine
 from tidegate_server.command.context import Services
@@ -16,7 +17,7 @@ from tidegate_server.link.messages.answers import Reach, Reading, Surveyed
 from tidegate_server.link.messages.requests import Execute, Survey
 from tidegate_server.model.names import TableName
 from tidegate_server.model.privileges import Grant, Privilege, TableObject
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.model.runs import Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.store.privileges import MemoryPrivileges, Privileges
 
@@ -56,22 +57,20 @@ class Stale(World):
     def refreshed_at(self, table: str, source: str, version: int) -> None:
         past = NOW - timedelta(hours=1)
         found = self.table(table)
-        run = RefreshRun(
+        done = run(
             refresh_id=f"r-{table}",
             table_id=found.id,
             table=found.name,
-            definition_version=1,
             trigger=Trigger.INITIAL,
             state=RunState.SUCCEEDED,
             queued_at=past,
             data_timestamp=past,
             requested_by="ann",
-            server_id="server-1",
             action=Strategy.FULL,
             sources={source: version},
             to_version=1,
         )
-        self.ledger.history.append(run)
+        self.ledger.history.append(done)
 
     def allow(self, bound: str) -> None:
         self.execute(f"SET '{KEY}' = '{bound}'")

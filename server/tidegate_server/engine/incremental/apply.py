@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -172,7 +172,7 @@ def _commit(
         return format.advance(session, order, vector, base=base)
     if not facts.removed:
         rows = copied(changed, tuple(_stored(changed)), F.col(WEIGHT))
-        broken = _gated(session, format, order, None, rows, vector)
+        broken = _gated(session, format, order, vector, lambda stored: stored.unionByName(rows))
         return replace(format.append(rows, order, vector, base=base), expectations=broken)
     fields = tuple(_stored(changed))
     if not all(comparable(field.dataType) for field in fields):
@@ -185,7 +185,7 @@ def _commit(
         added=facts.added,
         few=facts.gone <= _BROADCAST,
     )
-    broken = _gated(session, format, order, change, change.coming, vector)
+    broken = _gated(session, format, order, vector, change.applied)
     done = format.change_rows(session, change, order, vector, base=base)
     return replace(done, expectations=broken)
 
@@ -194,19 +194,17 @@ def _gated(
     session: SparkSession,
     format: TableFormat,
     order: RefreshOrder,
-    change: RowChange | None,
-    coming: DataFrame,
     vector: Mapping[str, int],
+    applied: Callable[[DataFrame], DataFrame],
 ) -> Mapping[str, int]:
     """Judge the rows that the commit would leave by the table's assertions.
 
+    :param applied: makes them of those that are stored.
     :raises ServerError: as the format's ``gate``.
     """
     if not order.assertions:
         return {}
-    stored = _table(session, format, order)
-    staying = stored if change is None else change.staying(stored)
-    content = staying.select(*map(named, coming.columns)).unionAll(coming)
+    content = applied(_table(session, format, order))
     return format.gate(content, order, vector, strategy=Strategy.INCREMENTAL)
 
 
