@@ -18,7 +18,7 @@ import pyspark
 import pytest
 
 import tidegate
-from tests.small import SMALL
+from tests.small import SHORT_LIVED
 from tidegate_server.link.java import find_java
 
 ENGINE_SECONDS = 240.0
@@ -125,7 +125,7 @@ def running_server(
     folder: Path,
     *arguments: str,
     python: str = sys.executable,
-    settings: Mapping[str, str] = SMALL,
+    settings: Mapping[str, str] = SHORT_LIVED,
 ) -> Iterator[Server]:
     """Start a gateway on a free port with its data in ``folder``; ends whatever is left of it."""
     folder.mkdir(parents=True, exist_ok=True)

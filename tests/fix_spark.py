@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.small import IN_MEMORY, SMALL
+from tests.small import IN_MEMORY, SHORT_LIVED
 from tidegate_server.engine.spark import Directories, start_spark
 from tidegate_server.link.messages.requests import EngineOptions
 from tidegate_server.model.names import TableName
@@ -97,7 +97,7 @@ def start_root(
 def spark_root() -> Iterator[SparkSession]:
     """The process's one root session."""
     home = Path(tempfile.mkdtemp(prefix="tg"))
-    spark = start_root(home, **IN_MEMORY, **SMALL)
+    spark = start_root(home, **IN_MEMORY, **SHORT_LIVED)
     yield spark
     spark.stop()
     shutil.rmtree(home, ignore_errors=True)

@@ -96,6 +96,17 @@ EQUAL = {
         "SELECT k, n FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
         "SELECT k, n, (SELECT count(*) FROM u WHERE u.k = t.k) AS c FROM t",
     ),
+    "nested subqueries": (
+        (
+            "SELECT k, n FROM t WHERE n = 1 OR EXISTS (SELECT 1 FROM u WHERE u.k = t.k "
+            "AND NOT EXISTS (SELECT 1 FROM t i WHERE i.n = u.m))"
+        ),
+        "SELECT k FROM t WHERE k IN (SELECT k FROM u WHERE m IN (SELECT n FROM t))",
+        (
+            "SELECT k, (SELECT max(m) FROM u WHERE u.k = t.k AND EXISTS "
+            "(SELECT 1 FROM t i WHERE i.k = u.k)) AS m FROM t"
+        ),
+    ),
     "sets": (
         "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
         "SELECT k FROM t INTERSECT SELECT k FROM u",

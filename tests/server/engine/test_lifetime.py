@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.server.engine.conftest import EngineProcess, Session
-from tests.small import SMALL
+from tests.small import SHORT_LIVED
 from tidegate_server.link.messages.answers import EngineInfo
 from tidegate_server.link.messages.requests import Ping
 
@@ -51,7 +51,7 @@ def test_killing_the_engine_leaves_no_java(start_engine: StartEngine) -> None:
 def test_the_engine_ends_with_its_standard_input_and_sweeps_what_was_left(
     start_engine: StartEngine,
 ) -> None:
-    engine = start_engine(settings=SMALL)  # with a metastore on disk
+    engine = start_engine(settings=SHORT_LIVED)  # with a metastore on disk
     jvm = jvm_of(engine)
     session = Session(engine.client())
     session.execute("CREATE TABLE kept USING delta AS SELECT 1 a")
@@ -61,7 +61,7 @@ def test_the_engine_ends_with_its_standard_input_and_sweeps_what_was_left(
     engine.stop()
     assert engine.process.returncode == 0
     assert gone(jvm)
-    again = EngineProcess(engine.home, settings=SMALL)
+    again = EngineProcess(engine.home, settings=SHORT_LIVED)
     try:
         again.wait()
         assert not list((engine.data / "spool").iterdir())

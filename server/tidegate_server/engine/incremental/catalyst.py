@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.storage.jvm import items, java
+from tidegate_server.storage.jvm import items, java, kind
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
+# What EXISTS beside an OR becomes; Catalyst leaves its id as it was.
+_EXISTENCE = re.compile(r"ExistenceJoin\(exists#\d+\)")
+_SUBQUERIES = frozenset({"Exists", "ListQuery", "ScalarSubquery"})
 
 
 def descend(tree: Any) -> Iterator[Any]:
@@ -62,23 +66,59 @@ class Catalyst:
 
         These are the first steps of Spark's own optimizer, none of which looks at data.
         """
-        steps = (
-            # A function in SQL is told by what it does, since its text hides that.
-            self._optimizer.EliminateSQLFunctionNode,
-            self._analysis.EliminateSubqueryAliases,
-            self._analysis.EliminateView,
-            self._optimizer.InlineCTE(True, False),
-            self._optimizer.PullupCorrelatedPredicates,
-            self._optimizer.RewriteCorrelatedScalarSubquery,
-            self._optimizer.RewritePredicateSubquery,
-            self._analysis.EliminateSubqueryAliases,
-            self._analysis.EliminateView,
-        )
-        return reduce(lambda tree, step: step.apply(tree), steps, plan)
+        names = (self._analysis.EliminateSubqueryAliases, self._analysis.EliminateView)
+        # A function in SQL is told by what it does, since its text hides that.
+        first = (self._optimizer.EliminateSQLFunctionNode, *names)
+        plan = _taken((*first, self._optimizer.InlineCTE(True, False)), plan)
+        if not self._has_subqueries(plan):
+            return plan
+        return _taken(names, self._joined(plan))
+
+    def _joined(self, plan: Any) -> Any:
+        """Return a plan with its correlated subqueries as joins.
+
+        The rules see the outermost subqueries only, and expect those within them to be joins
+        already. Their order is that of Spark's optimizer.
+        """
+        if not self._has_subqueries(plan):
+            return plan
+        pulled = self._optimizer.PullupCorrelatedPredicates.apply(plan)
+        joined = self._optimizer.RewriteCorrelatedScalarSubquery.apply(self._inner_joined(pulled))
+        return self._optimizer.RewritePredicateSubquery.apply(joined)
+
+    def _inner_joined(self, plan: Any) -> Any:
+        """Return a plan with joins in its subqueries; Spark has them in these operators only."""
+        if not self._has_subqueries(plan):
+            return plan
+        plan = self.with_children(plan, [self._inner_joined(c) for c in items(plan.children())])
+        match kind(plan):
+            case "Filter":
+                return self.filter(self._with_joins(plan.condition()), plan.child())
+            case "Project":
+                return self.project(map(self._with_joins, items(plan.projectList())), plan.child())
+            case "Aggregate":
+                groups = self.seq(map(self._with_joins, items(plan.groupingExpressions())))
+                results = self.seq(map(self._with_joins, items(plan.aggregateExpressions())))
+                return self._logical.Aggregate(groups, results, plan.child(), plan.hint())
+        return plan
+
+    def _with_joins(self, expression: Any) -> Any:
+        """Return an expression whose subqueries hold joins in the place of their own ones."""
+        if not self._has_subqueries(expression):
+            return expression
+        if kind(expression) in _SUBQUERIES:
+            return expression.withNewPlan(self._joined(expression.plan()))
+        children = [self._with_joins(child) for child in items(expression.children())]
+        return self.with_children(expression, children)
+
+    def _has_subqueries(self, tree: Any) -> bool:
+        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        return bool(tree.containsPattern(patterns.PLAN_EXPRESSION()))
 
     def text(self, plan: Any) -> str:
         """Return a plan as text that is the same whenever the plan is, ids left out."""
-        return str(plan.canonicalized().treeString(False, False, _FIELDS, False, False))
+        text = str(plan.canonicalized().treeString(False, False, _FIELDS, False, False))
+        return _EXISTENCE.sub("ExistenceJoin", text)
 
     # ---- plans -----------------------------------------------------------------------------
 
@@ -187,3 +227,7 @@ class Catalyst:
 
     def _new_id(self) -> Any:
         return self._expressions.NamedExpression.newExprId()
+
+
+def _taken(steps: Sequence[Any], plan: Any) -> Any:
+    return reduce(lambda tree, step: step.apply(tree), steps, plan)
