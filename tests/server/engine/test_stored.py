@@ -77,7 +77,7 @@ def test_both_ways_tell_the_same(lake: Lake) -> None:
         "CREATE TABLE lake (a INT, b TIMESTAMP_NTZ) USING delta COMMENT 'of Delta'",
         "CREATE TABLE hives (a INT) STORED AS textfile",
         "CREATE VIEW seen COMMENT 'a view' AS SELECT a AS x FROM plain",
-        "ALTER TABLE plain ADD COLUMNS (d VARIANT)",
+        "ALTER TABLE plain ADD COLUMNS (d BIGINT)",
         "CREATE TABLE renamed (a INT) USING orc",
         "ALTER TABLE renamed RENAME TO renamed_twice",
     )
