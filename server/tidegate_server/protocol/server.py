@@ -172,6 +172,7 @@ class ThriftServer:
             await channel.send(reply)
             streams.reader.expect(partial(self._answered_at_once, streams, channel, caller))
             message = await channel.receive(self._limit(caller))
+            streams.reader.expect(None)  # what comes now waits for its turn
 
     def _answered_at_once(
         self, streams: Streams, channel: Channel, caller: Caller, data: bytes

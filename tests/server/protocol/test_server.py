@@ -295,6 +295,40 @@ def test_what_is_asked_again_without_waiting_is_answered_in_order(gateway: Gatew
         assert numbers_answered == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
 
 
+def test_a_question_asked_again_waits_for_the_answer_to_the_first(
+    gateway: Gateway, peer: Peer
+) -> None:
+    """Both come while the operation runs; it ends in between; the first is answered first."""
+    release = threading.Event()
+
+    def held(context: Any) -> Any:
+        assert release.wait(10)
+        return numbers(2)(context)
+
+    gateway.answers["SELECT held"] = held
+    operation = peer.start(peer.session(), "SELECT held")
+    request = ttypes.TGetOperationStatusReq(operationHandle=operation)
+    arguments = args_class("GetOperationStatus")(req=request)
+    other = bytes(encode_message("GetLog", 1, 1, args_class("GetInfo")()))
+    asking = [bytes(encode_message("GetOperationStatus", 1, n, arguments)) for n in (2, 3, 4)]
+    with socket.create_connection((gateway.host, gateway.port), timeout=10) as raw:
+        raw.sendall(other + asking[0])
+        time.sleep(0.1)
+        release.set()
+        raw.sendall(asking[1])
+        raw.sendall(asking[2])
+        raw.shutdown(socket.SHUT_WR)
+        received = b""
+        while more := raw.recv(65536):
+            received += more
+    scanner = MessageScanner(1 << 20)
+    scanner.feed(received)
+    answered = []
+    while (message := scanner.next_message()) is not None:
+        answered.append(message.sequence)
+    assert answered == [1, 2, 3, 4]
+
+
 def test_a_fetch_waits_for_the_end(gateway: Gateway, peer: Peer) -> None:
     def late(context: Any) -> Any:
         time.sleep(0.3)
