@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import impala.dbapi
 import psutil
 import pyspark
 from servers import DRIVER_MEMORY, Server, machine, tidegate_server
@@ -36,6 +37,7 @@ class Sampler:
     def __init__(self, pid: int, interval: float = 0.1) -> None:
         """Watch the process tree of gateway ``pid`` every ``interval`` seconds."""
         self._gateway = psutil.Process(pid)
+        self._engine = -1
         self._interval = interval
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -60,20 +62,29 @@ class Sampler:
                 self.peak[role] = max(self.peak.get(role, 0.0), size)
 
     def sample(self) -> dict[str, float]:
-        """Return the MiB that each role takes now."""
+        """Return the MiB that each role takes now.
+
+        What the JVM starts for a moment, such as chmod, is left out: until it has begun, such a
+        process shows the memory of the JVM itself.
+        """
         sizes: dict[str, float] = {}
         for process in (self._gateway, *self._gateway.children(recursive=True)):
             try:
                 role, size = self._role(process), process.memory_info().rss / (1 << 20)
             except psutil.NoSuchProcess:
                 continue
-            sizes[role] = sizes.get(role, 0.0) + size
+            if role is not None:
+                sizes[role] = sizes.get(role, 0.0) + size
         return sizes
 
-    def _role(self, process: psutil.Process) -> str:
+    def _role(self, process: psutil.Process) -> str | None:
         if process.pid == self._gateway.pid:
             return "gateway"
-        return "jvm" if "java" in process.name() else "engine"
+        parent = process.ppid()
+        if parent == self._gateway.pid:
+            self._engine = process.pid
+            return "engine"
+        return "jvm" if parent == self._engine else None
 
 
 def main() -> int:
@@ -140,6 +151,19 @@ def beeline(server: Server, *, rows: int) -> int:
     return lines
 
 
+def impyla(server: Server, *, rows: int) -> int:
+    """Fetch the rows with impyla, page by page, and return how many came."""
+    connecting = impala.dbapi.connect(
+        host="127.0.0.1", port=server.port, auth_mechanism="PLAIN", user="bench"
+    )
+    with closing(connecting) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(QUERY.format(rows=rows))
+        count = 0
+        while page := len(cursor.fetchmany(10_000)):
+            count += page
+        return count
+
+
 def driver(server: Server, *, rows: int) -> int:
     """Fetch the rows with the driver, page by page, and return how many came."""
     connecting = tidegate.connect(host="127.0.0.1", port=server.port, user="bench")
@@ -151,7 +175,7 @@ def driver(server: Server, *, rows: int) -> int:
         return count
 
 
-CLIENTS: dict[str, Callable[..., int]] = {"beeline": beeline, "driver": driver}
+CLIENTS: dict[str, Callable[..., int]] = {"beeline": beeline, "driver": driver, "impyla": impyla}
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import impala.dbapi
+import jdbc
 from servers import Server, machine, spark_thrift_server, tidegate_server
 
 import tidegate
@@ -22,6 +23,8 @@ import tidegate
 T = TypeVar("T")
 
 FETCH_ROWS = 200_000
+_COLD = 2
+"""How many fetches a JDBC client's own JVM needs before it is warm."""
 WIDE = (
     "SELECT id, CAST(id % 1000 AS INT) AS i, id / 7.0D AS d, id % 3 = 0 AS b, "
     "CONCAT('row number ', id) AS s, CAST(id % 100000 AS DECIMAL(12,2)) AS dec, "
@@ -62,7 +65,7 @@ def main() -> int:
             print(f"starting {name} ...", flush=True)
             with start(Path(directory)) as server:
                 print(f"  first answer after {server.started_in:.1f} s", flush=True)
-                measurements.extend(measure(server, options.runs))
+                measurements.extend(measure(server, options.runs, options.jdbc))
     print(table(measurements))
     if options.json:
         report = {"machine": machine(), "results": [asdict(m) for m in measurements]}
@@ -74,11 +77,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="repetitions of a fetch (5)")
     parser.add_argument("--only", choices=("spark", "tidegate"), help="measure one server")
+    parser.add_argument(
+        "--jdbc",
+        nargs="*",
+        default=[jdbc.SHIPPED],
+        metavar="VERSION",
+        help=f"versions of Hive's JDBC driver to measure as well ({jdbc.SHIPPED})",
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     return parser
 
 
-def measure(server: Server, runs: int) -> list[Measurement]:
+def measure(server: Server, runs: int, versions: Sequence[str]) -> list[Measurement]:
     """Take every measurement of one server, through each client."""
     clients: dict[str, Connect] = {
         "impyla": lambda: impala.dbapi.connect(
@@ -92,6 +102,8 @@ def measure(server: Server, runs: int) -> list[Measurement]:
     _warm_up(clients)
     for client, connect in clients.items():
         found.extend(_measure_client(server.name, client, connect, runs))
+    for version in versions:
+        found.extend(_measure_jdbc(server, version, runs))
     return found
 
 
@@ -122,6 +134,15 @@ def _measure_client(server: str, client: str, connect: Connect, runs: int) -> It
         yield summarise(server, client, f"fetch {FETCH_ROWS:,} x 8", "rows/s", rates[1:])
     finally:
         _close((connection, cursor))
+
+
+def _measure_jdbc(server: Server, version: str, runs: int) -> Iterator[Measurement]:
+    client, query = f"JDBC {version}", WIDE.format(rows=FETCH_ROWS)
+    took = jdbc.seconds(server.port, version, query, FETCH_ROWS, runs + _COLD)
+    small = [second * 1000 for second in took["small"]]
+    yield summarise(server.name, client, "SELECT 1", "ms", small[len(small) // 2 :])
+    rates = [FETCH_ROWS / second for second in took["large"][_COLD:]]
+    yield summarise(server.name, client, f"fetch {FETCH_ROWS:,} x 8", "rows/s", rates)
 
 
 def _opened(connect: Connect) -> tuple[Any, Any]:
@@ -164,7 +185,7 @@ def summarise(server: str, client: str, what: str, unit: str, values: list[float
 
 def table(measurements: list[Measurement]) -> str:
     """Return the measurements side by side; a ratio above 1 means that Tidegate is better."""
-    lines = [f"{'what':<24}{'client':<10}{'unit':<8}{'Spark TS':>12}{'Tidegate':>12}{'ratio':>8}"]
+    lines = [f"{'what':<24}{'client':<12}{'unit':<8}{'Spark TS':>12}{'Tidegate':>12}{'ratio':>8}"]
     lines.append("-" * len(lines[0]))
     keys = dict.fromkeys((m.what, m.client, m.unit) for m in measurements)
     for what, client, unit in keys:
@@ -176,7 +197,7 @@ def table(measurements: list[Measurement]) -> str:
         if spark and ours:
             ratio = f"{ours / spark if unit == 'rows/s' else spark / ours:.2f}x"
         lines.append(
-            f"{what:<24}{client:<10}{unit:<8}{_figure(spark):>12}{_figure(ours):>12}{ratio:>8}"
+            f"{what:<24}{client:<12}{unit:<8}{_figure(spark):>12}{_figure(ours):>12}{ratio:>8}"
         )
     return "\n".join(lines)
 

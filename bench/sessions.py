@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,6 +14,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 from memory import Sampler
 from servers import Server, machine, tidegate_server
 
@@ -22,7 +24,8 @@ SESSIONS = 1000
 WORKERS = 32
 STATEMENTS = 20
 BOUND_MIB = 100
-"""By how much gateway and engine may grow for the idle sessions; the JVM is bound by its heap."""
+"""By how much all may grow for the idle sessions: gateway, engine, and what lives in the JVM."""
+LIVE = "jvm live"
 WORK = (
     "SELECT {n} + count(*) AS n FROM range(1000) WHERE id % 7 = {n} % 7",
     "SELECT id, id * {n} AS p FROM range(2000)",
@@ -49,7 +52,7 @@ def main() -> int:
         for role, size in grown.items():
             print(f"  {role:<8} {size:+8.1f} MiB")
         total = sum(size for role, size in grown.items() if role != "jvm")
-        print(f"  gateway and engine {total:+.1f} MiB (bound {BOUND_MIB})", flush=True)
+        print(f"  gateway, engine, jvm live {total:+.1f} MiB (bound {BOUND_MIB})", flush=True)
         rate, errors = busy(server, options.workers, options.statements)
         print(f"{options.workers} sessions at once: {rate:.1f} statements/s, {len(errors)} errors")
         for text in errors[:5]:
@@ -62,15 +65,39 @@ def main() -> int:
 
 
 def idle(server: Server, sessions: int) -> dict[str, float]:
-    """Return by how many MiB each process grew while it held so many sessions."""
+    """Return by how many MiB each process grew while it held so many sessions.
+
+    What the same number of statements takes in one session is there before. Of the JVM the resident
+    memory is told and, as "jvm live", what its heap holds after a full collection.
+    """
+    jvm = _jvm(server)
     with ExitStack() as stack:
-        _use(stack.enter_context(_connected(server)))
+        one = stack.enter_context(_connected(server))
+        for _ in range(sessions):
+            _use(one)
+        live = _live_mib(jvm)
         sampler = Sampler(server.pid)
         for _ in range(sessions):
             _use(stack.enter_context(_connected(server)))
         time.sleep(2)
+        grown_live = _live_mib(jvm) - live
         after = sampler.sample()
-    return {role: after[role] - sampler.before.get(role, 0.0) for role in sorted(after)}
+    grown = {role: after[role] - sampler.before.get(role, 0.0) for role in sorted(after)}
+    return {**grown, LIVE: grown_live}
+
+
+def _jvm(server: Server) -> psutil.Process:
+    family = psutil.Process(server.pid).children(recursive=True)
+    return next(process for process in family if "java" in process.name())
+
+
+def _live_mib(jvm: psutil.Process) -> float:
+    """Collect all garbage of a JVM and return the MiB that its heap holds then."""
+    tool = Path(jvm.exe()).with_name("jcmd")
+    command = [str(tool), str(jvm.pid), "GC.class_histogram"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    *_, total = told.strip().splitlines()
+    return int(total.split()[2]) / (1 << 20)
 
 
 def busy(server: Server, workers: int, statements: int) -> tuple[float, list[str]]:

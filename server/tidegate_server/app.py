@@ -200,7 +200,7 @@ class Gateway:
             run_refresh=run_refresh,
             waves=waves,
             cancel_refresh=self._refresher.cancel,
-            publish_system_tables=self._system_tables.publish,
+            publish_system_tables=self._publish_system_tables,
             clock=self._clock,
             new_id=new_id,
             server_id=server_id,
@@ -281,6 +281,11 @@ class Gateway:
         """Let a stop that is under way wait for nothing."""
         self._supervisor.hurry()
 
+    def _publish_system_tables(self, text: str) -> None:
+        """Bring the system tables up to date once the engine knows them; raises as it waits."""
+        self._supervisor.wait_prepared()
+        self._system_tables.publish(text)
+
     def _preparations(self) -> Iterator[Request]:
         """Yield what makes the system tables readable in a new engine."""
         self._system_tables.ensure()
@@ -294,6 +299,7 @@ class Gateway:
 
     def _engine_ready(self, info: EngineInfo) -> None:
         log.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
+        self._snapshot.invalidate()  # calls may have come before the system tables were there
         if self._recover_catalog:
             self._rebuild()
         self._recover()

@@ -31,7 +31,8 @@ class Services:
     cancel_refresh: Callable[[str], bool]
     """Stops the refreshes that an operation asked for, by its id; False if none is at work."""
     publish_system_tables: Callable[[str], None]
-    """Brings the tables of information_schema up to date; called before they are read."""
+    """Brings the tables of information_schema up to date, waiting for an engine that knows them;
+    called before they are read."""
     clock: Clock
     new_id: Callable[[], str]
     server_id: str

@@ -38,8 +38,7 @@ def execute(
     :raises ServerError: what the engine answers; MT_WRONG_KIND for plain DDL and DML on a
         materialized table.
     """
-    if _SYSTEM_SCHEMA.search(text) or _SYSTEM_SCHEMA.fullmatch(context.session.schema):
-        context.services.publish_system_tables(text)
+    _ready_system_tables(text, context)
     return run(text, context, inlined, pinned)
 
 
@@ -72,6 +71,8 @@ def run(
 
 def survey(text: str, context: Context) -> Surveyed:
     """Ask the engine what a statement would read; it runs nothing of it."""
+    # What a new engine does not know yet would look like nothing that is read.
+    _ready_system_tables(text, context)
     request = Survey(
         session_id=ensure_session(context), sql=text, settings=spark_settings(context.overlay)
     )
@@ -79,6 +80,11 @@ def survey(text: str, context: Context) -> Surveyed:
     if not isinstance(answer, Surveyed):
         raise unexpected(answer)
     return answer
+
+
+def _ready_system_tables(text: str, context: Context) -> None:
+    if _SYSTEM_SCHEMA.search(text) or _SYSTEM_SCHEMA.fullmatch(context.session.schema):
+        context.services.publish_system_tables(text)
 
 
 def ensure_session(context: Context) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 _CLASS: Final = "tidegate.Listing"
@@ -11,7 +12,12 @@ _SOURCE: Final = """
 package tidegate;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.TableIdentifier;
@@ -53,6 +59,40 @@ public class Listing {
     return new ObjectMapper().writeValueAsString(all);
   }
 
+  public String properties(String url, String user, String password, String schema, List names)
+      throws Exception {
+    List all = new ArrayList();
+    Connection connection = DriverManager.getConnection(url, user, password);
+    try {
+      connection.setTransactionIsolation(Connection.TRANSACTION_READ_UNCOMMITTED);
+      String marks = String.join(", ", Collections.nCopies(names.size(), "?"));
+      PreparedStatement query =
+          connection.prepareStatement(
+              "SELECT T.\\"TBL_NAME\\", T.\\"TBL_TYPE\\", P.\\"PARAM_KEY\\", P.\\"PARAM_VALUE\\""
+                  + " FROM \\"DBS\\" D JOIN \\"TBLS\\" T ON T.\\"DB_ID\\" = D.\\"DB_ID\\""
+                  + " JOIN \\"TABLE_PARAMS\\" P ON P.\\"TBL_ID\\" = T.\\"TBL_ID\\""
+                  + " WHERE D.\\"NAME\\" = ? AND (P.\\"PARAM_KEY\\" = 'comment'"
+                  + " OR P.\\"PARAM_KEY\\" LIKE 'spark.sql.sources.%')"
+                  + " AND T.\\"TBL_NAME\\" IN (" + marks + ")");
+      query.setString(1, schema);
+      for (int place = 0; place < names.size(); place++) {
+        query.setString(place + 2, (String) names.get(place));
+      }
+      ResultSet rows = query.executeQuery();
+      while (rows.next()) {
+        List row = new ArrayList();
+        for (int column = 1; column <= 4; column++) {
+          row.add(rows.getString(column));
+        }
+        all.add(row);
+      }
+      connection.rollback();
+    } finally {
+      connection.close();
+    }
+    return new ObjectMapper().writeValueAsString(all);
+  }
+
   public String temporaryViews(SessionCatalog catalog, String shared) throws Exception {
     List all = new ArrayList();
     Iterator found =
@@ -68,6 +108,15 @@ public class Listing {
   }
 }
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """Where the metastore keeps its tables, if this engine's own metastore it is."""
+
+    url: str
+    user: str
+    password: str
 
 
 class Listing:
@@ -89,12 +138,23 @@ class Listing:
         self, catalog: Any, schema: str, names: Sequence[str], *, columns: bool
     ) -> list[tuple[str, str, str | None, str | None]]:
         """Return name, type, comment and perhaps the columns as JSON of those that exist."""
-        wanted = self._jvm.java.util.ArrayList()
+        found = self._listing.tables(catalog, schema, self._java_list(names), columns)
+        return [tuple(row) for row in json.loads(found)]
+
+    def properties(
+        self, database: Database, schema: str, names: Sequence[str]
+    ) -> list[tuple[str, str, str, str | None]]:
+        """Return name, Hive's type, key and value of what Spark keeps with tables and views."""
+        found = self._listing.properties(
+            database.url, database.user, database.password, schema, self._java_list(names)
+        )
+        return [tuple(row) for row in json.loads(found)]
+
+    def _java_list(self, names: Sequence[str]) -> Any:
+        found = self._jvm.java.util.ArrayList()
         for name in names:
-            wanted.add(name)
-        return [
-            tuple(row) for row in json.loads(self._listing.tables(catalog, schema, wanted, columns))
-        ]
+            found.add(name)
+        return found
 
     def temporary_views(self, catalog: Any, shared: str) -> list[tuple[str, str]]:
         """Return schema (empty: the session alone) and name of temporary views."""

@@ -7,10 +7,32 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tidegate_server.storage.jvm import java, kind
+from tidegate_server.storage.jvm import items, java, kind
 
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
+_CONSTANTS = 16
+"""How many columns are looked at one by one."""
+
+
+def constant_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table | None:
+    """Return the row of ``SELECT`` with nothing but literals; None for any other plan.
+
+    Such a plan needs no optimizer, which takes longer than all else of the statement: pools of
+    connections ask for ``SELECT 1`` each time they lend one.
+    """
+    plan = frame._jdf.queryExecution().commandExecuted()
+    if kind(plan) != "Project" or len(schema) > _CONSTANTS or not _is_constant(plan):
+        return None
+    jvm: Any = java(frame.sparkSession)
+    return _table(jvm, _computed(jvm, plan), frame, schema, time_zone)
+
+
+def _is_constant(project: Any) -> bool:
+    return kind(project.child()).startswith("OneRowRelation") and all(
+        kind(column) == "Alias" and kind(column.child()) == "Literal"
+        for column in items(project.projectList())
+    )
 
 
 def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table | None:
@@ -20,6 +42,17 @@ def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table 
     """
     jvm: Any = java(frame.sparkSession)
     rows = _computed(jvm, frame._jdf.queryExecution().optimizedPlan())
+    return _table(jvm, rows, frame, schema, time_zone)
+
+
+def named(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table of the same columns with the names and types of a schema."""
+    return table.rename_columns(schema.names).cast(schema)
+
+
+def _table(
+    jvm: Any, rows: Any | None, frame: DataFrame, schema: pa.Schema, time_zone: str
+) -> pa.Table | None:
     if rows is None:
         return None
     converters = _singleton(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$")
@@ -29,7 +62,7 @@ def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table 
     tables = []
     while streams.hasNext():
         tables.append(pa.ipc.open_stream(streams.next()).read_all())
-    return pa.concat_tables(tables).cast(schema) if tables else schema.empty_table()
+    return named(pa.concat_tables(tables), schema) if tables else schema.empty_table()
 
 
 def _computed(jvm: Any, plan: Any) -> Any | None:

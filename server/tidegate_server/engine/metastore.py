@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 from tidegate_server.engine.bulk import Listing
 from tidegate_server.engine.projection import type_text
 from tidegate_server.engine.sessions import Child
+from tidegate_server.engine.stored import StoredTables
 from tidegate_server.link.messages.answers import (
     FunctionList,
     NameList,
@@ -45,6 +46,7 @@ class Metastore:
         self._session: Any = spark._jsparkSession
         self._catalog: Any = self._session.sharedState().externalCatalog()
         self._listing = Listing(self._session, java(spark))
+        self._stored = StoredTables(self._session, self._listing)
 
     def names(self) -> NameList:
         """Return the names of all schemas, tables and views."""
@@ -111,14 +113,20 @@ class Metastore:
     ) -> Iterator[TableInfo]:
         for start in range(0, len(names), _BATCH):
             batch = names[start : start + _BATCH]
-            rows = self._listing.tables(self._catalog, schema, batch, columns=with_columns)
+            stored = self._stored.of(schema, batch)
+            rows: list[tuple[str, str, str | None, str | None]] = [
+                (table.name, "TABLE", table.comment, table.columns) for table in stored
+            ]
+            others = sorted(set(batch) - {table.name for table in stored})
+            if others:
+                rows += self._listing.tables(self._catalog, schema, others, columns=with_columns)
             for table, kind, comment, columns in sorted(rows):
                 name = TableName(DEFAULT_CATALOG, schema, table)
                 yield TableInfo(
                     name=name,
                     type="VIEW" if kind == "VIEW" else "TABLE",
                     comment=comment,
-                    columns=self._columns(name, columns),
+                    columns=self._columns(name, columns if with_columns else None),
                 )
 
     def _columns(self, name: TableName, stored: str | None) -> tuple[Column, ...]:

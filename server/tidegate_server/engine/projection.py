@@ -47,18 +47,21 @@ def result_schema(frame: DataFrame) -> Schema:
 
 
 def wire_frame(frame: DataFrame) -> DataFrame:
-    """Return ``frame`` with columns named c0, c1, … that hold only what the wire can carry."""
+    """Return ``frame`` with columns that hold only what the wire can carry.
+
+    Most frames are that already: Spark then need not analyze them again.
+    """
     fields = frame.schema.fields
-    renamed = frame.toDF(*(f"c{i}" for i in range(len(fields))))
     if all(_is_natural(field.dataType) for field in fields):
-        return renamed
+        return frame
+    renamed = frame.toDF(*(f"c{i}" for i in range(len(fields))))
     return renamed.select(*(_wire_column(f"c{i}", f.dataType) for i, f in enumerate(fields)))
 
 
 def arrow_schema(wire: DataFrame, timezone: str) -> pa.Schema:
-    """Return the Arrow schema in which every batch of a wire frame is served."""
+    """Return the Arrow schema in which every batch of a wire frame is served: c0, c1, …"""
     schema = to_arrow_schema(wire.schema)
-    return pa.schema([pa.field(f.name, _zoned(f.type, timezone)) for f in schema])
+    return pa.schema([pa.field(f"c{i}", _zoned(f.type, timezone)) for i, f in enumerate(schema)])
 
 
 def type_text(data_type: T.DataType, metadata: dict[str, Any] | None = None) -> str:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.errors import exceeds_result_limit
-from tidegate_server.engine.local import local_rows
+from tidegate_server.engine.local import constant_rows, local_rows, named
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import arrow_schema, wire_frame
 from tidegate_server.errors import Code, error
@@ -133,12 +133,15 @@ class ResultStore:
         session = frame.sparkSession
         time_zone = str(session.conf.get("spark.sql.session.timeZone"))
         schema = arrow_schema(wire, time_zone)
+        table = constant_rows(wire, schema, time_zone)
+        if table is not None:
+            return self._direct(table, operation, session_id, inline_bytes)
         if not _is_small(wire, self._direct_bytes):
             return self._spooled(wire, schema, operation, session_id)
         try:
             table = local_rows(wire, schema, time_zone)
             if table is None:
-                table = wire.toArrow().cast(schema)
+                table = named(wire.toArrow(), schema)
         except Exception as failed:
             if not exceeds_result_limit(failed):
                 raise
@@ -200,7 +203,9 @@ class ResultStore:
     ) -> Stored:
         result_id, place = self._place(session_id)
         try:
-            writer = wire.write.option("parquet.block.size", str(_ROW_GROUP_BYTES))
+            # A file cannot have two columns of one name.
+            distinct = wire.toDF(*schema.names)
+            writer = distinct.write.option("parquet.block.size", str(_ROW_GROUP_BYTES))
             writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2").parquet(
                 str(place)
             )

@@ -177,15 +177,17 @@ class Service:
     def _work_answer(self, request: Request, operation: Operation) -> Answer:
         match request:
             case Execute():
-                child = self._sessions.find(request.session_id)
-                return execute(request, child, operation, self.results, self._tables)
+                with self._sessions.using(request.session_id) as child:
+                    return execute(request, child, operation, self.results, self._tables)
             case Survey():
-                child = self._sessions.find(request.session_id)
-                with child.overlaid(request.settings):
+                with (
+                    self._sessions.using(request.session_id) as child,
+                    child.overlaid(request.settings),
+                ):
                     return survey(child, request.sql)
             case Analyze():
-                child = self._sessions.find(request.session_id)
-                return analyze(child, request.sql, self._tables)
+                with self._sessions.using(request.session_id) as child:
+                    return analyze(child, request.sql, self._tables)
             case Refresh():
                 carry_out = _way(request.order)
                 return Refreshed(
@@ -265,7 +267,8 @@ class Service:
             case InspectTable():
                 return inspect(self._spark, request, self._tables)
             case CheckExpressions():
-                return check_expressions(self._sessions.find(request.session_id), request)
+                with self._sessions.using(request.session_id) as child:
+                    return check_expressions(child, request)
             case RewriteNames():
                 return rewrite_names(self._spark, request)
             case ListTables():
@@ -275,9 +278,11 @@ class Service:
             case ListNames():
                 return self._metastore.names()
             case ListTemporaryViews():
-                return self._metastore.temporary_views(self._sessions.find(request.session_id))
+                with self._sessions.using(request.session_id) as child:
+                    return self._metastore.temporary_views(child)
             case ListFunctions():
-                return self._metastore.functions(self._sessions.find(request.session_id).spark)
+                with self._sessions.using(request.session_id) as child:
+                    return self._metastore.functions(child.spark)
             case _:
                 raise AssertionError(f"{type(request).__name__} is not control")
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.asleep import Asleep, asleep, awaken
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import quote_identifier
 
 logger = logging.getLogger(__name__)
+
+AWAKE: Final = 64
+"""Idle sessions that are held for a quick next statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +52,32 @@ class Child:
                     _restore(self.spark, key, value)
 
 
-class Sessions:
-    """Opens, finds and closes children of one root session."""
+@dataclass(slots=True)
+class _Known:
+    """A session that is open: awake as a child, or asleep."""
 
-    def __init__(self, root: SparkSession) -> None:
+    child: Child | None = None
+    asleep: Asleep | None = None
+    users: int = 0
+    turning: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it falls asleep or awakes."""
+
+
+class Sessions:
+    """Opens, lends and closes children of one root session.
+
+    Of those that nobody uses at the moment, the ``awake`` that were used last are held; others are
+    made again when they are used, unless something in them would be lost.
+    """
+
+    def __init__(self, root: SparkSession, awake: int = AWAKE) -> None:
         self.root = root
+        self._awake = awake
+        self._unused = root.newSession()
         self._lock = threading.Lock()
-        self._children: dict[str, Child] = {}
+        self._known: dict[str, _Known] = {}
+        self._idle: OrderedDict[str, _Known] = OrderedDict()
+        """The unused ones that could be put to sleep, the one used longest ago first."""
 
     def open(self, session_id: str, settings: Mapping[str, str], schema: str | None) -> None:
         """Make the session if it is new, apply settings and schema in any case.
@@ -61,28 +85,74 @@ class Sessions:
         :raises ServerError: Spark's SCHEMA_NOT_FOUND if there is no such schema.
         """
         with self._lock:
-            child = self._children.get(session_id)
-            if child is None:
-                child = self._children[session_id] = Child(self.root.newSession())
-        apply_settings(child.spark, settings)
-        if schema is not None and child.current()[1].lower() != schema.lower():
-            child.spark.sql(f"USE {quote_identifier(schema)}")
+            self._known.setdefault(session_id, _Known())
+        with self.using(session_id) as child:
+            apply_settings(child.spark, settings)
+            if schema is not None and child.current()[1].lower() != schema.lower():
+                child.spark.sql(f"USE {quote_identifier(schema)}")
 
-    def find(self, session_id: str) -> Child:
-        """Return a session.
+    @contextmanager
+    def using(self, session_id: str) -> Iterator[Child]:
+        """Lend a session until the block ends.
 
         :raises ServerError: INVALID_SESSION_HANDLE if it was never opened or is closed.
+        :raises pyspark.errors.PySparkException: SCHEMA_NOT_FOUND, once, if its current schema was
+            dropped while it slept.
         """
         with self._lock:
-            child = self._children.get(session_id)
-        if child is None:
-            raise error(Code.INVALID_SESSION_HANDLE, handle=session_id)
-        return child
+            known = self._known.get(session_id)
+            if known is None:
+                raise error(Code.INVALID_SESSION_HANDLE, handle=session_id)
+            known.users += 1
+            self._idle.pop(session_id, None)
+        try:
+            yield self._child(known)
+        finally:
+            eldest = self._returned(session_id, known)
+            if eldest is not None:
+                self._put_to_sleep(eldest)
 
     def close(self, session_id: str) -> None:
         """Forget a session; an unknown one is harmless."""
         with self._lock:
-            self._children.pop(session_id, None)
+            self._known.pop(session_id, None)
+            self._idle.pop(session_id, None)
+
+    def awake(self) -> int:
+        """Return how many sessions Spark holds for clients."""
+        with self._lock:
+            return sum(known.child is not None for known in self._known.values())
+
+    def _child(self, known: _Known) -> Child:
+        with known.turning:
+            if known.child is not None:
+                return known.child
+            child = known.child = Child(self.root.newSession())
+            before, known.asleep = known.asleep, None
+            if before is not None:
+                awaken(child.spark, before)
+            return child
+
+    def _returned(self, session_id: str, known: _Known) -> _Known | None:
+        """Take a session back; returns one to put to sleep."""
+        with self._lock:
+            known.users -= 1
+            if not known.users and self._known.get(session_id) is known:
+                self._idle[session_id] = known
+            if len(self._idle) <= self._awake:
+                return None
+            return self._idle.popitem(last=False)[1]
+
+    def _put_to_sleep(self, known: _Known) -> None:
+        with known.turning:
+            if known.users or known.child is None:
+                return  # somebody came first
+            try:
+                known.asleep = asleep(known.child.spark, self._unused)
+            except (PySparkException, Py4JError) as problem:
+                logger.warning("a session stays awake: %s", problem)
+            if known.asleep is not None:
+                known.child = None
 
 
 def apply_settings(spark: SparkSession, settings: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,12 +206,17 @@ def _write_log_settings(logs: Path) -> None:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Run what loads most classes, so that the first client need not wait for it."""
-    spark.sql("SHOW DATABASES").collect()
-    spark.sql(
-        "SELECT id, to_json(array(id), map('ignoreNullFields', 'false')), current_timestamp() "
-        "FROM range(2) ORDER BY id"
-    ).toArrow()
+    """Run what loads most classes, so that the first client need not wait for it.
+
+    The metastore, which is made at the first start, opens meanwhile on a thread of its own.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="metastore") as pool:
+        opened = pool.submit(lambda: spark.newSession().sql("SHOW DATABASES").collect())
+        spark.newSession().sql(
+            "SELECT id, to_json(array(id), map('ignoreNullFields', 'false')), current_timestamp() "
+            "FROM range(2) ORDER BY id"
+        ).toArrow()
+        opened.result()
 
 
 def warm_up_more(spark: SparkSession, directory: Path) -> None:

@@ -63,7 +63,7 @@ class Supervisor:
 
         ``logs`` is the directory of engine-out.log, which gets all that the engine and its JVM
         print; ``start_timeout`` is in seconds; ``announce`` is told in a sentence what happens;
-        ``prepare`` names what an engine is asked before it counts as ready; ``command`` starts it.
+        ``prepare`` names what an engine is asked as soon as it is ready; ``command`` starts it.
         """
         self._options = options
         self._log_file = logs / "engine-out.log"
@@ -79,6 +79,7 @@ class Supervisor:
         self._generation = 1
         self._failed_starts = 0
         self._reason = "it was not started yet"
+        self._prepared = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine-supervisor", daemon=True)
 
@@ -125,6 +126,14 @@ class Supervisor:
             if self._endpoint is not None:
                 return self._endpoint
             raise error(Code.ENGINE_UNAVAILABLE, reason=self._reason)
+
+    def wait_prepared(self) -> None:
+        """Wait until the running engine was prepared, as far as that is possible.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if there is none.
+        """
+        self.wait(None)
+        self._prepared.wait(self._start_timeout)
 
     def lost(self, endpoint: Endpoint) -> bool:
         """Whether that engine start is over; gives a process that is just ending a moment.
@@ -188,6 +197,8 @@ class Supervisor:
             self._announce(
                 f"Engine ready after {up_since - began:.1f} s (Spark {info.spark_version})"
             )
+            self._send_preparations(_location(folder / "engine.sock"))
+            self._prepared.set()
             self._tell_ready(info)
             process.wait()
             self._died(process)
@@ -225,7 +236,7 @@ class Supervisor:
                 self._failed(f"it stopped while starting ({exit_text(code)}){self._last_words()}")
                 return None
             if socket.exists() and (info := _ping(_location(socket))) is not None:
-                self._send_preparations(_location(socket))
+                self._prepared.clear()
                 self._set_ready(info, _location(socket))
                 return info
             if self._stopping.wait(_POLL_SECONDS):

@@ -16,13 +16,18 @@ from tidegate.wire.service import (
     result_class,
 )
 from tidegate_server.errors import ServerError
-from tidegate_server.protocol.handler import Caller, Encoded, Handler, failure
+from tidegate_server.protocol.handler import Caller, Encoded, Handler, Said, failure
 from tidegate_server.protocol.scan import CALL, Message
 
 logger = logging.getLogger(__name__)
 
 _SUCCESS_FIELD: Final = struct.pack(">bh", 12, 0)
 _STOP: Final = b"\x00"
+_STATUS: Final = "GetOperationStatus"
+_STATUS_HEAD: Final = struct.pack(
+    f">HBBi{len(_STATUS)}s", 0x8001, 0, TMessageType.REPLY, len(_STATUS), _STATUS.encode()
+)
+"""All of such a reply that stands before the message's sequence number."""
 
 
 class Answerer:
@@ -36,14 +41,24 @@ class Answerer:
 
         Hive's JDBC driver asks for the status of a finished operation once per row it reads.
         """
-        if message.kind != CALL or message.name != "GetOperationStatus":
+        if message.kind != CALL or message.name != _STATUS:
             return None
+        said = caller.said
+        if said is not None and said.body == message.body:
+            if self._handler.still_holds(said, caller):
+                sequence = struct.pack(">i", message.sequence)
+                return b"".join((_STATUS_HEAD, sequence, said.reply[len(_STATUS_HEAD) + 4 :]))
+            caller.said = None
         try:
-            response = self._handler.ended_status(_request(message), caller)
+            found = self._handler.ended_status(_request(message), caller)
         except Exception as problem:
             logger.debug("%s takes the long way: %s", message.name, problem)
             return None
-        return None if response is None else _reply(message, response)
+        if found is None:
+            return None
+        reply = _reply(message, found[1])
+        caller.said = Said(message.body, found[0], reply)
+        return reply
 
     async def answer(self, message: Message, caller: Caller) -> bytes:
         """Return the reply to a message; whatever it holds, the connection stays in step."""

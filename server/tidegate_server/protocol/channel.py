@@ -40,6 +40,14 @@ class Channel(Protocol):
         """Send one whole message."""
         ...
 
+    def repeated(self, data: bytes) -> Message | None:
+        """Return the message that bytes off the wire are if it is the last one again."""
+        ...
+
+    def send_now(self, payload: bytes) -> None:
+        """Send one short message without waiting until there is room for it."""
+        ...
+
 
 class BareChannel:
     """TBinaryProtocol without any framing (NOSASL)."""
@@ -61,6 +69,12 @@ class BareChannel:
     async def send(self, payload: bytes) -> None:
         self._writer.write(payload)
         await self._writer.drain()
+
+    def repeated(self, data: bytes) -> Message | None:
+        return self._scanner.repeated(data)
+
+    def send_now(self, payload: bytes) -> None:
+        self._writer.write(payload)
 
     async def _more(self, limit: int) -> bytes:
         data = await self._reader.read(READ_SIZE)
@@ -97,9 +111,19 @@ class SaslChannel(BareChannel):
         self._layer = layer
 
     async def send(self, payload: bytes) -> None:
+        self.send_now(payload)
+        await self._writer.drain()
+
+    def repeated(self, data: bytes) -> Message | None:
+        if self._layer is not None or data[: sasl.DATA_HEADER] != struct.pack(
+            ">i", len(data) - sasl.DATA_HEADER
+        ):
+            return None
+        return self._scanner.repeated(data[sasl.DATA_HEADER :])
+
+    def send_now(self, payload: bytes) -> None:
         for frame in (payload,) if self._layer is None else self._layer.wrap(payload):
             self._writer.writelines((struct.pack(">i", len(frame)), frame))
-        await self._writer.drain()
 
     async def _more(self, limit: int) -> bytes:
         try:

@@ -48,6 +48,16 @@ _LOG_FETCH = 1
 _YEAR = 366 * 24 * 3600
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply about an operation that has ended, which is the same until that is closed."""
+
+    body: bytes
+    """The request that it answers, without the message's header."""
+    operation: Operation
+    reply: bytes
+
+
 @dataclass(slots=True)
 class Caller:
     """The connection a call came on and whom it logged in as."""
@@ -58,6 +68,8 @@ class Caller:
     act_as: str = ""
     """Whom the transport was told to act as; empty for nobody else."""
     has_session: bool = False
+    said: Said | None = None
+    """What was answered last about an operation's status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +162,8 @@ class Handler:
             status=status.success(), operationHandle=convert.operation_handle(operation)
         )
 
-    def ended_status(self, request: Any, caller: Caller) -> Any:
-        """Return the response of GetOperationStatus if the operation has ended, else None.
+    def ended_status(self, request: Any, caller: Caller) -> tuple[Operation, Any] | None:
+        """Return an operation that has ended with its GetOperationStatus, None if it has not.
 
         :raises ServerError: INVALID_OPERATION_HANDLE.
         """
@@ -159,7 +171,13 @@ class Handler:
             _, operation = self._operation(request, caller)
         if not operation.state.terminal:
             return None
-        return _operation_status(operation, with_progress=bool(request.getProgressUpdate))
+        with_progress = bool(request.getProgressUpdate)
+        return operation, _operation_status(operation, with_progress=with_progress)
+
+    def still_holds(self, said: Said, caller: Caller) -> bool:
+        """Tell whether a reply is still true; the operation and its session count as used."""
+        found = self._sessions.find_operation(said.operation.handle, caller.connection_id)
+        return found is not None and found[1] is said.operation
 
     async def GetOperationStatus(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)

@@ -110,6 +110,11 @@ class HttpTransport:
         if kind != THRIFT:
             text = f"Expected Content-Type {THRIFT}, but {kind[:100] or 'none'} came."
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        coding = (request.header("content-encoding") or "identity").strip().lower()
+        if coding != "identity":
+            text = f"Requests are taken as they are, not in Content-Encoding {coding[:100]}."
+            headers = (("Accept-Encoding", "identity"),)
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, headers)
 
     def _peer(self, request: Request, peer: Peer) -> Peer:
         protocol = request.header("x-forwarded-proto")

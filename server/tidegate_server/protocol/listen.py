@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tidegate_server.auth.base import Peer
 from tidegate_server.protocol import tls
@@ -23,11 +23,32 @@ _ACCEPT_PAUSE: Final = 1.0
 """Seconds without accepting when the system has no more sockets to give."""
 
 
+class Reader(asyncio.StreamReader):
+    """A stream whose next bytes may be dealt with as they come, before any task is woken."""
+
+    _buffer: bytearray
+    _at_once: Callable[[bytes], bool] | None = None
+
+    def expect(self, at_once: Callable[[bytes], bool] | None) -> None:
+        """Offer what comes to ``at_once``, as long as that takes it: True for taken.
+
+        With bytes that nobody has read yet nothing is offered, and after bytes that it did not
+        take nothing more.
+        """
+        self._at_once = None if self._buffer else at_once
+
+    def feed_data(self, data: Any) -> None:
+        if self._at_once is not None and self._at_once(data):
+            return
+        self._at_once = None
+        super().feed_data(data)
+
+
 @dataclass(frozen=True, slots=True)
 class Streams:
     """A connection one can read and write, and where it comes from."""
 
-    reader: asyncio.StreamReader
+    reader: Reader
     writer: asyncio.StreamWriter
     peer: Peer
 
@@ -95,7 +116,7 @@ async def open_streams(
         connection.close()
         raise
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=4 * READ_SIZE, loop=loop)
+    reader = Reader(limit=4 * READ_SIZE, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=context)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,19 +184,26 @@ def test_ends_are_told_in_words() -> None:
     assert exit_text(-9) == "killed by SIGKILL"
 
 
-def test_an_engine_is_prepared_before_it_is_ready(
-    make_supervisor: Callable[..., Supervisor],
-) -> None:
-    ready_then: list[bool] = []
+def test_an_engine_serves_while_it_is_prepared(make_supervisor: Callable[..., Supervisor]) -> None:
+    release, done = threading.Event(), threading.Event()
 
     def prepare() -> Iterator[Request]:
-        ready_then.append(supervisor.ready)
+        assert release.wait(30)
         yield CloseResult(result_id="prepared")
+
+    def follow() -> None:
+        supervisor.wait_prepared()
+        done.set()
 
     supervisor = make_supervisor(prepare=prepare)
     supervisor.start()
     supervisor.wait(30)
-    assert ready_then == [False]
+    waiting = threading.Thread(target=follow, daemon=True)
+    waiting.start()
+    assert not done.wait(0.2)
+    release.set()
+    assert done.wait(30)
+    waiting.join()
 
 
 def test_an_engine_that_cannot_be_prepared_serves_nevertheless(
@@ -207,3 +215,4 @@ def test_an_engine_that_cannot_be_prepared_serves_nevertheless(
     supervisor = make_supervisor(prepare=prepare)
     supervisor.start()
     assert supervisor.wait(30).generation == 1
+    supervisor.wait_prepared()

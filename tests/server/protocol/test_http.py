@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import http.client
 import socket
 import ssl
@@ -339,6 +340,31 @@ def test_another_content_type_is_refused(gateway: Gateway) -> None:
     with closing(http.client.HTTPConnection(gateway.host, gateway.port, timeout=10)) as plain:
         assert post(plain, {"Content-Type": "text/plain"})[0] == 415
         assert post(plain, {})[0] == 415
+
+
+def test_a_packed_body_is_refused_with_what_is_taken(gateway: Gateway) -> None:
+    with closing(http.client.HTTPConnection(gateway.host, gateway.port, timeout=10)) as plain:
+        packed = gzip.compress(OPEN)
+        status, text, reply = post(plain, {**THRIFT, "Content-Encoding": "gzip"}, packed)
+        assert (status, reply.headers["Accept-Encoding"]) == (415, "identity")
+        assert b"gzip" in text
+        wanted = {**THRIFT, "Content-Encoding": "identity", "Accept-Encoding": "gzip, deflate"}
+        status, _, reply = post(plain, wanted)
+        assert (status, reply.headers["Content-Encoding"]) == (200, None)
+
+
+def test_a_body_may_come_in_chunks(gateway: Gateway) -> None:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in OPEN) + b"0\r\nTrailer: x\r\n\r\n"
+    whole = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks
+    last = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(OPEN) + OPEN
+    assert exchange(gateway, whole + last).count(b"HTTP/1.1 200 ") == 2
+
+
+def test_the_older_http_is_answered_and_closed(gateway: Gateway) -> None:
+    head = HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Content-Length: %d\r\n\r\n" % len(OPEN)
+    answer = exchange(gateway, head + OPEN)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"Connection: close" in answer
 
 
 @pytest.mark.parametrize("body", [b"", b"\x80", b"hello", call()[:-1], b"\x80\x01" + b"\xff" * 20])

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tests.server.protocol.gateway import ORDERS, RECENT, Gateway, running_gateway
+from tests.server.protocol.gateway import ORDERS, RECENT, Gateway, rows_of, running_gateway
 from tests.server.protocol.test_server import CODES, STATES, Peer, connected, numbers
 from tidegate.wire.service import TApplicationException, ttypes
 from tidegate_server.config import Config
@@ -253,6 +254,77 @@ def test_the_way_back_and_to_the_first_row(peer: Peer, gateway: Gateway) -> None
     assert page(orientation.FETCH_PRIOR, 3) == (1, [1, 2, 3])
     assert page(orientation.FETCH_FIRST, 2) == (0, [0, 1])
     assert page(orientation.FETCH_NEXT, 2) == (2, [2, 3])
+
+
+def test_the_way_back_ends_at_the_first_row(peer: Peer, gateway: Gateway) -> None:
+    gateway.answers["SELECT many"] = numbers(5)
+    operation = peer.start(peer.session(), "SELECT many")
+    prior = ttypes.TFetchOrientation.FETCH_PRIOR
+    for _ in range(2):
+        before = peer.fetch(operation, orientation=prior)
+        assert before.status.statusCode == CODES.SUCCESS_STATUS
+        assert list(before.results.columns[0].i64Val.values) == []
+    assert list(peer.fetch(operation).results.columns[0].i64Val.values) == list(range(5))
+    whole = peer.fetch(operation, rows=2**63 - 1, orientation=prior).results
+    assert list(whole.columns[0].i64Val.values) == []
+    assert list(
+        peer.fetch(operation, orientation=ttypes.TFetchOrientation.FETCH_FIRST)
+        .results.columns[0]
+        .i64Val.values
+    ) == list(range(5))
+
+
+@pytest.mark.parametrize("orientation", [-1, 6, 2**31 - 1])
+def test_an_orientation_that_is_none_is_refused_and_moves_nothing(
+    peer: Peer, gateway: Gateway, orientation: int
+) -> None:
+    gateway.answers["SELECT many"] = numbers(3)
+    operation = peer.start(peer.session(), "SELECT many")
+    refused = peer.fetch(operation, orientation=orientation)
+    assert refused.status.statusCode == CODES.ERROR_STATUS
+    assert list(peer.fetch(operation).results.columns[0].i64Val.values) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2**63 - 1])
+def test_any_number_of_log_lines_may_be_asked_for(peer: Peer, rows: int) -> None:
+    operation = peer.execute(peer.session(), "TALK").operationHandle
+    log = peer.fetch(operation, rows=rows, fetchType=1)
+    assert log.status.statusCode == CODES.SUCCESS_STATUS
+    assert len(log.results.columns[0].stringVal.values) >= 1
+
+
+@pytest.mark.parametrize("version", range(11))
+def test_every_version_gets_nested_and_binary_values(
+    peer: Peer, gateway: Gateway, version: int
+) -> None:
+    texts = pa.array(['{"a":[1,null]}', None])
+    gateway.answers["SELECT nested"] = lambda _: rows_of("s", "struct<a:array<int>>", texts)
+    octets = pa.array([b"\x00\xff\x80", None], pa.binary())
+    gateway.answers["SELECT octets"] = lambda _: rows_of("b", "binary", octets)
+    session = peer.session(version)
+    for query, text, raw in (
+        ("SELECT nested", '{"a":[1,null]}', None),
+        ("SELECT octets", "\0\ufffd\ufffd", b"\x00\xff\x80"),
+    ):
+        operation = peer.execute(session, query).operationHandle
+        metadata = ttypes.TGetResultSetMetadataReq(operationHandle=operation)
+        (column,) = peer.client.GetResultSetMetadata(metadata).schema.columns
+        assert column.typeDesc.types[0].primitiveEntry is not None
+        results = peer.fetch(operation).results
+        if version < ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V6:
+            assert [row.colVals[0].stringVal.value for row in results.rows] == [text, None]
+        else:
+            part = results.columns[0].binaryVal if raw else results.columns[0].stringVal
+            assert part.values[0] == (raw or text.encode())
+            assert part.nulls == b"\x02"
+
+
+def test_a_long_statement_of_any_letters_arrives_whole(peer: Peer, gateway: Gateway) -> None:
+    text = "SELECT '" + "ü€😀\n" * 120_000 + "'"
+    assert len(text.encode()) > 1 << 20
+    gateway.answers[text] = lambda _: rows_of("s", "string", pa.array(["ü€😀"]))
+    operation = peer.execute(peer.session(), text).operationHandle
+    assert peer.fetch(operation).results.columns[0].stringVal.values == ["ü€😀".encode()]
 
 
 # ---- a setting for tools that know two types ------------------------------------------------

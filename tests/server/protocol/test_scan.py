@@ -191,3 +191,47 @@ def test_an_unfinished_message_is_bounded_too() -> None:
 def test_an_empty_map_may_leave_its_types_open() -> None:
     (message,) = scanned(HEADER + b"\x0d\x00\x01\x00\x00\x00\x00\x00\x00\x00")
     assert message.name == "x"
+
+
+def call(name: str = "GetLog", body: bytes = b"", sequence: int = 1) -> bytes:
+    encoded = name.encode()
+    head = struct.pack(f">HBBi{len(encoded)}si", 0x8001, 0, 1, len(encoded), encoded, sequence)
+    return head + body + b"\x00"
+
+
+def repeating(body: bytes, data: bytes) -> Message | None:
+    """Return what a scanner that has just cut a message says about the next bytes."""
+    scanner = MessageScanner(1 << 20)
+    scanner.feed(body)
+    assert scanner.next_message() is not None
+    return scanner.repeated(data)
+
+
+def test_the_same_message_is_recognised_under_another_number() -> None:
+    first, again = call(sequence=1), call(sequence=2)
+    found = repeating(first, again)
+    assert found is not None
+    assert (found.name, found.sequence) == ("GetLog", 2)
+    assert [found] == scanned(again)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9])
+def test_a_part_of_a_message_or_more_than_it_is_no_repetition(cut: int) -> None:
+    assert repeating(call(), call()[:-cut]) is None
+    assert repeating(call(), call() + b"\x00" * cut) is None
+    assert repeating(call(), call() * 2) is None
+
+
+def test_another_message_is_no_repetition() -> None:
+    assert repeating(call(name="GetInfo"), call(name="GetLogs")) is None
+    assert (
+        repeating(call(body=b"\x08\x00\x01\0\0\0\1\0"), call(body=b"\x08\x00\x01\0\0\0\2\0"))
+        is None
+    )
+
+
+def test_nothing_is_repeated_in_the_middle_of_a_message() -> None:
+    scanner = MessageScanner(1 << 20)
+    scanner.feed(call() + call()[:7])
+    assert scanner.next_message() is not None
+    assert scanner.repeated(call()) is None

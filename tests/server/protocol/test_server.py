@@ -27,6 +27,7 @@ from tidegate.wire.service import (
     TApplicationException,
     accelerated_protocol,
     args_class,
+    encode_message,
     ttypes,
 )
 from tidegate_server.command.context import Context
@@ -35,6 +36,7 @@ from tidegate_server.errors import Code, error
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.protocol.handler import Handler
+from tidegate_server.protocol.scan import MessageScanner
 
 V = ttypes.TProtocolVersion
 CODES = ttypes.TStatusCode
@@ -242,6 +244,89 @@ def test_the_status_waits_for_the_end(gateway: Gateway, peer: Peer) -> None:
 
     gateway.answers["SOON"] = soon
     assert peer.status(peer.start(peer.session(), "SOON")).operationState == STATES.FINISHED_STATE
+
+
+def test_the_status_of_what_has_ended_may_be_asked_for_again_and_again(peer: Peer) -> None:
+    """As Hive's JDBC driver 2.3 does: once per row."""
+    session = peer.session()
+    operation, other = peer.start(session, "SELECT 1"), peer.start(session, "FAIL")
+    assert peer.status(operation).operationState == STATES.FINISHED_STATE
+    for _ in range(5):
+        assert peer.status(operation).operationState == STATES.FINISHED_STATE
+        assert peer.status(operation, getProgressUpdate=True).progressUpdateResponse is not None
+        assert peer.status(other).operationState == STATES.ERROR_STATE
+    peer.client.CloseOperation(ttypes.TCloseOperationReq(operationHandle=other))
+    assert peer.status(other).status.statusCode == CODES.INVALID_HANDLE_STATUS
+    assert peer.status(operation).operationState == STATES.FINISHED_STATE
+    peer.client.CloseSession(ttypes.TCloseSessionReq(sessionHandle=session))
+    for _ in range(2):
+        assert peer.status(operation).status.statusCode == CODES.INVALID_HANDLE_STATUS
+
+
+def test_what_is_asked_again_without_waiting_is_answered_in_order(gateway: Gateway) -> None:
+    """Whole, cut at any place, and several at once: each gets the reply to its own number."""
+    with connected(gateway) as peer:
+        operation = peer.start(peer.session(), "SELECT 1")
+        assert peer.status(operation).operationState == STATES.FINISHED_STATE
+
+        def asking(number: int) -> bytes:
+            request = ttypes.TGetOperationStatusReq(operationHandle=operation)
+            arguments = args_class("GetOperationStatus")(req=request)
+            return bytes(encode_message("GetOperationStatus", 1, number, arguments))
+
+        other = bytes(encode_message("GetLog", 1, 99, args_class("GetInfo")()))
+        with socket.create_connection((gateway.host, gateway.port), timeout=10) as raw:
+            size = len(asking(0))
+            parts = [asking(1), asking(2), asking(3) + asking(4), asking(5)[:7], asking(5)[7:]]
+            parts += [asking(6) + other, asking(7), other[:3], other[3:] + asking(8)[: size - 1]]
+            parts += [asking(8)[-1:], asking(9)]
+            for part in parts:
+                raw.sendall(part)
+                time.sleep(0.02)
+            raw.shutdown(socket.SHUT_WR)
+            received = b""
+            while more := raw.recv(65536):
+                received += more
+        scanner = MessageScanner(1 << 20)
+        scanner.feed(received)
+        numbers_answered = []
+        while (message := scanner.next_message()) is not None:
+            numbers_answered.append(message.sequence)
+        assert numbers_answered == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
+
+
+def test_a_question_asked_again_waits_for_the_answer_to_the_first(
+    gateway: Gateway, peer: Peer
+) -> None:
+    """Both come while the operation runs; it ends in between; the first is answered first."""
+    release = threading.Event()
+
+    def held(context: Any) -> Any:
+        assert release.wait(10)
+        return numbers(2)(context)
+
+    gateway.answers["SELECT held"] = held
+    operation = peer.start(peer.session(), "SELECT held")
+    request = ttypes.TGetOperationStatusReq(operationHandle=operation)
+    arguments = args_class("GetOperationStatus")(req=request)
+    other = bytes(encode_message("GetLog", 1, 1, args_class("GetInfo")()))
+    asking = [bytes(encode_message("GetOperationStatus", 1, n, arguments)) for n in (2, 3, 4)]
+    with socket.create_connection((gateway.host, gateway.port), timeout=10) as raw:
+        raw.sendall(other + asking[0])
+        time.sleep(0.1)
+        release.set()
+        raw.sendall(asking[1])
+        raw.sendall(asking[2])
+        raw.shutdown(socket.SHUT_WR)
+        received = b""
+        while more := raw.recv(65536):
+            received += more
+    scanner = MessageScanner(1 << 20)
+    scanner.feed(received)
+    answered = []
+    while (message := scanner.next_message()) is not None:
+        answered.append(message.sequence)
+    assert answered == [1, 2, 3, 4]
 
 
 def test_a_fetch_waits_for_the_end(gateway: Gateway, peer: Peer) -> None:
