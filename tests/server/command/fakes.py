@@ -44,7 +44,7 @@ from tidegate_server.model.result import Result
 from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.model.types import Column, Schema, text_schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.request import RefreshPlan, RefreshRequest
 from tidegate_server.scheduler.base import (
@@ -119,7 +119,7 @@ class FakeEngine:
                 schema = "other" if sql.startswith("USE ") else "d"
                 return Executed(
                     result_id="r",
-                    schema=Schema(),
+                    schema=text_schema("plan") if sql.startswith("EXPLAIN ") else Schema(),
                     has_result_set=False,
                     chunks=0,
                     rows=0,
