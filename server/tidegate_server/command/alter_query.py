@@ -17,7 +17,7 @@ from tidegate_server.command.define import (
 )
 from tidegate_server.command.evolve import Change, Effect, Evolution, evolution, tightened
 from tidegate_server.command.lifecycle import wrong_state
-from tidegate_server.command.orders import informed_order, refuse_swapping
+from tidegate_server.command.orders import informed_order, refuse_half_done
 from tidegate_server.command.plan_rows import PlanRow, check_rows, held_rows
 from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
 from tidegate_server.command.spark import ensure_session, unexpected
@@ -43,7 +43,7 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
     table = ready(resolve.materialized_table(name, context))
-    refuse_swapping(table, "ALTER")
+    refuse_half_done(table, "ALTER")
     return table
 
 
@@ -102,7 +102,7 @@ def ready(table: MaterializedTable) -> MaterializedTable:
 def _whole_evolution(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Evolution:
-    refuse_swapping(existing, "ALTER")
+    refuse_half_done(existing, "ALTER")
     wanted = define(statement, text, context, existing=ready(existing))
     return compared(existing, wanted, context)
 

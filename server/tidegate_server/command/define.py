@@ -200,10 +200,11 @@ def refuse_taken(name: TableName, context: Context) -> None:
 
 def definition_properties(table: MaterializedTable) -> dict[str, str]:
     """Return the table properties from which a lost store can be rebuilt."""
+    # What is held lies beside the rows and is found there; a rollback is whole or never was.
+    told = replace(table, held=None, rolling_back=None)
     return {
         "tidegate.id": table.id,
-        # What is held lies beside the rows and is found there.
-        "tidegate.definition": msgspec.json.encode(replace(table, held=None)).decode(),
+        "tidegate.definition": msgspec.json.encode(told).decode(),
     }
 
 

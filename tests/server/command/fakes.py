@@ -406,6 +406,11 @@ class World:
                 sqlstate=self.refresh_failure.sqlstate,
                 error_message=self.refresh_failure.message,
             )
+        if run.state is RunState.SUCCEEDED and run.to_version is not None:
+            before = self.engine.storage.commit(
+                table.id, run.refresh_id, run.to_version, request.rollback_to
+            )
+            run = replace(run, from_version=before)
         self.ledger.history.append(run)
         self.ran.set()
         return run
