@@ -217,6 +217,8 @@ def _sees_constraint(at: Cursor) -> bool:
     return (
         at.sees("PRIMARY", "KEY")
         or at.sees("UNIQUE", "(")
+        or at.sees("CHECK", "(")
+        or at.sees("FOREIGN", "KEY")
         or (at.sees("CONSTRAINT") and at.sees_name(1) and at.spelling(2) in _CONSTRAINTS)
     )
 
@@ -230,7 +232,8 @@ def _table_constraint(at: Cursor) -> PrimaryKeyClause:
     if at.sees("UNIQUE"):
         raise at.failure(Code.MT_UNIQUE_UNSUPPORTED)
     if at.sees("CHECK"):
-        raise at.unexpected("PRIMARY KEY", "EXPECT", hint="Write EXPECT instead of CHECK.")
+        hint = "Write CONSTRAINT name EXPECT (condition) instead of CHECK."
+        raise at.unexpected("PRIMARY KEY", "EXPECT", hint=hint)
     at.expect("PRIMARY", "KEY")
     columns = clauses.names(at)
     _not_enforced(at, name or f"PK_{'_'.join(columns)}")
