@@ -86,6 +86,7 @@ def define(
     need_scheduler("CREATE", chosen.mode, context)
     target = context.setting(EXECUTION_MODE_KEY) or "embedded"
     check_option(EXECUTION_MODE_KEY, target)
+    target = target.strip().lower()
     analysis = analyze(statement.query, text, name, context)
     check_versions(analysis.sources, setting, watched=chosen.watched)
     refuse_unstable(name, chosen.logical_mode, analysis)
