@@ -47,7 +47,10 @@ def names(at: Cursor) -> tuple[str, ...]:
 
 def options(at: Cursor) -> dict[str, str]:
     """Read ``('k' = 'v', ...)``, or ``()`` as Flink does; the last of equal keys wins."""
-    return {} if at.accept("(", ")") else dict(_list(at, lambda: _option(at)))
+    if at.sees("(", ")"):
+        at.expect("(", ")")
+        return {}
+    return dict(_list(at, lambda: _option(at)))
 
 
 def option_keys(at: Cursor) -> tuple[str, ...]:
