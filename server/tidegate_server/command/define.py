@@ -23,6 +23,7 @@ from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, 
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
+from tidegate_server.command.system_tables import SYSTEM_SCHEMA
 from tidegate_server.command.validate import (
     Pace,
     check_enforced,
@@ -178,7 +179,10 @@ def refuse_unstable(name: TableName, logical: LogicalRefreshMode, analysis: Anal
 
 
 def refuse_storage_name(name: TableName) -> None:
-    """Refuse names that are for the storage of tables with derived columns."""
+    """Refuse names that are for the storage of other tables, or for system tables."""
+    if name.schema.lower() == SYSTEM_SCHEMA:
+        what = f"A materialized table in {SYSTEM_SCHEMA}"
+        raise error(Code.NOT_SUPPORTED, what=what, hint="Choose another schema.")
     if name.table.lower().startswith(STORAGE_PREFIX):
         hint = f"Choose a name that does not begin with {STORAGE_PREFIX}."
         raise error(Code.NOT_SUPPORTED, what=f"A materialized table named {name.table}", hint=hint)

@@ -24,6 +24,7 @@ from tidegate_server.sql.statements import (
 _TYPE_ENDS = frozenset(
     {",", ")", "NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT", "UNIQUE"}
     | {"FIRST", "AFTER", "ENFORCED", "AS", ";", ""}
+    | {"DEFAULT", "GENERATED", "REFERENCES", "CHECK"}
 )
 _EXPRESSION_ENDS = (",", ")", ";")
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "ASSERT", "CHECK", "FOREIGN"})

@@ -383,7 +383,8 @@ def _show_history(at: Cursor) -> Statement:
 
 
 def _describe(at: Cursor) -> Statement:
-    at.accept("TABLE")
+    if not at.accept("TABLE") and at.sees("MATERIALIZED", "TABLE") and at.sees_name(2):
+        at.expect("MATERIALIZED", "TABLE")
     extended = at.accept_any("EXTENDED", "FORMATTED") is not None
     return DescribeTable(
         name=clauses.table_name(at), extended=extended, as_json=at.accept("AS", "JSON")
