@@ -230,8 +230,7 @@ class Gateway:
             self._database.open()
             if not self._database.shared:
                 # Before any statement comes, which might just be changing one.
-                zone, options = self.config.scheduler.timezone, self.config.options
-                realign_workflows(self._services.catalog, self._scheduler, zone, options)
+                self._realign_workflows()
             self._snapshot.load()
             stack.callback(self._engine.close)
             for courier in self._couriers:
@@ -330,17 +329,23 @@ class Gateway:
     def _recover(self) -> None:
         self._recovery.recover(self._clock.now())
 
+    def _realign_workflows(self) -> None:
+        zone, options = self.config.scheduler.timezone, self.config.options
+        realign_workflows(self._services.catalog, self._scheduler, zone, options)
+
     def _realign(self) -> None:
         """Settle changes of definitions that a gateway which died left half done."""
         services = self._services
         try:
-            realign_storage(
+            changed = realign_storage(
                 services.catalog,
                 services.ledger,
                 self._engine,
                 self._clock.now(),
                 services.server_id,
             )
+            if changed:
+                self._realign_workflows()
         except ServerError as problem:
             log.warning("what is half done is looked for with the next engine: %s", problem)
             return

@@ -15,7 +15,10 @@ _PAUSE = 0.01
 
 
 class Point(Enum):
-    """A place; a refresh comes by in this order, SWAP WITH at the last one alone."""
+    """A place; a refresh comes by in this order.
+
+    The last two are of SWAP WITH, and of ROLLBACK TO VERSION ... BOTH.
+    """
 
     BEFORE_LEASE = "before-lease"
     AFTER_LEASE = "after-lease"
@@ -25,6 +28,7 @@ class Point(Enum):
     BEFORE_STORE = "before-store"
     AFTER_STORE = "after-store"
     BETWEEN_PLACES = "between-places"
+    BETWEEN_HALVES = "between-halves"
 
 
 def hold(point: Point) -> None:

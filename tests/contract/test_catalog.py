@@ -17,7 +17,7 @@ from tidegate_server.errors import ServerError
 from tidegate_server.model.clauses import Assertion, Violation
 from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import HeldVersion
+from tidegate_server.model.table import HeldVersion, RollingBack
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -48,6 +48,16 @@ def test_assertions_come_back(catalog: Catalog) -> None:
     asserted = table(assertions=(some,))
     catalog.create(asserted)
     assert catalog.by_id("t-1") == asserted
+
+
+def test_a_mark_of_a_rollback_comes_back_and_is_not_part_of_what_is_kept(catalog: Catalog) -> None:
+    mark = RollingBack(refresh_id="r-1", active=True, to=table(definition_version=3))
+    catalog.create(table())
+    catalog.replace(table(rolling_back=mark))
+    assert catalog.by_id("t-1") == table(rolling_back=mark)
+    catalog.replace(table(definition_version=3))
+    assert catalog.by_id("t-1") == table(definition_version=3)
+    assert catalog.replaced_definitions() == (table(),)
 
 
 def test_only_hold_changes_which_version_is_held(catalog: Catalog) -> None:

@@ -72,7 +72,7 @@ class Project:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
 
-    def model(self, sql: str, **config: str) -> None:
+    def model(self, sql: str, **config: object) -> None:
         """Write the model."""
         given = {"materialized": "materialized_table", "freshness_interval": "INTERVAL '1' DAY"}
         said = ", ".join(f"{key}={value!r}" for key, value in (given | config).items())
@@ -141,6 +141,63 @@ def test_a_model_is_made_altered_and_left_alone(project: Project, server: Server
         assert "MT_EVOLUTION_UNSUPPORTED" in project.run("run", fails=True)
         project.run("run", "--full-refresh")
         assert [row[1] for row in last_rows(cursor, rows)] == [12, 1, 2]
+
+
+SCHEMA_FILE = """
+models:
+  - name: daily
+    description: "One row a day; it's \\"the\\" number"
+    columns:
+      - {{name: DS, description: 'day \\ of the orders'}}
+      - {{name: n, description: "{}"}}
+      - {{name: gone, description: no such column}}
+"""
+KEYED = (
+    "WITH days AS (SELECT coalesce(ds, DATE'1970-01-01') AS ds FROM {{ ref('orders') }})\n"
+    "SELECT ds, count(*) AS n FROM days GROUP BY ds -- by day"
+)
+
+
+def test_key_docs_user_and_immutable_rows_are_as_the_model_says(
+    project: Project, server: Server
+) -> None:
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        table = f"{project.schema}.daily"
+        config = {
+            "primary_key": "ds",
+            "execute_as": "e'tl",
+            "immutable_where": "ds < DATE'2024-01-02'",
+            "persist_docs": {"relation": True, "columns": True},
+        }
+        project.model(KEYED, **config)
+        project.write("models/daily.yml", SCHEMA_FILE.format("how many"))
+        project.run("seed")
+        project.run("run")
+        facts = {row[0]: row[1:] for row in last_rows(cursor, f"DESCRIBE EXTENDED {table}")}
+        assert facts["ds"] == ("date", "day \\ of the orders")
+        assert facts["n"] == ("bigint", "how many")
+        assert facts["comment"][0] == 'One row a day; it\'s "the" number'
+        assert "ds" in facts["primary_key"][0]
+        assert (facts["execute_as"][0], facts["immutable"][0]) == (
+            "e'tl",
+            "ds < DATE'2024-01-02'",
+        )
+
+        late = "DATE'2024-01-01', 9), (DATE'2024-01-02', 9"
+        last_rows(cursor, f"INSERT INTO {project.schema}.orders VALUES ({late})")
+        assert "NONE" in project.run("run")
+        rows = last_rows(cursor, f"SELECT n FROM {table} ORDER BY ds")
+        assert rows == [(2,), (2,)]
+
+        project.write("models/daily.yml", SCHEMA_FILE.format("orders a day"))
+        project.model(KEYED, **config, on_configuration_change="continue")
+        assert "COMMENT of column n" in project.run("run")
+        project.model(KEYED, **config)
+        project.run("run")
+        described = {row[0]: row[2] for row in last_rows(cursor, f"DESCRIBE {table}")}
+        assert described["n"] == "orders a day"
+        assert last_rows(cursor, f"SELECT n FROM {table} ORDER BY ds") == rows
+        assert len(last_rows(cursor, f"SHOW VERSIONS {table} DEFINITION")) == 1
 
 
 def test_a_model_that_was_a_table_or_a_view_becomes_a_materialized_one(

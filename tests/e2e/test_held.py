@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 import tidegate
+from tests import dying
+from tests.dying import until
 from tests.fix_server import Server, StartServer, named_rows
 from tidegate_server.faults import VARIABLE, Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
 CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
-WAIT = 120.0
 FULL = bool(os.environ.get("TIDEGATE_FULL"))
-
-
-def until(look: Callable[[], object], otherwise: str) -> None:
-    deadline = time.monotonic() + WAIT
-    while not look():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.1)
 
 
 class Gated:
@@ -137,24 +127,7 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
     monkeypatch.setenv(VARIABLE, str(folder))
 
     def die_at(server: Server, point: Point, statement: str) -> Server:
-        """Kill the gateway while a statement is at a point; return the next one."""
-        (folder / f"{point.value}.armed").touch()
-
-        def ask() -> None:
-            with suppress(tidegate.Error):
-                named_rows(server, statement)
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        until((folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
-        everything = server.processes()
-        os.kill(server.pid, signal.SIGKILL)
-        (folder / f"{point.value}.held").unlink()
-        asking.join()
-        server.process.wait()
-        assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
-        again = start_server()
-        again.wait_for_engine()
+        again = dying.die_at(server, point, statement, start_server, folder)
         until(lambda: Gated(again, "default").last()["finished_at"], "the run was never settled")
         return again
 

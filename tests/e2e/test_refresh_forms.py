@@ -77,6 +77,21 @@ def test_a_condition_that_cannot_choose_rows_changes_nothing(
     assert len(run(_ALL)) == 3
 
 
+def test_fields_of_structs_may_have_any_name(run: Run) -> None:
+    odd = "named_struct('a b', 1, 'ü', array(map('k', named_struct('select', ds)))) AS s"
+    run("DROP MATERIALIZED TABLE mt")
+    run(f"CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '1' DAY AS SELECT {odd} FROM ev")
+    run("ALTER MATERIALIZED TABLE mt REFRESH")
+    assert run("SELECT s.`a b`, s.`ü`[0]['k'].select FROM mt ORDER BY 2 LIMIT 1") == [
+        (1, "2024-01-01")
+    ]
+    [[_, shown, *_]] = run("DESCRIBE mt")
+    assert shown == "struct<`a b`:int,`ü`:array<map<string,struct<select:string>>>>"
+    [[text]] = run("SHOW CREATE MATERIALIZED TABLE mt")
+    run("DROP MATERIALIZED TABLE mt", str(text), "ALTER MATERIALIZED TABLE mt REFRESH")
+    assert len(run("SELECT * FROM mt")) == 3
+
+
 def test_a_range_is_refreshed_partition_by_partition(run: Run) -> None:
     run("UPDATE ev SET n = n + 100")
     rows = run(

@@ -143,6 +143,33 @@ def _names_are_free_again(server: Server) -> None:
     assert left == []
 
 
+@pytest.mark.spark
+def test_tables_of_two_schemas_exchange_their_names(server: Server) -> None:
+    make = f"MATERIALIZED TABLE {{}} {DAY} AS SELECT"
+    rows(
+        server,
+        "CREATE SCHEMA near",
+        "CREATE SCHEMA far",
+        f"CREATE {make.format('near.t')} 'n' AS k",
+        f"CREATE {make.format('far.t')} 'f' AS k",
+        f"{ALTER} near.t REFRESH",
+        f"{ALTER} far.t REFRESH",
+        f"{ALTER} near.t SWAP WITH far.t",
+    )
+    assert rows(server, "SELECT * FROM near.t UNION ALL SELECT k || '!' FROM far.t") == [
+        ("f",),
+        ("n!",),
+    ]
+    rows(server, f"{ALTER} near.t REFRESH", "DROP MATERIALIZED TABLE far.t")
+    # What near.t shows lies in the directory of far, which would go with it.
+    for how in ("", " CASCADE"):
+        with pytest.raises(tidegate.Error, match="MT_WRONG_KIND") as caught:
+            rows(server, f"DROP SCHEMA far{how}")
+        assert "near.t" in str(caught.value)
+    assert rows(server, "SELECT * FROM near.t") == [("f",)]
+    rows(server, "DROP MATERIALIZED TABLE near.t", "DROP SCHEMA far", "DROP SCHEMA near CASCADE")
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_a_death_between_the_names_is_taken_back(

@@ -105,7 +105,8 @@ class MemoryCatalog:
 
     def _keep(self, stored: MaterializedTable, version: int) -> None:
         if version > stored.definition_version:
-            self._replaced[stored.id, stored.definition_version] = stored
+            kept = replace(stored, rolling_back=None)
+            self._replaced[stored.id, stored.definition_version] = kept
             return
         for later in [key for key in self._replaced if key[0] == stored.id and key[1] >= version]:
             del self._replaced[later]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
@@ -197,6 +198,7 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
         "restored_from": table.restored_from,
         "leaving": table.leaving,
         "swapping": table.swapping,
+        "rolling_back": table.rolling_back,
     }
 
 
@@ -226,7 +228,8 @@ def _keep(connection: Connection, table_id: str, version: int) -> None:
         connection.execute(delete(d).where(*undone))
         return
     for stored in _selected(connection, t.c.id == table_id):
-        kept = {"table_id": table_id, "definition_version": found, "definition": stored}
+        definition = replace(stored, rolling_back=None)
+        kept = {"table_id": table_id, "definition_version": found, "definition": definition}
         connection.execute(insert(d).values(**kept))
 
 
@@ -293,6 +296,7 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         restored_from=row.restored_from,
         leaving=row.leaving,
         swapping=row.swapping,
+        rolling_back=row.rolling_back,
         held=row.held,
     )
 

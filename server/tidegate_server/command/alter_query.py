@@ -17,7 +17,8 @@ from tidegate_server.command.define import (
 )
 from tidegate_server.command.evolve import Change, Effect, Evolution, evolution, tightened
 from tidegate_server.command.lifecycle import wrong_state
-from tidegate_server.command.orders import informed_order, refuse_swapping
+from tidegate_server.command.orders import informed_order, refuse_half_done
+from tidegate_server.command.plan_rows import PlanRow, check_rows, held_rows
 from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
@@ -42,7 +43,7 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
     table = ready(resolve.materialized_table(name, context))
-    refuse_swapping(table, "ALTER")
+    refuse_half_done(table, "ALTER")
     return table
 
 
@@ -101,7 +102,7 @@ def ready(table: MaterializedTable) -> MaterializedTable:
 def _whole_evolution(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Evolution:
-    refuse_swapping(existing, "ALTER")
+    refuse_half_done(existing, "ALTER")
     wanted = define(statement, text, context, existing=ready(existing))
     return compared(existing, wanted, context)
 
@@ -180,16 +181,22 @@ def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
 
 
 def explained(found: Evolution, context: Context) -> Result:
-    """Answer the changes, each with its effect, and the plan of the refresh that follows."""
+    """Answer the changes, each with its effect, and the refresh that follows with its checks."""
     rows = [_row(change) for change in found.changes]
     if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):
+        rows += map(_told, held_rows(found.before))
         rows.append(_refresh_row(found, context))
+        rows += map(_told, check_rows(found.after))
     return RowsResult(_CHANGES, rows)
 
 
 def _row(change: Change) -> tuple[str | None, ...]:
     reason = change.problem.headline if change.problem is not None else ""
     return change.object, change.before, change.after, change.effect.value, reason
+
+
+def _told(row: PlanRow) -> tuple[str | None, ...]:
+    return row.decision, None, None, row.reason_code, row.reason_text
 
 
 def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:

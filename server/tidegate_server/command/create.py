@@ -16,13 +16,14 @@ from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.lifecycle import current
 from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.command.orders import step_id
+from tidegate_server.command.plan_rows import check_rows
 from tidegate_server.command.refresh import raise_failure
 from tidegate_server.command.spark import run, unexpected
 from tidegate_server.command.start import first_partitions
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import TableCreated
 from tidegate_server.link.messages.requests import CreateTable, DropTable
-from tidegate_server.model.result import Result, nothing
+from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
@@ -57,7 +58,8 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
 def explain_create(statement: CreateMaterializedTable, text: str, context: Context) -> Result:
     """Check everything CREATE checks, then answer what it would do; changes nothing.
 
-    For a new table that is Spark's plan of the query, for one that exists its changes.
+    For a new table that is Spark's plan of the query, and what its refreshes check; for one that
+    exists its changes.
     """
     existing = resolve.find(statement.name, context)
     if existing is not None and statement.or_alter:
@@ -67,7 +69,19 @@ def explain_create(statement: CreateMaterializedTable, text: str, context: Conte
         table = convert.taken_over(statement, plain, text, context)
     else:
         table = define(statement, text, context)
-    return run(f"EXPLAIN {table.expanded_query}", context)
+    planned = run(f"EXPLAIN {table.expanded_query}", context)
+    return _with_checks(planned, table) if check_rows(table) else planned
+
+
+def _with_checks(planned: Result, table: MaterializedTable) -> Result:
+    """Return Spark's plan with one more section, of what refreshes check."""
+    try:
+        texts = [text for batch in planned.batches(0) for text in batch.column(0).to_pylist()]
+    finally:
+        planned.close()
+    told = [f"{row.reason_code}: {row.reason_text}" for row in check_rows(table)]
+    section = "\n".join(["== Checks of a Refresh ==", *told])
+    return RowsResult(planned.schema, [(text,) for text in (*texts, section)])
 
 
 def _exists(

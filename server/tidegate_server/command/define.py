@@ -23,6 +23,7 @@ from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, 
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
+from tidegate_server.command.system_tables import SYSTEM_SCHEMA
 from tidegate_server.command.validate import (
     Pace,
     check_enforced,
@@ -86,6 +87,7 @@ def define(
     need_scheduler("CREATE", chosen.mode, context)
     target = context.setting(EXECUTION_MODE_KEY) or "embedded"
     check_option(EXECUTION_MODE_KEY, target)
+    target = target.strip().lower()
     analysis = analyze(statement.query, text, name, context)
     check_versions(analysis.sources, setting, watched=chosen.watched)
     refuse_unstable(name, chosen.logical_mode, analysis)
@@ -177,7 +179,10 @@ def refuse_unstable(name: TableName, logical: LogicalRefreshMode, analysis: Anal
 
 
 def refuse_storage_name(name: TableName) -> None:
-    """Refuse names that are for the storage of tables with derived columns."""
+    """Refuse names that are for the storage of other tables, or for system tables."""
+    if name.schema.lower() == SYSTEM_SCHEMA:
+        what = f"A materialized table in {SYSTEM_SCHEMA}"
+        raise error(Code.NOT_SUPPORTED, what=what, hint="Choose another schema.")
     if name.table.lower().startswith(STORAGE_PREFIX):
         hint = f"Choose a name that does not begin with {STORAGE_PREFIX}."
         raise error(Code.NOT_SUPPORTED, what=f"A materialized table named {name.table}", hint=hint)
@@ -200,10 +205,11 @@ def refuse_taken(name: TableName, context: Context) -> None:
 
 def definition_properties(table: MaterializedTable) -> dict[str, str]:
     """Return the table properties from which a lost store can be rebuilt."""
+    # What is held lies beside the rows and is found there; a rollback is whole or never was.
+    told = replace(table, held=None, rolling_back=None)
     return {
         "tidegate.id": table.id,
-        # What is held lies beside the rows and is found there.
-        "tidegate.definition": msgspec.json.encode(replace(table, held=None)).decode(),
+        "tidegate.definition": msgspec.json.encode(told).decode(),
     }
 
 

@@ -17,7 +17,7 @@ from tidegate_server.command.at_rest import alone, at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
 from tidegate_server.command.derived import drop_view, views
-from tidegate_server.command.orders import refuse_swapping
+from tidegate_server.command.orders import refuse_half_done
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import DropTable
@@ -60,6 +60,9 @@ def suspend_table(table: MaterializedTable, context: Context) -> None:
             _set_pipeline(table, context, active=False)
         except ServerError:
             context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
+            with ExitStack() as undo:
+                # The workflow may have been paused before it failed.
+                compensate(undo, lambda: _set_pipeline(table, context, active=True))
             raise
     log.info("Suspended materialized table %s", table.name)
 
@@ -84,6 +87,7 @@ def resume_table(table: MaterializedTable, options: Mapping[str, str], context: 
         table = current(table, context)
         if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
             raise wrong_state(table, "RESUME", "SUSPENDED")
+        refuse_half_done(table, "RESUME")
         need_scheduler("RESUME", table.refresh_mode, context)
         resumed = replace(table, resume_options=dict(options))
         context.services.catalog.replace(resumed)
@@ -124,7 +128,7 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
         raise problem
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
-    refuse_swapping(table, "DROP")
+    refuse_half_done(table, "DROP")
     need_scheduler("DROP", table.refresh_mode, context)
     end_runs(table, context)
     with at_rest([table], context), alone([table], context):

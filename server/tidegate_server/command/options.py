@@ -31,7 +31,8 @@ READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
 SNAPSHOT = "SNAPSHOT"
 DESCRIBE_KEY = "materialized-table.describe.format"
 EXECUTION_MODE_KEY = "execution.mode"
-EXECUTION_MODES = ("embedded",)
+EXECUTION_MODES = ("embedded", "remote")
+"""Both are the gateway's engine; the second is Flink's word for a cluster that runs already."""
 
 _OURS = (
     "materialized-table.",

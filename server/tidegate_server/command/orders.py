@@ -35,11 +35,23 @@ _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
 }
 
 
-def refuse_swapping(table: MaterializedTable, action: str) -> None:
-    """Refuse to touch a table whose name may be that of another one, after a SWAP that died.
+def refuse_half_done(table: MaterializedTable, action: str) -> None:
+    """Refuse to touch a table in the middle of a SWAP or of a ROLLBACK of rows and definition.
+
+    After one that died the table's name may be that of another one, or its rows may be those of
+    another definition.
 
     :raises ServerError: MT_STATE.
     """
+    if table.rolling_back is not None:
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found="half rolled back",
+            action=action,
+            expected="whole",
+            hint="The next engine completes it; with several gateways, repeat the ROLLBACK.",
+        )
     if table.swapping:
         raise error(
             Code.MT_STATE,

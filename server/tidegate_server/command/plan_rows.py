@@ -81,7 +81,7 @@ def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
 
 
 def check_rows(table: MaterializedTable) -> list[PlanRow]:
-    """Return what a refresh checks before it commits, one row each."""
+    """Return what a refresh checks before it commits and what it may not touch, one row each."""
     checks = [
         ("EXPECTATION", f"{each.name} EXPECT ({each.condition})", each.violation)
         for each in table.expectations
@@ -93,14 +93,12 @@ def check_rows(table: MaterializedTable) -> list[PlanRow]:
         ("ASSERTION", f"{each.name} ASSERT ({each.condition})", each.violation)
         for each in table.assertions
     ]
+    told = [(kind, f"{text} ON VIOLATION {violation.value}") for kind, text, violation in checks]
+    if table.immutable is not None:
+        told.append(("IMMUTABLE", f"IMMUTABLE WHERE ({table.immutable})"))
     return [
-        PlanRow(
-            table=str(table.name),
-            decision=CHECK,
-            reason_code=kind,
-            reason_text=f"{condition} ON VIOLATION {violation.value}",
-        )
-        for kind, condition, violation in checks
+        PlanRow(table=str(table.name), decision=CHECK, reason_code=kind, reason_text=text)
+        for kind, text in told
     ]
 
 

@@ -6,7 +6,7 @@ Every change of a definition writes the catalog last: what differs from it was n
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,9 +16,17 @@ from tidegate_server.command.derived import views
 from tidegate_server.command.swap import places
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages.answers import DefinitionsFound, TableInfo, TableList
+from tidegate_server.link.messages.answers import (
+    DefinitionsFound,
+    Inspected,
+    LastCommitted,
+    TableInfo,
+    TableList,
+)
 from tidegate_server.link.messages.requests import (
     DropView,
+    InspectTable,
+    LastCommit,
     ListDefinitions,
     ListTables,
     PutView,
@@ -69,8 +77,8 @@ def realign_storage(
 
     One look at the metastore tells whether there is anything to do. What is gone stays gone, and
     what a statement of this very server is moving is left to it. A table that was to become a
-    plain one stays a materialized one, tables whose SWAP did not end have their own names. For a
-    store of one server.
+    plain one stays a materialized one, tables whose SWAP did not end have their own names, and one
+    whose ROLLBACK of both did not end has both or neither. For a store of one server.
     """
     suspects = [*_misplaced(catalog, engine), *half_done(catalog)]
     owner = f"{server_id}/realign"
@@ -84,18 +92,25 @@ def realign_storage(
             return ()
         # Looked at again: a statement may have come to its end meanwhile.
         kept = [table for table in half_done(catalog) if table.id in claimed]
+        there = _places(engine) if kept else {}
         for table in kept:
-            _keep(table, catalog, engine)
+            _keep(table, there.get(table.id), catalog, engine)
+        # The views of a definition that came back stand under the names of those before.
+        back = {table.id for table in kept if table.rolling_back is not None}
         places = _places(engine)
         found = [
             table
-            for table in _misplaced(catalog, engine)
+            for table in {
+                t.id: t for t in (*_misplaced(catalog, engine), *_of(back, catalog))
+            }.values()
             if table.id in claimed and table.id in places
         ]
         for table in found:
             _place(table, places[table.id], engine)
+            if table.id in back:
+                catalog.replace(replace(table, location=_location(table, engine)))
             log.warning("the storage of %s is again where it belongs", table.name)
-        return tuple(table.name for table in (*kept, *found))
+        return tuple({table.id: table.name for table in (*kept, *found)}.values())
     finally:
         for table in suspects:
             for key in _keys(table.id):
@@ -111,23 +126,63 @@ def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable
 
 
 def half_done(catalog: CatalogReader) -> list[MaterializedTable]:
-    """Return the tables in the middle of a CONVERT TO TABLE or a SWAP WITH."""
-    return [table for table in catalog.tables() if table.leaving or table.swapping]
+    """Return the tables in the middle of a CONVERT TO TABLE, a SWAP WITH or a ROLLBACK of both."""
+    return [t for t in catalog.tables() if t.leaving or t.swapping or t.rolling_back is not None]
 
 
-def _keep(table: MaterializedTable, catalog: Catalog, engine: Engine) -> None:
+def brought_back(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
+    """Return what a ROLLBACK of both that did not end makes of a table's definition, and whether
+    the rows came back: the table's own last commit tells."""
+    mark = table.rolling_back
+    if mark is None:
+        raise error(Code.INTERNAL, reason=f"{table.name} is not being rolled back")
+    answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
+    if not isinstance(answer, LastCommitted):
+        raise error(Code.INTERNAL, reason=f"LastCommit was asked, {answer!r} came")
+    commit = answer.commit
+    if commit is None or commit.refresh_id != mark.refresh_id:
+        return replace(table, rolling_back=None), False
+    return replace(mark.to, rolling_back=None, checkpoint_floor=commit.epoch), True
+
+
+def _location(table: MaterializedTable, engine: Engine) -> str:
+    answer = engine.call(InspectTable(name=table.storage), wait=0)
+    if not isinstance(answer, Inspected):
+        raise error(Code.INTERNAL, reason=f"{table.storage} was asked for, {answer!r} came")
+    return answer.location
+
+
+def _of(ids: Collection[str], catalog: CatalogReader) -> list[MaterializedTable]:
+    return [table for table in catalog.tables() if table.id in ids]
+
+
+def _keep(
+    table: MaterializedTable, there: TableName | None, catalog: Catalog, engine: Engine
+) -> None:
     """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
-    may have put another one under its name."""
-    kept = replace(table, leaving=False, swapping=False)
+    may have put another one under its name, ROLLBACK may have left it with another definition.
+
+    :param there: where the storage was found.
+    """
+    kept, resumes = replace(table, leaving=False, swapping=False), False
+    evolved = taken_back(kept)
     try:
         if table.swapping:
             engine.call(places(table), wait=0)
-        engine.call(taken_back(kept), wait=0)
+        if table.rolling_back is not None:
+            found = table if there is None else replace(table, storage_table=there)
+            made, came = brought_back(found, engine)
+            kept = made if came else replace(kept, rolling_back=None)
+            resumes = table.rolling_back.active and not came
+            evolved = replace(taken_back(kept), name=found.storage)
+        engine.call(evolved, wait=0)
     except ServerError as problem:
         if problem.code != Code.MT_DATA_LOST.name:
             raise
         log.warning("%s has lost its storage: %s", table.name, problem)
     catalog.replace(kept)
+    if resumes:
+        catalog.move(table.id, RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
     log.warning("%s is again what it was before a statement that did not end", table.name)
 
 

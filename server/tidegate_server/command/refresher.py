@@ -16,7 +16,7 @@ from tidegate_server.command.orders import (
     informed_order,
     nothing_held,
     queued_run,
-    refuse_swapping,
+    refuse_half_done,
     undecided,
     version_held,
     with_error,
@@ -235,7 +235,9 @@ class Refresher:
         table = self._catalog.by_id(request.table_id)
         if table is None:
             return self._settle(active, RunState.CANCELLED, TABLE_DROPPED, "the table was dropped")
-        refuse_swapping(table, "a refresh")
+        mark = table.rolling_back
+        if mark is None or not _asked_by(active.run.refresh_id, mark.refresh_id):
+            refuse_half_done(table, "a refresh")
         if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)

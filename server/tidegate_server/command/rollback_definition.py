@@ -34,11 +34,12 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
     return nothing()
 
 
-def check(statement: AlterRollbackDefinition, text: str, context: Context) -> None:
-    """Raise what :func:`roll_back_definition` would; changes nothing."""
+def way_back(statement: AlterRollbackDefinition, text: str, context: Context) -> Evolution:
+    """Return what :func:`roll_back_definition` would do; changes nothing, raises the same."""
     _, found = _wanted(statement, text, context)
     if found.rejection is not None:
         raise found.rejection
+    return found
 
 
 def explain(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:

@@ -13,9 +13,8 @@ from tidegate_server.command.apply import changing, compensate, write_definition
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import refuse_cycle
 from tidegate_server.command.derived import refuse_view
-from tidegate_server.command.orders import refuse_swapping
+from tidegate_server.command.orders import refuse_half_done
 from tidegate_server.command.spark import unexpected
-from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import TablesPlaced
 from tidegate_server.link.messages.requests import PlaceTables, TablePlace
 from tidegate_server.model.names import TableName
@@ -33,8 +32,7 @@ def swap(statement: AlterSwap, context: Context) -> Result:
     name reads the other table from its next refresh on.
 
     :raises ServerError: MT_STATE while one is INITIALIZING or a refresh does not end, MT_CYCLE,
-        NOT_SUPPORTED for tables of two schemas, with columns that are evaluated on read or with
-        rows held out.
+        NOT_SUPPORTED for tables with columns that are evaluated on read or with rows held out.
     """
     first, second = _swappable(statement.name, context), _swappable(statement.other, context)
     if first.id == second.id:
@@ -64,15 +62,10 @@ def _swappable(name: Name, context: Context) -> MaterializedTable:
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
     if first.swapping != second.swapping:
         # Both are after a SWAP that died: doing it again ends it.
-        refuse_swapping(first if first.swapping else second, "SWAP WITH")
-    here, there = first.name.folded(), second.name.folded()
-    if (here.catalog, here.schema) != (there.catalog, there.schema):
-        raise error(
-            Code.NOT_SUPPORTED,
-            what=f"SWAP of {first.name} WITH {second.name} in another schema",
-            hint="Create the other table in the same schema.",
-        )
+        refuse_half_done(first if first.swapping else second, "SWAP WITH")
     for table in (first, second):
+        if table.rolling_back is not None:
+            refuse_half_done(table, "SWAP WITH")
         refuse_view(table, "SWAP WITH")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType
 
@@ -70,7 +71,7 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     made = ", ".join(f"({text}\n) AS {quote_identifier(name)}" for name, text in request.computed)
     tests = " AND ".join(f"({text}\n) IS NOT NULL" for _, text in request.computed)
     below = f"SELECT *, {made} FROM {stored} WHERE {tests}" if made else f"SELECT * FROM {stored}"
-    schema = result_schema(spark.sql(below))
+    schema = _computed(spark, below, request)
     for text in filter(None, (request.watermark,)):
         spark.sql(f"SELECT ({text}\n) FROM ({below})")
     for text in request.conditions:
@@ -84,6 +85,16 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     if request.region is not None:
         check_region(spark.sql(f"SELECT * FROM {stored}"), request.region)
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
+
+
+def _computed(spark: SparkSession, below: str, request: CheckExpressions) -> Schema:
+    try:
+        return result_schema(spark.sql(below))
+    except AnalysisException as failed:
+        if failed.getCondition() != "INVALID_WHERE_CONDITION":
+            raise
+        names = ", ".join(name for name, _ in request.computed)
+        raise _unusable(names, "it looks at more rows than its own") from failed
 
 
 def _check_assertion(spark: SparkSession, text: str, stored: str) -> None:

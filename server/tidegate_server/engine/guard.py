@@ -121,7 +121,13 @@ class _Owners:
         return self._below(place) if below else None
 
     def check_schema(self, parts: tuple[str, ...]) -> None:
-        """Refuse to drop a schema with materialized tables; raises MT_WRONG_KIND."""
+        """Refuse to drop a schema with materialized tables, or whose directory has rows of one.
+
+        After SWAP WITH or RENAME a table's rows may lie in the directory of another schema, which
+        goes with that schema.
+
+        :raises ServerError: MT_WRONG_KIND.
+        """
         catalog = parts[0] if len(parts) == 2 else current_place(self._spark).catalog
         if len(parts) > 2 or catalog.lower() != DEFAULT_CATALOG:
             return
@@ -140,6 +146,18 @@ class _Owners:
                 found="a schema with materialized tables",
                 expected="one without for DROP SCHEMA",
                 hint=f"Drop them first: {', '.join(inside)}.",
+            )
+        external = self._session.sharedState().externalCatalog()
+        if not external.databaseExists(schema):
+            return
+        place = self._path(str(external.getDatabase(schema).locationUri().toString()))
+        if (stranger := self._below(place)) is not None:
+            raise error(
+                Code.MT_WRONG_KIND,
+                table=f"{catalog}.{schema}",
+                found=f"a schema in whose directory the rows of {stranger} lie",
+                expected="one without for DROP SCHEMA",
+                hint=f"Drop {stranger} first, or SWAP it back.",
             )
 
     def _below(self, place: Any) -> str | None:

@@ -12,6 +12,7 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate_server.model.types import Column, Schema
+from tidegate_server.storage.delta_sql import type_sql
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _NATURAL = (
@@ -67,7 +68,7 @@ def arrow_schema(wire: DataFrame, timezone: str) -> pa.Schema:
 def type_text(data_type: T.DataType, metadata: dict[str, Any] | None = None) -> str:
     """Return a type as Spark DDL; char and varchar as declared."""
     declared = (metadata or {}).get(_DECLARED)
-    return str(declared) if declared else data_type.simpleString()
+    return str(declared) if declared else type_sql(data_type)
 
 
 def _zoned(arrow: pa.DataType, timezone: str) -> pa.DataType:

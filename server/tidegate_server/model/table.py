@@ -99,6 +99,21 @@ class HeldVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RollingBack:
+    """A ROLLBACK of rows and definition, noted before either changes.
+
+    Whether the rows came back is told by the table's own last commit: if it is that of
+    ``refresh_id``, the definition follows them, else all is as it was.
+    """
+
+    refresh_id: str
+    active: bool
+    """Whether the table was ACTIVATED before; it is suspended for the rollback."""
+    to: MaterializedTable
+    """The definition that comes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializedTable:
     """A table whose content a query defines and the server keeps fresh.
 
@@ -169,6 +184,8 @@ class MaterializedTable:
     """Whether SWAP WITH has begun; true after it only if it could not even be taken back."""
     held: HeldVersion | None = None
     """A version that is not served; no refresh starts by itself until it is decided on."""
+    rolling_back: RollingBack | None = None
+    """A ROLLBACK of both rows and definition that has begun and not ended."""
 
     @property
     def kept_fresh(self) -> bool:

@@ -46,7 +46,10 @@ def names(at: Cursor) -> tuple[str, ...]:
 
 
 def options(at: Cursor) -> dict[str, str]:
-    """Read ``('k' = 'v', ...)``; the last of equal keys wins."""
+    """Read ``('k' = 'v', ...)``, or ``()`` as Flink does; the last of equal keys wins."""
+    if at.sees("(", ")"):
+        at.expect("(", ")")
+        return {}
     return dict(_list(at, lambda: _option(at)))
 
 
@@ -56,8 +59,14 @@ def option_keys(at: Cursor) -> tuple[str, ...]:
 
 
 def partition(at: Cursor) -> dict[str, str]:
-    """Read ``(k = v, ...)``; literals become strings."""
-    return dict(_list(at, lambda: _partition_value(at)))
+    """Read ``(k = v, ...)``, each column once; literals become strings."""
+    found: dict[str, str] = {}
+    for offset, key, value in _list(at, lambda: (at.offset, *_partition_value(at))):
+        if key.lower() in map(str.lower, found):
+            wanted = "a column that is not named before"
+            raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=key, expected=wanted)
+        found[key] = value
+    return found
 
 
 def query(at: Cursor) -> str:

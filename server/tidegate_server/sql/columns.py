@@ -24,6 +24,7 @@ from tidegate_server.sql.statements import (
 _TYPE_ENDS = frozenset(
     {",", ")", "NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT", "UNIQUE"}
     | {"FIRST", "AFTER", "ENFORCED", "AS", ";", ""}
+    | {"DEFAULT", "GENERATED", "REFERENCES", "CHECK"}
 )
 _EXPRESSION_ENDS = (",", ")", ";")
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "ASSERT", "CHECK", "FOREIGN"})
@@ -217,6 +218,8 @@ def _sees_constraint(at: Cursor) -> bool:
     return (
         at.sees("PRIMARY", "KEY")
         or at.sees("UNIQUE", "(")
+        or at.sees("CHECK", "(")
+        or at.sees("FOREIGN", "KEY")
         or (at.sees("CONSTRAINT") and at.sees_name(1) and at.spelling(2) in _CONSTRAINTS)
     )
 
@@ -230,7 +233,8 @@ def _table_constraint(at: Cursor) -> PrimaryKeyClause:
     if at.sees("UNIQUE"):
         raise at.failure(Code.MT_UNIQUE_UNSUPPORTED)
     if at.sees("CHECK"):
-        raise at.unexpected("PRIMARY KEY", "EXPECT", hint="Write EXPECT instead of CHECK.")
+        hint = "Write CONSTRAINT name EXPECT (condition) instead of CHECK."
+        raise at.unexpected("PRIMARY KEY", "EXPECT", hint=hint)
     at.expect("PRIMARY", "KEY")
     columns = clauses.names(at)
     _not_enforced(at, name or f"PK_{'_'.join(columns)}")

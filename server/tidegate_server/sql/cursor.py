@@ -12,6 +12,7 @@ from tidegate_server.errors import Code, ServerError, error
 _NAME = re.compile(r"\w+")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _SHOWN = 40  # characters of an offending token in a message
+_BACKTICKS = "Names are quoted with backticks: `name`."
 ONE_BY_ONE = "Send one statement at a time; a second one begins here."
 
 
@@ -100,7 +101,7 @@ class Cursor:
     def name(self, what: str = "a name") -> str:
         """Step over an identifier and return it."""
         if not self.sees_name():
-            raise self.unexpected(what)
+            raise self.unexpected(what, hint=_BACKTICKS if self.sees_string() else "")
         return self.advance().text
 
     def string(self, what: str = "a string literal") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidegate_server.errors import Code
+from tidegate_server.model.names import quote_identifier
 from tidegate_server.sql import clauses, privileges
 from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
 from tidegate_server.sql.cursor import Cursor
@@ -142,6 +143,16 @@ def _create_or_replace(at: Cursor) -> Statement:
 
 def _temporary(at: Cursor) -> Statement:
     raise at.failure(Code.MT_TEMPORARY_UNSUPPORTED, offset=0)
+
+
+def _refresh_first(at: Cursor) -> Statement:
+    """Refuse what Spark would take for a path whose cached data it has to read again."""
+    name = clauses.table_name(at)
+    spelled = ".".join(map(quote_identifier, name))
+    hint = f"Write ALTER MATERIALIZED TABLE {spelled} REFRESH."
+    raise at.failure(
+        Code.PARSE_SYNTAX, offset=0, found="REFRESH", expected="ALTER MATERIALIZED TABLE", hint=hint
+    )
 
 
 # ---- ALTER -----------------------------------------------------------------------------------
@@ -372,7 +383,8 @@ def _show_history(at: Cursor) -> Statement:
 
 
 def _describe(at: Cursor) -> Statement:
-    at.accept("TABLE")
+    if not at.accept("TABLE") and at.sees("MATERIALIZED", "TABLE") and at.sees_name(2):
+        at.expect("MATERIALIZED", "TABLE")
     extended = at.accept_any("EXTENDED", "FORMATTED") is not None
     return DescribeTable(
         name=clauses.table_name(at), extended=extended, as_json=at.accept("AS", "JSON")
@@ -431,12 +443,15 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("CREATE", *TABLE): _create,
     ("CREATE", "OR", "ALTER", *TABLE): _create_or_alter,
     ("CREATE", "OR", "REPLACE", *TABLE): _create_or_replace,
-    ("CREATE", "TEMPORARY", *TABLE): _temporary,
-    ("CREATE", "OR", "ALTER", "TEMPORARY", *TABLE): _temporary,
-    ("CREATE", "OR", "REPLACE", "TEMPORARY", *TABLE): _temporary,
+    **{
+        (*verb.split(), word, *TABLE): _temporary
+        for verb in ("CREATE", "CREATE OR ALTER", "CREATE OR REPLACE", "DROP")
+        for word in ("TEMPORARY", "TEMP")
+    },
     ("ALTER", *TABLE): _alter,
     ("DROP", *TABLE): _drop,
-    ("DROP", "TEMPORARY", *TABLE): _temporary,
+    ("REFRESH", *TABLE): _refresh_first,
+    ("REFRESH", "MATERIALIZED", "VIEW"): _refresh_first,
     ("SHOW", "MATERIALIZED"): _show_tables,
     ("SHOW", "CREATE", *TABLE): _show_create,
     ("SHOW", "CREATE", "OR", "ALTER", *TABLE): _show_create_or_alter,

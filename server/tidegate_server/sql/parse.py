@@ -23,10 +23,11 @@ from tidegate_server.sql.statements import (
 
 # What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
 # statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
-_KEY = r"(?P<key>(?=[\w:-]*\.)[A-Za-z_][\w.:-]*+)\s*+"
+_KEY = r"(?:`(?P<quoted>(?:[^`]|``)++)`|(?P<key>(?=[\w:-]*\.)[A-Za-z_][\w.:-]*+))\s*+"
 _REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 _BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?+|{_REST})", re.I)
 _BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?+{_REST}", re.I)
+_QUOTED = re.compile(r"`((?:[^`]|``)++)`")
 # DESCRIBE of anything but a table.
 _NOT_TABLES = frozenset(
     {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}
@@ -92,12 +93,24 @@ def _loose(text: str, rule: Rule) -> Statement:
 
 def _setting(text: str, start: int, rule: Rule) -> Statement:
     if found := _BARE_SET.fullmatch(text, start):
-        if found["value"] is None:
-            return ShowOption(key=found["key"])
-        return SetOption(key=found["key"], value=found["value"].strip())
+        key = _bare(found)
+        if key is None or found["value"] is None:
+            return ShowOption(key=key or "")
+        value = found["value"].strip()
+        quoted = _QUOTED.fullmatch(value)
+        return SetOption(key=key, value=_unquoted(quoted[1]) if quoted else value)
     if found := _BARE_RESET.fullmatch(text, start):
-        return ResetOption(key=found["key"])
+        return ResetOption(key=_bare(found))
     return _loose(text, rule)
+
+
+def _bare(found: re.Match[str]) -> str | None:
+    """Return the key of SET and RESET, which Spark also takes in backticks."""
+    return found["key"] if found["quoted"] is None else _unquoted(found["quoted"])
+
+
+def _unquoted(name: str) -> str:
+    return name.replace("``", "`")
 
 
 def _tokens(text: str) -> list[Token]:

@@ -48,6 +48,7 @@ from tidegate_server.storage.delta_sql import (
     partition_filter,
     partition_predicate,
     property_list,
+    type_sql,
 )
 from tidegate_server.storage.delta_write import (
     advance,
@@ -551,7 +552,7 @@ def _column(field: T.StructField) -> Column:
     declared = field.metadata.get(_DECLARED)
     return Column(
         name=field.name,
-        type=str(declared) if declared else field.dataType.simpleString(),
+        type=str(declared) if declared else type_sql(field.dataType),
         nullable=field.nullable,
         comment=field.metadata.get("comment"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
@@ -17,6 +18,26 @@ from tidegate_server.storage.delta_schema import column_sql
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
+_PLAIN_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED_NAME = re.compile("`((?:[^`]|``)*)`")
+
+
+def type_sql(data_type: T.DataType) -> str:
+    """Return a type as Spark reads it; names of fields are quoted where they have to be."""
+    match data_type:
+        case T.StructType():
+            fields = (f"{_field_name(f.name)}:{type_sql(f.dataType)}" for f in data_type.fields)
+            return f"struct<{','.join(fields)}>"
+        case T.ArrayType():
+            return f"array<{type_sql(data_type.elementType)}>"
+        case T.MapType():
+            return f"map<{type_sql(data_type.keyType)},{type_sql(data_type.valueType)}>"
+        case _:
+            return str(data_type.simpleString())
+
+
+def _field_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
 
 
 def create_sql(
@@ -28,7 +49,8 @@ def create_sql(
     location: str | None = None,
 ) -> str:
     facts = dict(properties)
-    if any(_NEEDS_MAPPING & set(column.name) for column in schema):
+    nested = "".join(name for column in schema for name in _QUOTED_NAME.findall(column.type))
+    if any(_NEEDS_MAPPING & set(name) for name in (nested, *schema.names())):
         facts["delta.columnMapping.mode"] = "name"
     columns = ", ".join(column_sql(column) for column in schema)
     parts = [f"CREATE TABLE {name.quoted()} ({columns}) USING delta"]

@@ -132,6 +132,11 @@ def add_execute_as(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("execute_as",))
 
 
+def add_rolling_back(connection: Connection) -> None:
+    """Give definitions the mark of a ROLLBACK of both that has begun."""
+    add_columns(connection, materialized_tables, ("rolling_back",))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -145,6 +150,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_immutable_region,
     add_held_versions,
     add_execute_as,
+    add_rolling_back,
 )
 
 

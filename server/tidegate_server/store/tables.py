@@ -41,6 +41,7 @@ from tidegate_server.model.table import (
     HeldVersion,
     MaterializedTable,
     PrimaryKey,
+    RollingBack,
 )
 from tidegate_server.model.types import Schema
 
@@ -145,6 +146,7 @@ materialized_tables = Table(
     Column("leaving", Boolean, nullable=False, server_default=false()),
     Column("swapping", Boolean, nullable=False, server_default=false()),
     Column("held", Json(HeldVersion | None)),
+    Column("rolling_back", Json(RollingBack | None)),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),
 )
 

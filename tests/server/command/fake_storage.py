@@ -73,6 +73,10 @@ class FakeStorage:
         self.checked: list[CheckExpressions] = []
         self.lying: dict[tuple[str, str | None], Stored] = {}
         """Tables by where they lie and whose they are, once names were pointed elsewhere."""
+        self.commits: dict[str, CommittedRefresh] = {}
+        """The last commit of each materialized table, by its id."""
+        self.rows: dict[int, int] = {}
+        """By which version the rows of each version were computed."""
 
     def answer(self, request: Request) -> Answer | None:
         """Carry a request out; None if it is not about storage."""
@@ -101,9 +105,10 @@ class FakeStorage:
                 return self._inspect(name)
             case ListDefinitions():
                 return self._definitions()
-            case LastCommit(name=name):
+            case LastCommit(name=name, table_id=table_id):
                 exists = name in self.tables
-                return LastCommitted(commit=_COMMIT, exists=exists, held=self.held.get(name))
+                commit = self.commits.get(table_id, _COMMIT)
+                return LastCommitted(commit=commit, exists=exists, held=self.held.get(name))
             case DiscardHeld(name=name):
                 self.held.pop(name, None)
                 return Done()
@@ -119,6 +124,18 @@ class FakeStorage:
             case _:
                 return None
         return Done()
+
+    def commit(self, table_id: str, refresh_id: str, version: int, rows_of: int | None) -> int:
+        """Commit a version of a table, with the rows of another one; returns the one before."""
+        before = self.commits.get(table_id, _COMMIT)
+        self.rows[version] = version if rows_of is None else self.rows.get(rows_of, rows_of)
+        self.commits[table_id] = replace(before, refresh_id=refresh_id, version=version)
+        return before.version
+
+    def content(self, table_id: str) -> int:
+        """Return which version computed the rows that a table has."""
+        version = self.commits.get(table_id, _COMMIT).version
+        return self.rows.get(version, version)
 
     def listed(self) -> tuple[TableInfo, ...]:
         """What the metastore lists."""

@@ -44,7 +44,7 @@ from tidegate_server.model.result import Result
 from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.model.types import Column, Schema, text_schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.request import RefreshPlan, RefreshRequest
 from tidegate_server.scheduler.base import (
@@ -119,7 +119,7 @@ class FakeEngine:
                 schema = "other" if sql.startswith("USE ") else "d"
                 return Executed(
                     result_id="r",
-                    schema=Schema(),
+                    schema=text_schema("plan") if sql.startswith("EXPLAIN ") else Schema(),
                     has_result_set=False,
                     chunks=0,
                     rows=0,
@@ -406,6 +406,11 @@ class World:
                 sqlstate=self.refresh_failure.sqlstate,
                 error_message=self.refresh_failure.message,
             )
+        if run.state is RunState.SUCCEEDED and run.to_version is not None:
+            before = self.engine.storage.commit(
+                table.id, run.refresh_id, run.to_version, request.rollback_to
+            )
+            run = replace(run, from_version=before)
         self.ledger.history.append(run)
         self.ran.set()
         return run

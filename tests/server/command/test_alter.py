@@ -129,6 +129,7 @@ def test_names_of_storage_are_not_for_users(world: World) -> None:
     world.execute(BASE)
     for statement in (
         BASE.replace("TABLE base", "TABLE __tidegate_base"),
+        BASE.replace("TABLE base", "TABLE Information_Schema.base"),
         f"{ALTER} base RENAME TO __Tidegate_x",
     ):
         assert refusal(world, statement).code == Code.NOT_SUPPORTED.name

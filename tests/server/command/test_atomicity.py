@@ -91,14 +91,16 @@ def world_before() -> World:
     world.execute(create.format("v (x AS upper(b))", "t1"))
     world.execute(create.format(f"q ({HOLDING})", "t1"))
     world.execute(create.format("reader", "m"))
-    world.execute(create.format("viewed", "v"))
+    world.execute(create.format("viewed (y AS upper(b))", "v"))
+    world.execute(f"{ALTER} viewed REFRESH")
     world.execute(create.format("apart", "t1"))
     plain = Stored(schema=Schema((T1.columns[1],)), properties={"k": "v"})
     world.engine.storage.tables[name("plain")] = plain
     widened(world)
     # A second definition, from which there is a way back to the first one.
     later = produces(world, "SELECT * FROM t2", *T1, source="t2")
-    world.execute(f"{ALTER} viewed AS {later}")
+    world.execute(f"CREATE OR ALTER MATERIALIZED TABLE viewed {DAY} AS {later}")
+    world.execute(f"{ALTER} viewed REFRESH")
     return world
 
 
@@ -139,6 +141,7 @@ STATEMENTS = {
     "rename a quarantine": f"{ALTER} q RENAME TO other",
     "drop a constraint": f"{ALTER} q DROP CONSTRAINT c",
     "roll the definition back": f"{ALTER} viewed ROLLBACK DEFINITION",
+    "roll rows and definition back": f"{ALTER} viewed ROLLBACK TO VERSION 101 BOTH",
     "convert to a table": f"{ALTER} m CONVERT TO TABLE",
     "suspend all": f"{ALTER} m SUSPEND CASCADE",
     "drop": "DROP MATERIALIZED TABLE m",
@@ -156,13 +159,17 @@ def picture(world: World) -> object:
     tables = {table.name: table for table in world.catalog.tables()}
     past = world.catalog.replaced_definitions()
     workflows = dict(world.scheduler.workflows)
-    return tables, past, workflows, stored, dict(world.engine.storage.views), world.ledger.leases
+    rows = {table.id: world.engine.storage.content(table.id) for table in tables.values()}
+    views = dict(world.engine.storage.views)
+    return tables, past, workflows, stored, views, rows, world.ledger.leases
 
 
 def _facts(found: Stored) -> dict[str, object]:
     facts: dict[str, object] = dict(found.properties)
     if text := found.properties.get("tidegate.definition"):
-        facts["tidegate.definition"] = {**json.loads(text), "location": ""}
+        # The status that stands there is nobody's: a rebuilt table is suspended.
+        untold = {"location": "", "refresh_status": ""}
+        facts["tidegate.definition"] = {**json.loads(text), **untold}
     return facts
 
 

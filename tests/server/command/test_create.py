@@ -75,6 +75,15 @@ def test_session_settings_are_stored_without_the_schedulers(world: World) -> Non
     assert world.table("m").execution_target == "embedded"
 
 
+def test_the_execution_mode_of_the_session_stays_with_the_table(world: World) -> None:
+    world.execute("SET 'execution.mode' = 'Remote'")
+    world.execute("SET 'kubernetes.cluster-id' = 'c1'")
+    world.execute(CREATE)
+    world.execute("RESET 'execution.mode'")
+    world.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    assert world.table("m").execution_target == "remote"
+
+
 def test_sources_that_are_materialized_tables_are_marked(world: World) -> None:
     world.execute(CREATE)
     world.engine.analyses["SELECT * FROM m, t1"] = analysis(T1, "m", "t1")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.server.command.fakes import NOW, World
+from tests.server.command.tables import widened
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import CheckExpressions, DiscardHeld, ExplainRefresh
 from tidegate_server.model.clauses import Assertion, Violation
@@ -101,6 +102,37 @@ def test_explain_refresh_tells_what_is_checked(asserted: World) -> None:
     ]
     [asked] = asserted.engine.asked(ExplainRefresh)
     assert asked.order.assertions == asserted.table("m").assertions  # type: ignore[attr-defined]
+
+
+CHECKS = [
+    ("EXPECTATION", "known EXPECT (a > 0) ON VIOLATION WARN"),
+    ("PRIMARY_KEY", "PK_a PRIMARY KEY (`a`) ON VIOLATION WARN"),
+    ("ASSERTION", "enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"),
+    ("IMMUTABLE", "IMMUTABLE WHERE (b > 'x')"),
+]
+FROZEN = CREATE.replace(" AS SELECT", " IMMUTABLE WHERE (b > 'x') AS SELECT")
+
+
+def test_explain_create_tells_what_its_refreshes_will_check(world: World) -> None:
+    [(section,)] = world.rows("EXPLAIN " + FROZEN.format("", f", {ENOUGH}"))
+    title, *told = str(section).splitlines()
+    assert title == "== Checks of a Refresh =="
+    assert told == [f"{kind}: {text}" for kind, text in CHECKS]
+    assert world.catalog.tables() == ()
+    assert world.rows("EXPLAIN CREATE MATERIALIZED TABLE n AS SELECT * FROM t1") == []
+
+
+def test_explain_of_a_change_tells_what_the_refresh_that_follows_checks(held: World) -> None:
+    rows = held.rows("EXPLAIN " + FROZEN.format("OR ALTER ", f", {ENOUGH}"))
+    assert [row[0] for row in rows] == ["IMMUTABLE WHERE", "HELD", "REFRESH", *["CHECK"] * 4]
+    assert rows[1][3:] == (
+        "VERSION_HELD",
+        f"{WAITING.reason} What this refresh makes takes its place.",
+    )
+    assert [row[3:] for row in rows[3:]] == CHECKS
+    wider = widened(held)
+    rows = held.rows(f"EXPLAIN {ALTER} AS {wider}")
+    assert [row[3:] for row in rows if row[0] == "CHECK"] == CHECKS[:3], rows
 
 
 # ---- a version that is held ------------------------------------------------------------------

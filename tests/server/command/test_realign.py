@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,16 +48,24 @@ def revived(world: World) -> World:
     """Return a world over what is left, as the next server finds it."""
     after = World(config=world.config)
     for table in world.catalog.tables():
-        after.catalog.create(table)
+        first, *later = (*world.catalog.replaced_definitions(table.id), table)
+        after.catalog.create(replace(first, refresh_status=table.refresh_status))
+        for definition in later:
+            after.catalog.replace(definition)
     after.scheduler.workflows.update(world.scheduler.workflows)
-    after.engine.storage = world.engine.storage
+    after.engine.storage, after.engine.analyses = world.engine.storage, world.engine.analyses
+    after.ledger.history = world.ledger.history
     after.ledger.leases.update(world.ledger.leases)
     return after
 
 
 def realigned(world: World) -> tuple[TableName, ...]:
+    """Do what a gateway does when it starts, and again when its engine is up."""
     realign_workflows(world.catalog, world.scheduler, "UTC")  # type: ignore[arg-type]
-    return realign_storage(world.catalog, world.ledger, world.engine, NOW, "server-2")  # type: ignore[arg-type]
+    found = realign_storage(world.catalog, world.ledger, world.engine, NOW, "server-2")  # type: ignore[arg-type]
+    if found:
+        realign_workflows(world.catalog, world.scheduler, "UTC")  # type: ignore[arg-type]
+    return found
 
 
 @pytest.mark.parametrize(("statement", "at"), CASES)
@@ -82,6 +91,34 @@ def test_storage_and_schedules_follow_the_catalog_after_a_death(statement: str, 
         n: v.holding for n, v in wanted.items()
     }
     assert world.ledger.leases == {}
+    assert realigned(world) == ()
+
+
+BOTH = f"{ALTER} viewed ROLLBACK TO VERSION 101 BOTH"
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("at", range(1, len(effects(BOTH)) + 2))
+def test_rows_and_definition_come_back_together_or_not_at_all(at: int, repeated: bool) -> None:
+    world = world_before()
+    before = world.table("viewed")
+    Death(world, at, done=False)
+    try:
+        world.execute(BOTH)
+    except KeyboardInterrupt:
+        world = revived(world)
+    if repeated:  # as with several gateways
+        world.ledger.leases.clear()
+        world.execute(BOTH)
+    realigned(world)
+    after, rows = world.table("viewed"), world.engine.storage.content(before.id)
+    assert after.rolling_back is None
+    assert (after.restored_from, rows) == ((1, 101) if repeated or rows == 101 else (None, 102))
+    assert bool(after.derived) == (rows == 101)
+    assert (after.refresh_status is RefreshStatus.SUSPENDED) == (rows == 101)
+    assert world.workflow("viewed") == workflow_for(after, "UTC")
+    if rows == 102:
+        assert after == before
     assert realigned(world) == ()
 
 

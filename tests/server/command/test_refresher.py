@@ -31,7 +31,7 @@ from tidegate_server.link.messages.requests import (
 )
 from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import HeldVersion, LogicalRefreshMode
+from tidegate_server.model.table import HeldVersion, LogicalRefreshMode, RollingBack
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
@@ -347,6 +347,15 @@ def test_every_refresh_has_a_higher_epoch_and_frees_its_lease(world: World) -> N
         world.refresher.run(request())
     assert [order.epoch for order in world.engine.orders] == [1, 2, 3]
     assert world.ledger.holder("t-1", NOON) is None
+
+
+def test_only_its_own_rollback_touches_a_table_that_is_being_rolled_back(world: World) -> None:
+    mark = RollingBack(refresh_id="op", active=True, to=table())
+    world.catalog.replace(replace(table(), rolling_back=mark))
+    other = world.refresher.run(request())
+    assert (other.state, other.error_class) == (RunState.CANCELLED, Code.MT_STATE.name)
+    for own in ("op", "op.back"):
+        assert world.refresher.run(request(refresh_id=own)).state is RunState.SUCCEEDED
 
 
 def test_a_missing_table_is_refused_without_a_record(world: World) -> None:

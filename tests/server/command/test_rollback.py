@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.server.command.fakes import World
+from tests.server.command.tables import refusal
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.states import RefreshStatus
+from tidegate_server.model.table import RollingBack
 
 ROLLBACK = "ALTER MATERIALIZED TABLE m ROLLBACK TO VERSION 2"
 
@@ -31,6 +35,30 @@ def test_a_suspended_table_can_be_rolled_back(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     full.execute(ROLLBACK)
     assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET ('k' = 'v')",
+        "RESUME",
+        "AS SELECT * FROM t1",
+        "RENAME TO o",
+        "SWAP WITH n",
+        "ROLLBACK TO VERSION 2",
+        "ROLLBACK DEFINITION",
+        "CONVERT TO TABLE",
+    ],
+)
+def test_a_table_that_is_half_rolled_back_is_left_alone(full: World, statement: str) -> None:
+    full.execute("CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' HOUR AS SELECT * FROM t1")
+    full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    table = full.table("m")
+    mark = RollingBack(refresh_id="op0", active=True, to=replace(table, definition_version=2))
+    full.catalog.replace(replace(table, rolling_back=mark))
+    problem = refusal(full, f"ALTER MATERIALIZED TABLE m {statement}")
+    assert (problem.code, "half rolled back" in problem.message) == (Code.MT_STATE.name, True)
+    assert "repeat the ROLLBACK" in problem.hint
 
 
 def test_a_rollback_that_fails_leaves_the_table_as_it_was(full: World) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces, refusal
-from tidegate_server.command.orders import refuse_swapping
+from tidegate_server.command.orders import refuse_half_done
 from tidegate_server.errors import Code, ServerError
 from tidegate_server.link.messages.requests import PlaceTables
+from tidegate_server.model.names import TableName
 
 CREATE = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' {} AS SELECT * FROM {}"
 
@@ -53,6 +54,18 @@ def test_twice_is_as_if_nothing_had_happened(pair: World) -> None:
     assert tables == [table for table in before[0] if table.name.table != "reader"]
 
 
+def test_tables_of_two_schemas_exchange_their_names(pair: World) -> None:
+    blue = pair.table("blue")
+    pair.session.schema = "other"
+    pair.execute(CREATE.format("blue", "DAY", "t1"))
+    far = TableName("c", "other", "blue")
+    there = pair.catalog.find(far)
+    pair.execute(f"{ALTER} blue SWAP WITH d.blue")
+    found = pair.catalog.find(far)
+    assert (found and found.id, there and there.id) == (blue.id, pair.table("blue").id)
+    assert pair.engine.storage.tables[far].owner == blue.id
+
+
 def test_what_reads_a_name_reads_the_other_table(pair: World) -> None:
     green = pair.table("green").id
     pair.execute(f"{ALTER} blue SWAP WITH green")
@@ -92,10 +105,6 @@ def test_what_cannot_be_swapped_is_refused(pair: World) -> None:
     assert problem.code == Code.NOT_SUPPORTED.name
     assert "DROP (x)" in problem.hint
     assert refusal(pair, f"{ALTER} blue SWAP WITH nope").code == Code.MT_NOT_FOUND.name
-    pair.session.schema = "other"
-    pair.execute(CREATE.format("far", "DAY", "t1"))
-    problem = refusal(pair, f"{ALTER} far SWAP WITH d.blue")
-    assert problem.code == Code.NOT_SUPPORTED.name
 
 
 def test_a_running_refresh_is_not_moved_away_from(pair: World) -> None:
@@ -128,4 +137,4 @@ def test_a_table_that_could_not_be_put_back_is_left_alone(pair: World) -> None:
 def test_a_half_swapped_table_is_not_refreshed(pair: World) -> None:
     pair.catalog.replace(replace(pair.table("blue"), swapping=True))
     with pytest.raises(ServerError, match="half swapped"):
-        refuse_swapping(pair.table("blue"), "a refresh")
+        refuse_half_done(pair.table("blue"), "a refresh")

@@ -224,6 +224,12 @@ def checked(session: Session, **asked: object) -> Schema:
     return answer.computed
 
 
+def test_a_computed_column_looks_at_its_own_row_alone(session: Session) -> None:
+    with pytest.raises(ServerError) as caught:
+        checked(session, computed=(("x", "sum(a)"),))
+    assert caught.value.code == "MT_COLUMN_EXPRESSION"
+
+
 def test_expressions_have_types(session: Session) -> None:
     made = checked(
         session,
@@ -242,7 +248,7 @@ def test_expressions_look_at_their_own_row_alone(session: Session, expression: s
     if expression == "(SELECT 1)":
         expression = "(SELECT max(k) FROM range(3) AS r(k) JOIN missing)"
     with pytest.raises(ServerError):
-        checked(session, computed=(("x", expression),))
+        checked(session, computed=(("x", "sum(a)"),))
 
 
 def test_names_are_replaced_where_a_query_reads_the_table(session: Session) -> None:

@@ -95,6 +95,8 @@ REACHES = [
     ("EXECUTE IMMEDIATE 'SELECT 1'", Reach.UNKNOWN),
     ("BEGIN SELECT 1; END", Reach.UNKNOWN),
     ("CALL spark_catalog.system.x()", Reach.UNKNOWN),
+    ("TRUNCATE TABLE IDENTIFIER(lower('X'))", Reach.UNKNOWN),
+    ("SELECT * FROM IDENTIFIER(lower('T'))", None),
 ]
 
 LOCATIONS = [

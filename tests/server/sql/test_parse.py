@@ -261,6 +261,23 @@ def test_a_slip_of_the_pen_is_recognised(text: str, hint: str) -> None:
     assert caught.value.hint == f"Did you mean {hint}?"
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('DROP MATERIALIZED TABLE "m"', "Names are quoted with backticks"),
+        ("CREATE MATERIALIZED TABLE m ('a') AS SELECT 1 AS a", "Names are quoted with backticks"),
+        ("REFRESH MATERIALIZED TABLE d.`a b`", "ALTER MATERIALIZED TABLE `d`.`a b` REFRESH."),
+        ("REFRESH MATERIALIZED VIEW m", "ALTER MATERIALIZED TABLE `m` REFRESH."),
+        ("CREATE MATERIALIZED TABLE m (CHECK (a > 0)) AS SELECT 1", "CONSTRAINT name EXPECT"),
+    ],
+)
+def test_what_other_systems_write_is_told_in_the_words_of_this_one(text: str, hint: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        parse(text)
+    assert caught.value.code == "PARSE_SYNTAX"
+    assert hint in caught.value.hint
+
+
 def test_clauses_out_of_order_are_told_their_order() -> None:
     with pytest.raises(ServerError) as caught:
         parse("CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL COMMENT 'x' AS SELECT 1")

@@ -47,8 +47,12 @@
 {#- The whole statement for a model, whether its table exists or not. -#}
 {% macro materialized_table_definition(relation, sql) -%}
 CREATE OR ALTER MATERIALIZED TABLE {{ relation }}
-{%- if config.get('primary_key') %}
-(PRIMARY KEY ({{ tidegate.names(config.get('primary_key')) }}) NOT ENFORCED)
+{%- set items = tidegate.materialized_table_items(sql) -%}
+{%- if items %}
+({{ items | join(', ') }})
+{%- endif %}
+{%- if config.persist_relation_docs() and model.description %}
+COMMENT {{ tidegate.literal(model.description) }}
 {%- endif %}
 {%- if config.get('partition_by') %}
 PARTITIONED BY ({{ tidegate.names(config.get('partition_by')) }})
@@ -79,6 +83,29 @@ AS {{ sql }}
 {%- endmacro %}
 
 
+{#- The column list: columns that are documented, with the types that the query gives, and the key. -#}
+{% macro materialized_table_items(sql) -%}
+  {%- set items, described = [], {} -%}
+  {%- if config.persist_column_docs() -%}
+    {%- for column in model.columns.values() if column.description -%}
+      {%- do described.update({column.name | lower: column.description}) -%}
+    {%- endfor -%}
+  {%- endif -%}
+  {%- if described -%}
+    {%- for row in run_query('DESCRIBE QUERY ' ~ sql) if row['col_name'] | lower in described -%}
+      {%- do items.append(
+        adapter.quote(row['col_name']) ~ ' ' ~ row['data_type']
+        ~ ' COMMENT ' ~ tidegate.literal(described[row['col_name'] | lower])) -%}
+    {%- endfor -%}
+  {%- endif -%}
+  {%- if config.get('primary_key') -%}
+    {%- do items.append(
+      'PRIMARY KEY (' ~ tidegate.names(config.get('primary_key')) ~ ') NOT ENFORCED') -%}
+  {%- endif -%}
+  {{ return(items) }}
+{%- endmacro %}
+
+
 {% macro is_materialized_table(relation) -%}
   {%- set found = run_query(
     'SHOW MATERIALIZED TABLES IN ' ~ relation.without_identifier()) -%}
@@ -89,10 +116,11 @@ AS {{ sql }}
 {%- endmacro %}
 
 
-{#- What the server says it would change, such as QUERY or FRESHNESS. -#}
+{#- What the server says it would change, such as QUERY or FRESHNESS; the refresh that follows and
+    its checks are told behind it. -#}
 {% macro materialized_table_changes(definition) -%}
-  {%- set changes = run_query('EXPLAIN ' ~ definition) -%}
-  {{ return(changes.columns['object'].values() | list) }}
+  {%- set told = run_query('EXPLAIN ' ~ definition).columns['object'].values() | list -%}
+  {{ return(told | reject('in', ['REFRESH', 'CHECK', 'HELD']) | list) }}
 {%- endmacro %}
 
 
