@@ -178,6 +178,24 @@ def test_a_view_that_changed_is_computed_anew(make: Make, session: Session) -> N
     assert mt.differences() == []
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) "
+            "SELECT k, n FROM t JOIN r USING (n)"
+        ),
+        "SELECT k FROM t WHERE n >= (SELECT min(m) FROM u) AND n IS NOT NULL AND d > 0 OR p > 1",
+    ],
+)
+def test_a_query_is_not_taken_for_another_one(make: Make, session: Session, query: str) -> None:
+    mt = make(query)
+    for _ in range(2):
+        session.execute("INSERT INTO t VALUES ('a', 2, 3, 4)")
+        assert mt.refresh().plan.reason_code != "DEFINITION_CHANGED"
+        assert mt.differences() == []
+
+
 def test_rows_that_expectations_dropped_stay_out(make: Make, session: Session) -> None:
     small = Expectation(name="small", condition="n < 5", violation=Violation.DROP_ROW)
     mt = make("SELECT k, n FROM t", expectations=(small,))

@@ -13,8 +13,8 @@ from tidegate_server.storage.jvm import items, java, kind
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
-# What EXISTS beside an OR becomes; Catalyst leaves its id as it was.
-_EXISTENCE = re.compile(r"ExistenceJoin\(exists#\d+\)")
+# Those of expressions and of recursive queries.
+_ID = re.compile(r"(?:#|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
 _SUBQUERIES = frozenset({"Exists", "ListQuery", "ScalarSubquery"})
 
 
@@ -116,9 +116,14 @@ class Catalyst:
         return bool(tree.containsPattern(patterns.PLAN_EXPRESSION()))
 
     def text(self, plan: Any) -> str:
-        """Return a plan as text that is the same whenever the plan is, ids left out."""
-        text = str(plan.canonicalized().treeString(False, False, _FIELDS, False, False))
-        return _EXISTENCE.sub("ExistenceJoin", text)
+        """Return a plan as text that is the same whenever the plan is: ids are counted anew.
+
+        Catalyst's own canonical form is not: it sorts by hashes, which those of subqueries differ
+        in from one analysis to the next.
+        """
+        numbers: dict[str, str] = {}
+        text = str(plan.treeString(False, False, _FIELDS, False, False))
+        return _ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
 
     # ---- plans -----------------------------------------------------------------------------
 
