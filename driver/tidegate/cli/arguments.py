@@ -10,7 +10,9 @@ from enum import Enum
 from pathlib import Path
 
 from tidegate._version import __version__
+from tidegate.cli.files import UnreadableFileError
 from tidegate.cli.formats import FORMATS
+from tidegate.cli.settings import Settings, defaults_path, read_settings
 
 _EXAMPLES = """\
 examples:
@@ -55,7 +57,9 @@ class Target:
     password: str | None = field(default=None, repr=False)
     auth: str | None = None
     schema: str | None = None
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: Settings = ()
+    defaults: Settings = ()
+    """What files say; a URL and ``settings`` are over it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         auth=given.auth,
         schema=given.schema,
         settings=tuple(given.set),
+        defaults=_defaults(parser, given),
     )
     if given.url and (given.host or given.port):
         parser.error("-u already names the server: leave out --host and --port")
@@ -146,6 +151,14 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
         metavar="KEY=VALUE",
         help="session setting, may be repeated",
     )
+    group.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="file of session settings, a line key = value each, such as sql-context.conf; "
+        f"over those in {_shown(defaults_path())}, under those of the URL and --set",
+    )
 
 
 def _add_scripts(group: argparse._ArgumentGroup) -> None:
@@ -202,11 +215,27 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _shown(path: Path) -> str:
+    home = str(Path.home())
+    return "~" + str(path).removeprefix(home) if str(path).startswith(home) else str(path)
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
     return key.strip(), value
+
+
+def _defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Settings:
+    everybodys = defaults_path()
+    files = [str(everybodys)] if everybodys.exists() else []
+    try:
+        return tuple(
+            setting for name in (*files, *given.context) for setting in read_settings(name)
+        )
+    except UnreadableFileError as error:
+        parser.error(str(error))
 
 
 def _password(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:

@@ -89,7 +89,9 @@ def connect_options(target: Target) -> ConnectOptions:
         auth=target.auth or base.auth,
         schema=target.schema or base.schema,
     )
-    return replace(options, settings={**base.settings, **dict(target.settings)})
+    return replace(
+        options, settings={**dict(target.defaults), **base.settings, **dict(target.settings)}
+    )
 
 
 def run_text(

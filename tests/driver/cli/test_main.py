@@ -179,6 +179,47 @@ def test_url_and_arguments_name_the_server_together(server: FakeServer) -> None:
     assert options.settings == {"a": "1", "b": "2=3"}
 
 
+def test_settings_come_from_files_the_url_and_arguments(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "tidegate").mkdir()
+    (tmp_path / "tidegate" / "sql-defaults.conf").write_text(
+        "# everybody's\na = 1\nb: 1\nc = 1\nd = 1\n"
+    )
+    context = tmp_path / "sql-context.conf"
+    context.write_text("-- of this task\n\n'b' = 'x # y = z'\nc = 2\nd=2\n// the end\n")
+    url = "tidegate://ada@gateway/sales?c=3&d=3"
+    run(server, "-u", url, "--context", str(context), "--set", "d=4", "-e", "one")
+    assert server.options[0].settings == {"a": "1", "b": "x # y = z", "c": "3", "d": "4"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "No such file"),
+        ("a = 1\nb\n", "line 2 is not of the form key = value"),
+        ("a = 1\n[b]\n", "[b] is no setting"),
+        ("a = 1\n\na = 2\n", "line 3 sets a again"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_status_2(
+    server: FakeServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str | None,
+    told: str,
+) -> None:
+    context = tmp_path / "sql-context.conf"
+    if text is not None:
+        context.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        run(server, "--context", str(context), "-e", "one")
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+    assert server.statements == []
+
+
 def test_a_password_is_read_from_a_file(server: FakeServer, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("pw\n")
     run(server, "--password-file", str(tmp_path / "secret"), "-e", "one")

@@ -1,0 +1,57 @@
+"""Session settings from files: everybody's ``sql-defaults.conf``, and that of one context."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from pathlib import Path
+
+from tidegate.cli.files import UnreadableFileError, read_script
+
+Settings = tuple[tuple[str, str], ...]
+
+_SECTION = "settings"
+
+
+def defaults_path() -> Path:
+    """Return the user's ``sql-defaults.conf``, under the XDG base directories; it may not exist."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "tidegate" / "sql-defaults.conf"
+
+
+def read_settings(name: str) -> Settings:
+    """Return the settings in a file of lines ``key = value`` or ``key: value``.
+
+    ``#``, ``--`` and ``//`` begin a comment; quotes around a key or a value are left out.
+
+    :raises UnreadableFileError: if there is no such file, or it holds something else.
+    """
+    parser = configparser.RawConfigParser(
+        delimiters=("=", ":"), comment_prefixes=("#", "--", "//"), empty_lines_in_values=False
+    )
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as the manual says
+    try:
+        # One line more, of which errors must not speak.
+        parser.read_string(f"[{_SECTION}]\n{read_script(name)}", name)
+    except configparser.Error as error:
+        raise UnreadableFileError(f"cannot read {name}: {_told(error)}") from error
+    for section in parser.sections():
+        if section != _SECTION:
+            raise UnreadableFileError(f"cannot read {name}: [{section}] is no setting")
+    return tuple((_bare(key), _bare(value)) for key, value in parser.items(_SECTION))
+
+
+def _told(error: configparser.Error) -> str:
+    match error:
+        case configparser.DuplicateOptionError():
+            return f"line {(error.lineno or 1) - 1} sets {error.option} again"
+        case configparser.ParsingError(errors=[(line, _), *_]):
+            return f"line {line - 1} is not of the form key = value"
+        case configparser.DuplicateSectionError():
+            return f"[{error.section}] is no setting"
+    return error.message
+
+
+def _bare(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
