@@ -55,7 +55,9 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
     return nothing()
 
 
-def explain_create(statement: CreateMaterializedTable, text: str, context: Context) -> Result:
+def explain_create(
+    statement: CreateMaterializedTable, text: str, context: Context, detail: str = ""
+) -> Result:
     """Check everything CREATE checks, then answer what it would do; changes nothing.
 
     For a new table that is Spark's plan of the query, and what its refreshes check; for one that
@@ -69,7 +71,7 @@ def explain_create(statement: CreateMaterializedTable, text: str, context: Conte
         table = convert.taken_over(statement, plain, text, context)
     else:
         table = define(statement, text, context)
-    planned = run(f"EXPLAIN {table.expanded_query}", context)
+    planned = run(" ".join(filter(None, ("EXPLAIN", detail, table.expanded_query))), context)
     return _with_checks(planned, table) if check_rows(table) else planned
 
 

@@ -257,7 +257,7 @@ def _show(statement: Show, context: Context) -> Result:
 def _explain(statement: Explain, text: str, context: Context) -> Result:
     match statement.statement:
         case CreateMaterializedTable() as inner:
-            return create.explain_create(inner, text, context)
+            return create.explain_create(inner, text, context, statement.detail)
         case AlterRefresh() as inner:
             return refresh.explain_refresh(inner, context)
         case AlterAsQuery() as inner:

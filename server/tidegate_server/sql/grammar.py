@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tidegate_server.errors import Code
 from tidegate_server.model.names import quote_identifier
@@ -10,6 +11,7 @@ from tidegate_server.sql import clauses, privileges
 from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
+    EXPLAIN_DETAILS,
     AlterAdd,
     AlterAsQuery,
     AlterCancelRefresh,
@@ -391,15 +393,7 @@ def _describe(at: Cursor) -> Statement:
     )
 
 
-def _explain_create(at: Cursor) -> Statement:
-    return Explain(statement=_create(at))
-
-
-def _explain_create_or_alter(at: Cursor) -> Statement:
-    return Explain(statement=_create_or_alter(at))
-
-
-def _explain_alter(at: Cursor) -> Statement:
+def _explain_alter(at: Cursor) -> Explain:
     name = clauses.table_name(at)
     if at.accept("REFRESH"):
         return Explain(statement=_refresh(at, name))
@@ -410,9 +404,33 @@ def _explain_alter(at: Cursor) -> Statement:
     return Explain(statement=_as(at, name))
 
 
-def _explain_refresh(at: Cursor) -> Statement:
-    at.accept("MATERIALIZED", "TABLE")
+def _explain_refresh(at: Cursor) -> Explain:
     return Explain(statement=_refresh(at, clauses.table_name(at)))
+
+
+_EXPLAINED: Mapping[tuple[str, ...], Callable[[Cursor], Explain]] = {
+    ("CREATE", *TABLE): lambda at: Explain(statement=_create(at)),
+    ("CREATE", "OR", "ALTER", *TABLE): lambda at: Explain(statement=_create_or_alter(at)),
+    ("ALTER", *TABLE): _explain_alter,
+    ("REFRESH", *TABLE): _explain_refresh,
+    ("REFRESH",): _explain_refresh,
+}
+
+
+def _in_detail(detail: str, rule: Callable[[Cursor], Explain]) -> Rule:
+    """Return the rule of a statement of which Spark is to tell more; only CREATE has a query."""
+
+    def detailed(at: Cursor) -> Statement:
+        found = rule(at)
+        if not isinstance(found.statement, CreateMaterializedTable):
+            hint = f"Leave {detail} out: it is for EXPLAIN of a query, or of CREATE."
+            shown = f"EXPLAIN {detail}"
+            raise at.failure(
+                Code.PARSE_SYNTAX, offset=0, found=shown, expected="EXPLAIN", hint=hint
+            )
+        return replace(found, detail=detail)
+
+    return detailed
 
 
 def _verify(at: Cursor) -> VerifyMaterializedTable:
@@ -461,10 +479,16 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("SHOW", "GRANTS"): privileges.show_grants,
     ("SHOW", "VERSIONS"): _show_versions,
     ("VERIFY", *TABLE): _verify,
-    ("EXPLAIN", "CREATE", *TABLE): _explain_create,
-    ("EXPLAIN", "CREATE", "OR", "ALTER", *TABLE): _explain_create_or_alter,
-    ("EXPLAIN", "ALTER", *TABLE): _explain_alter,
-    ("EXPLAIN", "REFRESH"): _explain_refresh,
+    **{
+        ("EXPLAIN", *plan, *words): rule
+        for plan in ((), ("PLAN", "FOR"))
+        for words, rule in _EXPLAINED.items()
+    },
+    **{
+        ("EXPLAIN", detail, *words): _in_detail(detail, rule)
+        for detail in EXPLAIN_DETAILS
+        for words, rule in _EXPLAINED.items()
+    },
 }
 """Statements that are ours by their leading words, and nothing else may be."""
 

@@ -393,7 +393,7 @@ def _explain(statement: Explain) -> str:
         case AlterRefresh() as refresh:
             return f"EXPLAIN REFRESH {_name(refresh.name)}{_refresh(refresh)}"
         case other:
-            return f"EXPLAIN {render(other)}"
+            return " ".join(filter(None, ("EXPLAIN", statement.detail, render(other))))
 
 
 def _name(name: Name) -> str:

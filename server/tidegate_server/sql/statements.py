@@ -426,11 +426,17 @@ class DescribeTable:
     as_json: bool = False
 
 
+EXPLAIN_DETAILS = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
+"""What Spark's EXPLAIN takes before a query."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
     """EXPLAIN of a statement about a materialized table."""
 
     statement: CreateMaterializedTable | AlterAsQuery | AlterRollbackDefinition | AlterRefresh
+    detail: str = ""
+    """How much Spark tells of the query of a CREATE: one of ``EXPLAIN_DETAILS``, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -303,7 +303,10 @@ class Generator:
     def explain(self) -> s.Explain:
         query = s.AlterAsQuery(name=self.name(), query=self.query())
         back = s.AlterRollbackDefinition(name=self.name(), version=self.maybe(self.number))
-        return s.Explain(statement=self.one(self.create(), self.refresh(), query, back))
+        statement = self.one(self.create(), self.refresh(), query, back)
+        detailed = isinstance(statement, s.CreateMaterializedTable)
+        detail = self.one("", *s.EXPLAIN_DETAILS) if detailed else ""
+        return s.Explain(statement=statement, detail=detail)
 
 
 _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
