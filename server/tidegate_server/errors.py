@@ -132,6 +132,11 @@ class Code(Enum):
     MT_WATERMARK_COLUMN = ErrorSpec(
         "42703", "Watermark column {name} is not produced by the query; it produces {available}."
     )
+    MT_WATERMARK_TYPE = ErrorSpec(
+        "42804",
+        "Watermark column {name} is {type}; time is told by TIMESTAMP or TIMESTAMP_NTZ.",
+        "Add a computed column of such a type and name that, for example {example}.",
+    )
     MT_OPTIONS_EMPTY = ErrorSpec(
         "42601", "{what} needs at least one option.", "Write for example {example}."
     )

@@ -37,6 +37,7 @@ METADATA_KEYS: Mapping[str, str] = {
 VIOLATED_COLUMN = "__violated"
 """What the view of rows that are held out tells of them: the expectations they break."""
 
+_TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _COMMENT = 1000
 _PREFIX = "_metadata."
 _NOT_ABOUT_THE_TEXT = ("ENGINE_", "OPERATION_", "INTERNAL", "INVALID_")
@@ -240,13 +241,22 @@ def check_watermark(
 ) -> None:
     """Check the column and the expression of a watermark.
 
-    :raises ServerError: MT_WATERMARK_COLUMN, or ``code``.
+    :raises ServerError: MT_WATERMARK_COLUMN, MT_WATERMARK_TYPE, or ``code``.
     """
     if watermark is None:
         return
     columns = visible_schema(visible)
-    if columns.find(watermark.column) is None:
+    column = columns.find(watermark.column)
+    if column is None:
         raise error(Code.MT_WATERMARK_COLUMN, name=watermark.column, available=available(columns))
+    if column.type.lower() not in _TIMES:
+        raise error(
+            Code.MT_WATERMARK_TYPE,
+            name=column.name,
+            type=column.type.upper(),
+            example=f"{quote_identifier(f'{column.name}_time')} AS "
+            f"CAST({quote_identifier(column.name)} AS TIMESTAMP)",
+        )
     request = CheckExpressions(session_id="", columns=columns, watermark=watermark.expression)
     _checked(request, f"the watermark for {watermark.column}", code, context)
 

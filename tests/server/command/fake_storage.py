@@ -67,7 +67,7 @@ class FakeStorage:
         self.tables: dict[TableName, Stored] = {}
         self.views: dict[TableName, PutView] = {}
         self.held: dict[TableName, CommittedRefresh] = {}
-        self.types: dict[str, str] = {}
+        self.types = {"current_timestamp": "timestamp", "now()": "timestamp"}
         """The type of a computed column by its expression; others are STRING."""
         self.unusable: dict[str, ServerError] = {}
         self.checked: list[CheckExpressions] = []
