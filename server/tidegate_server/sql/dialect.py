@@ -21,8 +21,8 @@ class Tidegate(Spark):
 
     class Tokenizer(Spark.Tokenizer):
         COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", "//", ("/*", "*/")]
-        # Spark 4 reads '' inside a literal as one quote, as Flink does.
-        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]
+        # Spark 4 reads '' inside a literal as one quote, as Flink does, and "" inside "…".
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {

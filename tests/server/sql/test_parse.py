@@ -129,6 +129,8 @@ def test_the_last_of_equal_option_keys_wins() -> None:
 def test_doubled_quotes_inside_a_literal_are_one_quote() -> None:
     text = "CREATE MATERIALIZED TABLE m WITH ('k'='#{between ''0'',''9''}') AS SELECT 1"
     assert create(text).options == {"k": "#{between '0','9'}"}
+    text = """CREATE MATERIALIZED TABLE m COMMENT "one "" and '' two" AS SELECT 1"""
+    assert create(text).comment == """one " and '' two"""
 
 
 def test_slash_comments_are_skipped() -> None:
