@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from facts import make_sources, run
 from plot import Curve, plot
 from servers import Server, machine, tidegate_server
 
@@ -82,7 +83,7 @@ def main() -> int:
 def _grid(server: Server, options: argparse.Namespace) -> Iterator[Figure]:
     with tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection:
         for query in options.queries:
-            _make_sources(connection, options.rows)
+            make_sources(connection, options.rows)
             _make_table(connection, query)
             print(f"{query}: nothing changed in {_nothing(connection, query) * 1000:.0f} ms")
             print(f"{'changed':>10} {'incremental':>12} {'full':>9} {'ratio':>7} {'chosen':>9}")
@@ -97,26 +98,13 @@ def _grid(server: Server, options: argparse.Namespace) -> Iterator[Figure]:
                 yield figure
 
 
-def _make_sources(connection: tidegate.Connection, rows: int) -> None:
-    keys = max(rows // 200, 10)
-    for statement in (
-        "DROP TABLE IF EXISTS facts",
-        "DROP TABLE IF EXISTS dims",
-        "CREATE TABLE facts (id BIGINT, k BIGINT, amount DECIMAL(12,2), v INT) USING delta",
-        "CREATE TABLE dims (k BIGINT, name STRING) USING delta",
-        f"INSERT INTO facts SELECT id, id % {keys}, id % 1000, id % 17 FROM RANGE({rows})",
-        f"INSERT INTO dims SELECT id, concat('n', id) FROM RANGE({keys})",
-    ):
-        _run(connection, statement)
-
-
 def _make_table(connection: tidegate.Connection, query: str) -> None:
     """Create a table that is refreshed when asked, and warm all ways up."""
-    _run(
+    run(
         connection,
         f"CREATE MATERIALIZED TABLE mt_{query} FRESHNESS = INTERVAL '1' DAY AS {QUERIES[query]}",
     )
-    _run(connection, f"ALTER MATERIALIZED TABLE mt_{query} SUSPEND")
+    run(connection, f"ALTER MATERIALIZED TABLE mt_{query} SUSPEND")
     for kind in ("", "INCREMENTAL", "FULL"):
         _change(connection, query, 10, 0)
         _refresh(connection, query, kind)
@@ -133,9 +121,9 @@ def _measure(
     changed = max(int(rows * share), 1)
     seconds: dict[str, list[float]] = {"INCREMENTAL": [], "FULL": [], "": []}
     actions = []
-    for run in range(runs):
+    for turn in range(runs):
         for kind, taken in seconds.items():
-            _change(connection, query, changed, (run * changed) % max(rows - changed, 1))
+            _change(connection, query, changed, (turn * changed) % max(rows - changed, 1))
             took, action = _refresh(connection, query, kind)
             taken.append(took)
             if kind != "FULL":
@@ -160,12 +148,12 @@ def _change(connection: tidegate.Connection, query: str, changed: int, low: int)
     else:
         where = f"id >= {low} AND id < {low + changed}"
         statement = f"UPDATE facts SET amount = amount + 1 WHERE {where}"
-    _run(connection, statement)
+    run(connection, statement)
 
 
 def _refresh(connection: tidegate.Connection, query: str, kind: str) -> tuple[float, str]:
     start = time.perf_counter()
-    rows = _run(connection, f"ALTER MATERIALIZED TABLE mt_{query} REFRESH {kind}")
+    rows = run(connection, f"ALTER MATERIALIZED TABLE mt_{query} REFRESH {kind}")
     seconds = time.perf_counter() - start
     info = rows[0][1]
     if not isinstance(info, dict):
@@ -174,20 +162,16 @@ def _refresh(connection: tidegate.Connection, query: str, kind: str) -> tuple[fl
 
 
 def _check(connection: tidegate.Connection, query: str) -> None:
-    text, table = QUERIES[query], f"mt_{query}"
-    found = _run(
-        connection,
-        f"SELECT count(*) FROM ((SELECT * FROM {table} EXCEPT ALL ({text})) UNION ALL "
-        f"(({text}) EXCEPT ALL SELECT * FROM {table}))",
+    """Compare a table with its query: how many rows, and the sum of their hashes."""
+    found, wanted = (
+        run(
+            connection,
+            f"SELECT count(*), sum(CAST(xxhash64(*) AS DECIMAL(38, 0))) FROM ({rows})",
+        )
+        for rows in (f"SELECT * FROM mt_{query}", QUERIES[query])
     )
-    if found[0][0]:
-        raise SystemExit(f"{table} differs from its query in {found[0][0]} rows")
-
-
-def _run(connection: tidegate.Connection, statement: str) -> list[tuple[object, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
+    if found != wanted:
+        raise SystemExit(f"mt_{query} differs from its query: {found} and {wanted}")
 
 
 # ---- what it comes to ----------------------------------------------------------------------------
