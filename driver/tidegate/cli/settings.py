@@ -26,10 +26,9 @@ def read_settings(name: str) -> Settings:
 
     :raises UnreadableFileError: if there is no such file, or it holds something else.
     """
-    parser = configparser.RawConfigParser(
+    parser = _Parser(
         delimiters=("=", ":"), comment_prefixes=("#", "--", "//"), empty_lines_in_values=False
     )
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as the manual says
     try:
         # One line more, of which errors must not speak.
         parser.read_string(f"[{_SECTION}]\n{read_script(name)}", name)
@@ -39,6 +38,13 @@ def read_settings(name: str) -> Settings:
         if section != _SECTION:
             raise UnreadableFileError(f"cannot read {name}: [{section}] is no setting")
     return tuple((_bare(key), _bare(value)) for key, value in parser.items(_SECTION))
+
+
+class _Parser(configparser.RawConfigParser):
+    """Keeps keys as they are written, since those of Spark have capitals."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
 
 
 def _told(error: configparser.Error) -> str:

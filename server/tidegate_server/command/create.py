@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from zoneinfo import ZoneInfo
@@ -16,7 +17,7 @@ from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.lifecycle import current
 from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.command.orders import step_id
-from tidegate_server.command.plan_rows import check_rows
+from tidegate_server.command.plan_rows import PlanRow, check_rows
 from tidegate_server.command.refresh import raise_failure
 from tidegate_server.command.spark import run, unexpected
 from tidegate_server.command.start import first_partitions
@@ -72,16 +73,17 @@ def explain_create(
     else:
         table = define(statement, text, context)
     planned = run(" ".join(filter(None, ("EXPLAIN", detail, table.expanded_query))), context)
-    return _with_checks(planned, table) if check_rows(table) else planned
+    checks = check_rows(table)
+    return _with_checks(planned, checks) if checks else planned
 
 
-def _with_checks(planned: Result, table: MaterializedTable) -> Result:
+def _with_checks(planned: Result, checks: Sequence[PlanRow]) -> Result:
     """Return Spark's plan with one more section, of what refreshes check."""
     try:
         texts = [text for batch in planned.batches(0) for text in batch.column(0).to_pylist()]
     finally:
         planned.close()
-    told = [f"{row.reason_code}: {row.reason_text}" for row in check_rows(table)]
+    told = [f"{row.reason_code}: {row.reason_text}" for row in checks]
     section = "\n".join(["== Checks of a Refresh ==", *told])
     return RowsResult(planned.schema, [(text,) for text in (*texts, section)])
 

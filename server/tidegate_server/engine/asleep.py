@@ -97,7 +97,8 @@ def _settings(session: SparkSession, state: Any) -> dict[str, str]:
 
 def _strings(session: SparkSession, parts: tuple[str, ...]) -> Any:
     context: Any = session.sparkContext
-    array = context._gateway.new_array(java(session).java.lang.String._found, len(parts))
+    gateway = context._gateway
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
     for place, part in enumerate(parts):
         array[place] = part
     return array

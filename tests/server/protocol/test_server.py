@@ -283,16 +283,7 @@ def test_what_is_asked_again_without_waiting_is_answered_in_order(gateway: Gatew
             for part in parts:
                 raw.sendall(part)
                 time.sleep(0.02)
-            raw.shutdown(socket.SHUT_WR)
-            received = b""
-            while more := raw.recv(65536):
-                received += more
-        scanner = MessageScanner(1 << 20)
-        scanner.feed(received)
-        numbers_answered = []
-        while (message := scanner.next_message()) is not None:
-            numbers_answered.append(message.sequence)
-        assert numbers_answered == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
+            assert _answered(raw) == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
 
 
 def test_a_question_asked_again_waits_for_the_answer_to_the_first(
@@ -317,16 +308,19 @@ def test_a_question_asked_again_waits_for_the_answer_to_the_first(
         release.set()
         raw.sendall(asking[1])
         raw.sendall(asking[2])
-        raw.shutdown(socket.SHUT_WR)
-        received = b""
-        while more := raw.recv(65536):
-            received += more
+        assert _answered(raw) == [1, 2, 3, 4]
+
+
+def _answered(raw: socket.socket) -> list[int]:
+    """End a connection and return the numbers of the replies on it, in their order."""
+    raw.shutdown(socket.SHUT_WR)
     scanner = MessageScanner(1 << 20)
-    scanner.feed(received)
-    answered = []
+    while received := raw.recv(65536):
+        scanner.feed(received)
+    numbers_answered = []
     while (message := scanner.next_message()) is not None:
-        answered.append(message.sequence)
-    assert answered == [1, 2, 3, 4]
+        numbers_answered.append(message.sequence)
+    return numbers_answered
 
 
 def test_a_fetch_waits_for_the_end(gateway: Gateway, peer: Peer) -> None:
