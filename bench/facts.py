@@ -6,15 +6,28 @@ import tidegate
 
 
 def make_sources(connection: tidegate.Connection, rows: int) -> int:
-    """Make ``facts`` of so many rows and ``dims`` anew; returns the number of their keys."""
+    """Make ``facts`` of so many rows, ``dims`` and ``orders``; returns the number of their keys.
+
+    Each of the dims has 200 facts, each of the orders 5, that follow each other.
+    """
     keys = max(rows // 200, 10)
+    orders = max(rows // 5, 10)
     for statement in (
         "DROP TABLE IF EXISTS facts",
         "DROP TABLE IF EXISTS dims",
-        "CREATE TABLE facts (id BIGINT, k BIGINT, amount DECIMAL(12,2), v INT) USING delta",
+        "DROP TABLE IF EXISTS orders",
+        (
+            "CREATE TABLE facts (id BIGINT, o BIGINT, k BIGINT, amount DECIMAL(12,2), v INT) "
+            "USING delta"
+        ),
         "CREATE TABLE dims (k BIGINT, name STRING) USING delta",
-        f"INSERT INTO facts SELECT id, id % {keys}, id % 1000, id % 17 FROM RANGE({rows})",
+        "CREATE TABLE orders (o BIGINT, customer BIGINT) USING delta",
+        (
+            f"INSERT INTO facts SELECT id, id div 5, id % {keys}, id % 1000, id % 17 "
+            f"FROM RANGE({rows})"
+        ),
         f"INSERT INTO dims SELECT id, concat('n', id) FROM RANGE({keys})",
+        f"INSERT INTO orders SELECT id, id % {keys} FROM RANGE({orders})",
     ):
         run(connection, statement)
     return keys

@@ -22,6 +22,8 @@ QUERIES = {
     "append": "SELECT id, k, amount * 2 AS twice FROM facts WHERE amount > 10",
     "join": "SELECT f.k, d.name, sum(f.amount) AS s FROM facts f JOIN dims d ON f.k = d.k "
     "GROUP BY f.k, d.name",
+    "orders": "SELECT o.customer, count(*) AS c, sum(f.amount) AS s FROM facts f "
+    "JOIN orders o ON f.o = o.o GROUP BY o.customer",
     "groups": "SELECT k, count(*) AS c, sum(amount) AS s, count(DISTINCT v) AS d, max(v) AS m "
     "FROM facts GROUP BY k",
 }
@@ -146,7 +148,8 @@ def _measure(
 def _change(connection: tidegate.Connection, query: str, changed: int, low: int) -> None:
     """Append, or update neighbouring rows, as a feed of recent facts would."""
     if query == "append":
-        statement = f"INSERT INTO facts SELECT -1 - id, id, id % 1000, 1 FROM RANGE({changed})"
+        columns = "-1 - id, id div 5, id, id % 1000, 1"
+        statement = f"INSERT INTO facts SELECT {columns} FROM RANGE({changed})"
     else:
         where = f"id >= {low} AND id < {low + changed}"
         statement = f"UPDATE facts SET amount = amount + 1 WHERE {where}"

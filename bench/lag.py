@@ -81,7 +81,7 @@ def _measured(connection: tidegate.Connection, query: str, options: argparse.Nam
         count += _ROWS
         run(
             connection,
-            f"INSERT INTO facts SELECT id, id % {keys}, 1, 1 FROM RANGE({low}, {count})",
+            f"INSERT INTO facts SELECT id, id div 5, id % {keys}, 1, 1 FROM RANGE({low}, {count})",
         )
         lags.append(_until(connection, known, count))
     run(connection, "DROP MATERIALIZED TABLE mt")

@@ -63,8 +63,8 @@ def _restored(
     session: SparkSession,
     format: TableFormat,
 ) -> Written:
-    rows = session.sql(f"SELECT * FROM {format.pinned(order.name, version)}")
-    present = session.sql(f"SELECT * FROM {format.pinned(order.name, newest)}")
+    rows = format.rows(session, order.name, version)
+    present = format.rows(session, order.name, newest)
     if [(f.name, f.dataType) for f in rows.schema] != [
         (f.name, f.dataType) for f in present.schema
     ]:

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.errors import to_server_error
-from tidegate_server.engine.incremental.apply import apply
+from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
     Prepared,
     Query,
+    planned_once,
     read_query,
 )
 from tidegate_server.engine.logical_time import bound
@@ -253,18 +254,14 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
         raise AssertionError("an incremental refresh has a diff and something to build on")
     vector = prepared.plan.vector
     constrained = order.expectations or order.assertions or order.key is not None
-    appends = prepared.appends and not constrained
-    if appends and format.untouched_since(order, last.version):
-        rows = format.fitted(order, prepared.diff.drop(prepared.diff.columns[-1]))
-        return format.append(outside(rows, order), order, vector, base=last.version)
-    return apply(
-        session,
-        format,
-        order,
-        prepared.diff,
-        vector,
-        base=last.version,
-    )
+    diff, appends = prepared.diff, prepared.appends and not constrained
+    with planned_once(session, prepared.few):
+        if isinstance(diff, DataFrame):
+            if appends and format.untouched_since(order, last.version):
+                rows = format.fitted(order, diff.drop(diff.columns[-1]))
+                return format.append(outside(rows, order), order, vector, base=last.version)
+            diff = settle(format, order, diff)
+        return apply(session, format, order, diff, vector, base=last.version)
 
 
 def _written(

@@ -19,6 +19,7 @@ from tidegate_server.refresh.request import (
 SOURCES_CHANGED = "SOURCES_CHANGED"
 UNSTABLE_QUERY = "UNSTABLE_QUERY"
 _LARGEST_CHANGE = 0.25
+_FEW = 50_000
 _MOST_KEYS = 0.10
 
 
@@ -45,6 +46,13 @@ class Evidence:
     def rows_changed(self) -> int:
         """Changed source rows; those that are not known count as none."""
         return sum(change.rows or 0 for change in self.changes)
+
+    @property
+    def few(self) -> bool:
+        """Whether the sources' changes are known to be small."""
+        return all(change.rows is not None for change in self.changes) and (
+            self.rows_changed <= _FEW
+        )
 
 
 def plan_refresh(

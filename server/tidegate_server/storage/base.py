@@ -128,6 +128,10 @@ class TableFormat(Protocol):
         """Return the SQL that reads the table at a version."""
         ...
 
+    def rows(self, session: SparkSession, name: TableName, version: int) -> DataFrame:
+        """Return the rows of the table at a version; cheap when it is the newest one."""
+        ...
+
     def create(
         self,
         name: TableName,

@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
@@ -41,6 +42,7 @@ from tidegate_server.storage.base import (
 )
 from tidegate_server.storage.commits import commits, newest_snapshot
 from tidegate_server.storage.delta_changes import read_change
+from tidegate_server.storage.delta_files import known_files, read_files
 from tidegate_server.storage.delta_rewrite import change_rows
 from tidegate_server.storage.delta_schema import commit_metadata, widen
 from tidegate_server.storage.delta_sql import (
@@ -111,6 +113,14 @@ class DeltaFormat:
 
     def pinned(self, name: TableName, version: int) -> str:
         return f"{table_sql(name)} VERSION AS OF {version}"
+
+    def rows(self, session: SparkSession, name: TableName, version: int) -> DataFrame:
+        snapshot = self._snapshot(name)
+        if snapshot is not None and int(snapshot.version()) == version:
+            files = known_files(snapshot)
+            if files is not None:
+                return read_files(session, snapshot, files)
+        return session.sql(f"SELECT * FROM {self.pinned(name, version)}")
 
     def create(
         self,
@@ -315,8 +325,7 @@ class DeltaFormat:
         if not order.assertions:
             return {}
         snapshot = self._known(order)
-        stored = self.pinned(order.name, int(snapshot.version()))
-        served = content.sparkSession.sql(f"SELECT * FROM {stored}")
+        served = self.rows(content.sparkSession, order.name, int(snapshot.version()))
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         if last is not None and last.epoch >= order.epoch:
             raise self._fenced(order)
@@ -411,8 +420,7 @@ class DeltaFormat:
         """Return the rows that stay when others are replaced, if a check looks at them too."""
         if replaced is None or not (order.key or order.assertions):
             return None
-        stored = self.pinned(order.name, int(snapshot.version()))
-        table = rows.sparkSession.sql(f"SELECT * FROM {stored}")
+        table = self.rows(rows.sparkSession, order.name, int(snapshot.version()))
         return table.where(~F.coalesce(F.expr(replaced), F.lit(False)))
 
     def _overwrite(
@@ -564,12 +572,13 @@ def _fitted(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> D
     The table may have got further columns since the refresh was ordered; they are NULL.
     """
     named = frame.toDF(*columns)
-    known = {name.lower() for name in columns}
-    return named.select(
-        *(
-            (F.col(quote_identifier(f.name)) if f.name.lower() in known else F.lit(None))
-            .cast(f.dataType)
-            .alias(f.name)
-            for f in target.fields
-        )
-    )
+    known = {field.name.lower(): field.dataType for field in named.schema.fields}
+
+    def fitted(field: T.StructField) -> SparkColumn | str:
+        column, found = quote_identifier(field.name), known.get(field.name.lower())
+        if found == field.dataType:
+            return column
+        value = F.lit(None) if found is None else F.col(column)
+        return value.cast(field.dataType).alias(field.name)
+
+    return named.select(*map(fitted, target.fields))

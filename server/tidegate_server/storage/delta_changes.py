@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.storage.base import FoundChange, Method
+from tidegate_server.storage.delta_files import read_files
 from tidegate_server.storage.delta_log import Action, Span, feeds, gone_candidates, read_span, shape
-from tidegate_server.storage.exact import WEIGHT, named
+from tidegate_server.storage.exact import WEIGHT, quoted
 from tidegate_server.storage.jvm import acting, java, scala_object
 
 _MOST_FILES_CHECKED = 1000
@@ -66,12 +67,9 @@ def _whole(reason: str) -> FoundChange:
 def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
     jvm: Any = java(session)
     parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
-    files = jvm.java.util.ArrayList()
-    for file in (file for commit in span.commits for file in commit.added):
-        files.add(parser.fromJson(json.dumps({"add": file})))
-    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
-    rows = snapshot.deltaLog().createDataFrame(snapshot, sequence, False, jvm.scala.Option.empty())
-    return DataFrame(rows, session).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+    added = (json.dumps({"add": file}) for commit in span.commits for file in commit.added)
+    rows = read_files(session, snapshot, [parser.fromJson(text) for text in added])
+    return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
 
 def _changed_rows(
@@ -85,9 +83,9 @@ def _changed_rows(
         log, before + 1, after, session._jsparkSession, nothing, nothing, not recorded, nothing
     )
     frame = DataFrame(rows, session)
-    columns = [named(field["name"]) for field in _fields(metadata)]
-    sign = F.when(F.col("_change_type").isin(*_REMOVED_TYPES), -1).otherwise(1)
-    return frame.select(*columns, sign.cast("bigint").alias(WEIGHT))
+    columns = [quoted(field["name"]) for field in _fields(metadata)]
+    sign = f"CASE WHEN _change_type IN {_REMOVED_TYPES} THEN -1L ELSE 1L END AS {WEIGHT}"
+    return frame.selectExpr(*columns, sign)
 
 
 def _metadata_before(jvm: Any, log: Any, snapshot: Any, before: int, span: Span) -> Action:

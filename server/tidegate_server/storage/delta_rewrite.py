@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import DiffMismatchError
+from tidegate_server.storage.delta_files import known_bytes, known_files, read_files
 from tidegate_server.storage.delta_write import commit, transaction
 from tidegate_server.storage.exact import WEIGHT, named, same
 from tidegate_server.storage.jvm import items, java, kind
@@ -78,11 +79,9 @@ def change_rows(
 
 def _touched(session: SparkSession, begun: Any, snapshot: Any, change: RowChange) -> list[Any]:
     """Return Delta's descriptions of the files that may hold what goes."""
-    checksum = snapshot.checksumOpt()
-    if checksum.isDefined() and int(checksum.get().tableSizeBytes()) <= _SMALL:
-        known = checksum.get().allFiles()
-        if known.isDefined():
-            return list(items(known.get()))
+    size = known_bytes(snapshot)
+    if size is not None and size <= _SMALL and (known := known_files(snapshot)) is not None:
+        return known
     jvm = java(session)
     path = str(snapshot.deltaLog().dataPath())
     reader = session.read.format("delta").option("versionAsOf", int(snapshot.version()))
@@ -112,11 +111,7 @@ def _kept(
     session: SparkSession, snapshot: Any, files: Sequence[Any], change: RowChange
 ) -> DataFrame:
     """Return the rows of the files that stay."""
-    jvm = java(session)
-    found = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(files))
-    log = snapshot.deltaLog()
-    frame = log.createDataFrame(snapshot, found, False, jvm.scala.Option.empty())
-    kept = change.staying(DataFrame(frame, session))
+    kept = change.staying(read_files(session, snapshot, files))
     return kept.withColumn(_KIND, F.lit(None).cast("string"))
 
 

@@ -6,9 +6,7 @@ to the other is a change of its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import reduce
-from operator import and_
+from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
@@ -60,18 +58,18 @@ def summed(frame: DataFrame) -> DataFrame:
     fields = [field for field in frame.schema.fields if field.name != WEIGHT]
     if not all(comparable(field.dataType) for field in fields):
         return frame
-    keys = [
-        exact_key(named(field.name), field.dataType).alias(f"{_KEY}{number}")
+    lost = [quoted(field.name) for field in fields if not _restorable(field.dataType)]
+    keyed = [
+        f"{key_sql(quoted(field.name), field.dataType)} AS {_KEY}{number}"
         for number, field in enumerate(fields)
     ]
     values = [_value(number, field) for number, field in enumerate(fields)]
-    kept = [
-        F.any_value(named(field.name)).alias(field.name)
-        for field in fields
-        if not _restorable(field.dataType)
-    ]
-    sums = frame.groupBy(*keys).agg(F.sum(WEIGHT).alias(WEIGHT), *kept)
-    return sums.where(F.col(WEIGHT) != 0).select(*values, WEIGHT)
+    rows = frame.selectExpr(*keyed, WEIGHT, *lost)
+    sums = rows.groupBy(*(f"{_KEY}{number}" for number in range(len(fields)))).agg(
+        F.expr(f"sum({WEIGHT}) AS {WEIGHT}"),
+        *(F.expr(f"any_value({column}) AS {column}") for column in lost),
+    )
+    return sums.where(f"{WEIGHT} <> 0").selectExpr(*values, WEIGHT)
 
 
 def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:
@@ -80,20 +78,22 @@ def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:
     Plain columns are compared as they are, so that files can be skipped.
     """
 
-    def equal(field: T.StructField) -> Column:
-        a, b = (named(field.name, alias) for alias in (left, right))
-        if is_plain(field.dataType):
-            return a.eqNullSafe(b)
-        keys = exact_key(a, field.dataType), exact_key(b, field.dataType)
-        return keys[0].eqNullSafe(keys[1])
+    def equal(field: T.StructField) -> str:
+        keys = (key_sql(quoted(field.name, alias), field.dataType) for alias in (left, right))
+        return " <=> ".join(keys)
 
-    return reduce(and_, (equal(field) for field in fields))
+    return F.expr(" AND ".join(map(equal, fields)))
+
+
+def quoted(name: str, alias: str | None = None) -> str:
+    """Return the column of a name, whatever characters are in it, as SQL."""
+    prefix = f"{alias}." if alias else ""
+    return prefix + quote_identifier(name)
 
 
 def named(name: str, alias: str | None = None) -> Column:
     """Return the column of a name, whatever characters are in it."""
-    prefix = f"{alias}." if alias else ""
-    return F.col(prefix + quote_identifier(name))
+    return F.col(quoted(name, alias))
 
 
 def is_plain(type: T.DataType) -> bool:
@@ -107,49 +107,47 @@ def is_plain(type: T.DataType) -> bool:
             return isinstance(type, _PLAIN)
 
 
-def exact_key(column: Column, type: T.DataType) -> Column:
-    """Return what is equal, in Spark's sense, just when the column is exactly equal."""
+def key_sql(value: str, type: T.DataType, depth: int = 0) -> str:
+    """Return what is equal, in Spark's sense, just when the value is exactly equal.
+
+    SQL texts go to Spark in one call each, columns that are put together in some ten.
+    """
     if is_plain(type):
-        return column
+        return value
+    element = f"__e{depth}"
     match type:
         case T.FloatType() | T.DoubleType():
-            return F.when(
-                column.isNotNull(), F.struct(column.alias("v"), _negative_zero(column).alias("n"))
-            )
+            negative = f"{value} = 0 AND startswith(CAST({value} AS STRING), '-')"
+            made = f"named_struct('v', {value}, 'n', {negative})"
         case T.ArrayType():
-            return F.transform(column, _keys_of(type.elementType))
+            return (
+                f"transform({value}, {element} -> {key_sql(element, type.elementType, depth + 1)})"
+            )
         case T.MapType():
             entry = T.StructType().add("key", type.keyType).add("value", type.valueType)
-            return F.transform(F.map_entries(column), _keys_of(entry))
+            key = key_sql(element, entry, depth + 1)
+            return f"transform(map_entries({value}), {element} -> {key})"
         case T.StructType():
             parts = (
-                exact_key(column.getField(f.name), f.dataType).alias(f"f{number}")
+                f"'f{number}', {key_sql(f'({value}).{quoted(f.name)}', f.dataType, depth)}"
                 for number, f in enumerate(type.fields)
             )
-            return F.when(column.isNotNull(), F.struct(*parts))
+            made = f"named_struct({', '.join(parts)})"
         case _:
             raise AssertionError(f"{type.simpleString()} is not comparable")
-
-
-def _keys_of(type: T.DataType) -> Callable[[Column], Column]:
-    return lambda element: exact_key(element, type)
-
-
-def _negative_zero(column: Column) -> Column:
-    return (column == 0) & column.cast("string").startswith("-")
+    return f"CASE WHEN {value} IS NOT NULL THEN {made} END"
 
 
 def _restorable(type: T.DataType) -> bool:
     return is_plain(type) or isinstance(type, (T.FloatType, T.DoubleType))
 
 
-def _value(number: int, field: T.StructField) -> Column:
-    """Undo ``exact_key`` where that is possible; grouping turned -0.0 into 0.0."""
-    key = F.col(f"{_KEY}{number}")
+def _value(number: int, field: T.StructField) -> str:
+    """Undo ``key_sql`` where that is possible; grouping turned -0.0 into 0.0."""
+    key, name = f"{_KEY}{number}", quoted(field.name)
     if is_plain(field.dataType):
-        return key.alias(field.name)
+        return f"{key} AS {name}"
     if isinstance(field.dataType, (T.FloatType, T.DoubleType)):
-        value, negative = key.getField("v"), key.getField("n")
-        zero = F.lit(-0.0).cast(field.dataType)
-        return F.when(negative, zero).otherwise(value).alias(field.name)
-    return named(field.name)
+        zero = f"CAST(-0.0D AS {field.dataType.simpleString()})"
+        return f"CASE WHEN ({key}).n THEN {zero} ELSE ({key}).v END AS {name}"
+    return name

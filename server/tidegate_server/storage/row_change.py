@@ -30,6 +30,8 @@ class RowChange:
     added: int
     few: bool
     """Whether the different rows that go fit into the memory of every process."""
+    unique: bool = False
+    """Whether the table has no copies of the rows that go."""
 
     @property
     def gone(self) -> DataFrame:
@@ -47,10 +49,13 @@ class RowChange:
         table, gone = stored.alias("t"), self.gone.alias("s")
         equal = same("t", "s", self.fields)
         columns = [named(field.name, "t").alias(field.name) for field in self.fields]
+        others = table.join(gone, equal, "left_anti").select(*columns)
+        if self.unique:
+            return others
         copy = F.row_number().over(Window.partitionBy(f"s.{ROW_ID}").orderBy(F.lit(1)))
         more = table.join(gone, equal).withColumn(COPIES, copy)
         more = more.where(F.col(COPIES) > -F.col(f"s.{WEIGHT}"))
-        return table.join(gone, equal, "left_anti").select(*columns).unionAll(more.select(*columns))
+        return others.unionAll(more.select(*columns))
 
 
 def copied(rows: DataFrame, fields: tuple[T.StructField, ...], times: Column) -> DataFrame:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fix_materialized import Stored, counted
 from tests.fix_spark import Lake
-from tidegate_server.engine.incremental.apply import apply
+from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.changes import Method, source_change
 from tidegate_server.errors import ServerError
 from tidegate_server.model.clauses import Expectation, Violation
@@ -31,7 +31,14 @@ def land(mt: Stored, diff: str, **changed: object) -> Written:
     order = mt.order(**changed)
     frame = session.sql(diff)
     vector = {"s": order.epoch}
-    return apply(session, mt.lake.format, order, frame, vector, base=mt.last().version)
+    return apply(
+        session,
+        mt.lake.format,
+        order,
+        settle(mt.lake.format, order, frame),
+        vector,
+        base=mt.last().version,
+    )
 
 
 def diff(*rows: str) -> str:
@@ -225,7 +232,14 @@ def test_of_writers_at_the_same_time_what_is_said_to_be_landed_is_there(mt: Stor
         frame = session.sql(diff("('a', 1, -1)", f"('epoch', {epoch}, 1)"))
         start.wait()
         try:
-            apply(session, mt.lake.format, order, frame, {"s": epoch}, base=base)
+            apply(
+                session,
+                mt.lake.format,
+                order,
+                settle(mt.lake.format, order, frame),
+                {"s": epoch},
+                base=base,
+            )
             outcomes[epoch] = True
         except Exception:  # whichever way the loser learns of it
             outcomes[epoch] = False

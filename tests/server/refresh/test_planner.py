@@ -214,3 +214,23 @@ def test_a_table_changes_over_only_when_it_pays() -> None:
     past = PastRun(strategy=Strategy.FULL, seconds=1.0, metrics=RunMetrics())
     then = plan_incremental(replace(ORDER, history=(past,)), FULL, even)
     assert then.reason_code == "FULL_IS_CHEAPER"
+
+
+@pytest.mark.parametrize(
+    ("rows", "few"),
+    [
+        ((), True),
+        ((50_000,), True),
+        ((50_001,), False),
+        ((30_000, 30_000), False),
+        ((3, None), False),
+    ],
+)
+def test_a_change_is_small_when_all_of_it_is_known_to_be(
+    rows: tuple[int | None, ...], few: bool
+) -> None:
+    changes = tuple(
+        SourceChange(source="t", before=1, after=2, method="CHANGE_FEED", rows=count)
+        for count in rows
+    )
+    assert Evidence(changes=changes).few is few

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
@@ -26,8 +24,12 @@ from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items, kind
 
 DOUBT = "__doubt"
+"""Whether a group has to be computed anew."""
+FIRST = "__first"
+"""True in one row of each group that changed."""
 _ROWS = "__rows"
 _STORED = "__stored"
+_REMAINS = "__remains"
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 # A product with a weight then has at most the 38 digits that a decimal can have.
 _DIGITS = 17
@@ -67,6 +69,11 @@ class Algebra:
         """For each key the table's column that holds it."""
         found = {part.key: i for i, part in reversed([*enumerate(self.parts)]) if _is_key(part)}
         return tuple(found[index] for index in range(len(self.groups)))
+
+    @property
+    def often_in_doubt(self) -> bool:
+        """Whether each update of a row leaves its group in doubt."""
+        return any(part.kind in {"MIN", "MAX"} for part in self.parts)
 
     @property
     def counter(self) -> int | None:
@@ -166,7 +173,7 @@ def changed_groups(
 ) -> tuple[DataFrame, list[str]]:
     """Return one row for each group among changed rows, and the names of its keys.
 
-    The column :data:`DOUBT` says that the group has to be computed anew.
+    The last column is :data:`DOUBT`.
 
     :param change: a plan with the aggregate's input attributes and their weight.
     """
@@ -174,95 +181,105 @@ def changed_groups(
     for number, part in enumerate(algebra.parts):
         named += [catalyst.alias(e, f"a{number}_{i}") for i, e in enumerate(part.inputs)]
     rows = catalyst.frame(catalyst.project([*named, catalyst.alias(weight, WEIGHT)], change))
-    totals = [F.sum(WEIGHT).alias(_ROWS)]
+    totals = [f"sum({WEIGHT}) AS {_ROWS}"]
     for number, part in enumerate(algebra.parts):
         totals += _totals(number, part, rows)
-    groups = rows.groupBy(*algebra.keys).agg(*totals)
-    doubts = [F.lit(False), *_doubts(algebra)]
-    return groups.withColumn(DOUBT, reduce(lambda a, b: a | b, doubts)), algebra.keys
+    groups = rows.groupBy(*algebra.keys).agg(*map(F.expr, totals))
+    doubt = " OR ".join(_doubts(algebra)) or "false"
+    return groups.selectExpr("*", f"{doubt} AS {DOUBT}"), algebra.keys
 
 
-def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[Column]:
-    weight = F.col(WEIGHT)
-    inputs = [F.col(f"a{number}_{i}") for i in range(len(part.inputs))]
-    given = reduce(and_, (value.isNotNull() for value in inputs), F.lit(True))
+def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
+    inputs = [f"a{number}_{i}" for i in range(len(part.inputs))]
+    given = " AND ".join(f"{value} IS NOT NULL" for value in inputs) or "true"
     match part.kind:
         case "COUNT":
-            yield F.sum(F.when(given, weight).otherwise(0)).alias(f"d{number}")
+            yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS d{number}"
         case "SUM":
             (value,) = inputs
-            if not isinstance(rows.schema[f"a{number}_0"].dataType, T.DecimalType):
-                value = value.cast("bigint")
-            yield F.sum(value * weight).alias(f"d{number}")
-            yield F.sum(F.when(given, weight).otherwise(0)).alias(f"n{number}")
+            if not isinstance(rows.schema[value].dataType, T.DecimalType):
+                value = f"CAST({value} AS BIGINT)"
+            yield f"sum({value} * {WEIGHT}) AS d{number}"
+            yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS n{number}"
         case "MIN" | "MAX":
-            best = F.min if part.kind == "MIN" else F.max
-            yield best(F.when(weight > 0, inputs[0])).alias(f"d{number}")
-            yield F.count_if((weight < 0) & given).alias(f"n{number}")
+            yield f"{part.kind}(CASE WHEN {WEIGHT} > 0 THEN {inputs[0]} END) AS d{number}"
+            yield f"count_if({WEIGHT} < 0 AND {given}) AS n{number}"
 
 
-def _doubts(algebra: Algebra) -> Iterator[Column]:
+def _doubts(algebra: Algebra) -> Iterator[str]:
     """Yield when a group's new row does not follow from its old one."""
     if algebra.counter is None:
-        yield F.col(_ROWS) < 0  # perhaps these were all
+        yield f"{_ROWS} < 0"  # perhaps these were all
     for number, part in enumerate(algebra.parts):
         if part.kind == "SUM" and not part.certain:
-            yield F.col(f"n{number}") < 0  # perhaps only NULLs are left
+            yield f"n{number} < 0"  # perhaps only NULLs are left
         elif part.kind in {"MIN", "MAX"}:
-            yield F.col(f"n{number}") > 0
+            yield f"n{number} > 0"
 
 
 # ---- the change of the table ---------------------------------------------------------------------
 
 
 def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFrame:
-    """Return the signed change of the table, in the order of its columns.
+    """Return the signed change of the table, each row once, in the order of its columns.
 
-    :param groups: what :func:`changed_groups` returned, none of it in doubt.
+    After the weight come :data:`DOUBT`, in the presence of which nothing else is right, and
+    :data:`FIRST`.
+
+    :param groups: what :func:`changed_groups` returned.
     :param stored: at least the table's rows of these groups; at most all of its rows.
     """
-    names, fields = stored.columns, stored.schema.fields
-    old = stored.toDF(*(f"s{i}" for i in range(len(names)))).withColumn(_STORED, F.lit(1))
+    names, types = stored.columns, [f.dataType.simpleString() for f in stored.schema.fields]
+    old = stored.toDF(*(f"s{i}" for i in range(len(names)))).selectExpr("*", f"1 AS {_STORED}")
     pairs = zip(algebra.keys, algebra.columns, strict=True)
-    same = reduce(and_, (F.col(key).eqNullSafe(F.col(f"s{column}")) for key, column in pairs))
-    both = groups.join(old, same, "left")
-    before = [F.col(f"s{i}").alias(f"c{i}") for i in range(len(names))]
-    after = [
-        _value(i, part, fields[i].dataType).cast(fields[i].dataType).alias(f"c{i}")
+    both = groups.join(old, F.expr(" AND ".join(f"{key} <=> s{c}" for key, c in pairs)), "left")
+    before = [f"s{i}" for i in range(len(names))]
+    after = [f"v{i}" for i in range(len(names))]
+    values = (
+        f"CAST({_value(i, part, types[i])} AS {types[i]}) AS v{i}"
         for i, part in enumerate(algebra.parts)
-    ]
-    is_old = F.when(F.col(_STORED).isNotNull(), -1).otherwise(0).cast("bigint").alias(WEIGHT)
-    is_new = F.when(_remains(algebra), 1).otherwise(0).cast("bigint").alias(WEIGHT)
-    rows = F.array(F.struct(*before, is_old), F.struct(*after, is_new))
-    return both.select(F.inline(rows)).where(F.col(WEIGHT) != 0).toDF(*names, WEIGHT)
+    )
+    was = f"{_STORED} IS NOT NULL AS {FIRST}"
+    remains = f"{DOUBT} OR {_remains(algebra)} AS {_REMAINS}"
+    rows = both.selectExpr(*before, *values, DOUBT, was, remains)
+    equal = " AND ".join(f"{a} <=> {b}" for a, b in zip(before, after, strict=True))
+    changed = rows.where(f"{DOUBT} OR NOT {FIRST} OR NOT {_REMAINS} OR NOT ({equal})")
+    taken = _signed(before, f"if({FIRST}, -1L, 0L)", FIRST)
+    given = _signed(after, f"if({_REMAINS}, 1L, 0L)", f"NOT {FIRST}")
+    signed = changed.selectExpr(f"inline(array({taken}, {given}))").where("weight <> 0")
+    return signed.toDF(*names, WEIGHT, DOUBT, FIRST)
 
 
-def _value(number: int, part: Part, type: T.DataType) -> Column:
-    old, change = F.col(f"s{number}"), F.col(f"d{number}")
+def _signed(columns: Sequence[str], weight: str, first: str) -> str:
+    named = ", ".join(f"'c{number}', {column}" for number, column in enumerate(columns))
+    return f"named_struct({named}, 'weight', {weight}, 'doubt', {DOUBT}, 'first', {first})"
+
+
+def _value(number: int, part: Part, type: str) -> str:
+    old, change = f"s{number}", f"d{number}"
     match part.kind:
         case "KEY":
-            return F.col(f"g{part.key}")
+            return f"g{part.key}"
         case "COUNT":
-            return F.coalesce(old, F.lit(0)) + change
+            return f"coalesce({old}, 0L) + {change}"
         case "SUM":
-            first = F.when(F.col(f"n{number}") > 0, change)
+            first = f"CASE WHEN n{number} > 0 THEN {change} END"
             # In the type of the table, since a sum of wider ones could lose digits.
-            added = old + F.coalesce(change.cast(type), F.lit(0).cast(type))
-            return F.when(old.isNull(), first).otherwise(added)
+            added = f"{old} + coalesce(CAST({change} AS {type}), CAST(0 AS {type}))"
+            return f"CASE WHEN {old} IS NULL THEN {first} ELSE {added} END"
         case "MIN":
-            return F.least(old, change)
+            return f"least({old}, {change})"
         case _:
-            return F.greatest(old, change)
+            return f"greatest({old}, {change})"
 
 
-def _remains(algebra: Algebra) -> Column:
+def _remains(algebra: Algebra) -> str:
     """Say whether the group has rows now.
 
     Without a count it was not left without any: that is in doubt, and was ruled out.
     """
     if algebra.counter is None:
-        return F.col(_STORED).isNotNull() | (F.col(_ROWS) > 0)
-    rows = F.coalesce(F.col(f"s{algebra.counter}"), F.lit(0)) + F.col(_ROWS)
-    return F.when(rows < 0, F.raise_error(F.lit("the table lacks rows of a group"))).otherwise(
-        rows > 0
-    )
+        return f"({_STORED} IS NOT NULL OR {_ROWS} > 0)"
+    rows = f"coalesce(s{algebra.counter}, 0L) + {_ROWS}"
+    lacking = "raise_error('the table lacks rows of a group')"
+    return f"CASE WHEN {rows} < 0 THEN {lacking} ELSE {rows} > 0 END"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -15,7 +15,7 @@ from tidegate_server.model.clauses import Violation
 from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
-from tidegate_server.storage.exact import WEIGHT, comparable, named, summed
+from tidegate_server.storage.exact import WEIGHT, comparable, named, quoted, summed
 from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
 from tidegate_server.storage.region import outside
 from tidegate_server.storage.row_change import COPIES, ROW_ID, RowChange, copied
@@ -38,32 +38,75 @@ _ORDERED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What one look at the diff told; ``row`` has the ranges and the broken expectations."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A diff computed once and for all, with what one look at it told."""
 
+    rows: DataFrame
+    """Each changed row once, fitted, its weight and a number of its own."""
     gone: int
     """Different rows that go, or of which copies go."""
     removed: int
     """Copies that go."""
     added: int
     """Copies that come."""
+    distinct: bool
+    """Whether rows that go are rows of which the table has one."""
+    ranged: bool
+    """Whether it has ranges."""
     row: Row
+    """The ranges, the broken expectations, and what else was asked for."""
+
+
+def settle(
+    format: TableFormat,
+    order: RefreshOrder,
+    diff: DataFrame,
+    *,
+    distinct: bool = False,
+    ranged: bool = True,
+    asked: Sequence[str] = (),
+) -> Settled:
+    """Compute a diff; one Spark job.
+
+    A second computation might give other digits of a sum of doubles.
+
+    :param diff: the query's columns by position, then ``__weight BIGINT``. A row may come several
+        times, the sum of its weights is what counts. What concerns immutable rows is left out.
+    :param distinct: whether no row comes twice, in the diff or in the table. What columns the diff
+        has after the weight are there for what is asked.
+    :param ranged: whether the table may have files that need not be looked at.
+    :param asked: named aggregates in SQL that the look is to find too.
+    :raises DiffMismatchError: if the table cannot take a diff because of a column's name.
+    """
+    if _OWN & {name.lower() for name in order.columns}:
+        raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
+    fitted = outside(format.fitted(order, diff, *diff.columns[len(order.columns) :]), order)
+    unique = fitted if distinct else summed(fitted)
+    rows = unique.withColumn(ROW_ID, F.monotonically_increasing_id())
+    computed = rows.localCheckpoint(eager=False)
+    look = _look(computed, order, asked, ranged=ranged)
+    return Settled(
+        rows=computed.drop(*diff.columns[len(order.columns) + 1 :]),
+        gone=look["gone"],
+        removed=look["removed"],
+        added=look["added"],
+        distinct=distinct,
+        ranged=ranged,
+        row=look,
+    )
 
 
 def apply(
     session: SparkSession,
     format: TableFormat,
     order: RefreshOrder,
-    diff: DataFrame,
+    diff: Settled,
     vector: Mapping[str, int],
     *,
     base: int,
 ) -> Written:
     """Add and take away rows in one commit; a diff that sums to nothing makes one without data.
-
-    ``diff`` has the query's columns by position and, last, ``__weight BIGINT``. A row may come
-    several times; the sum of its weights is what counts. What concerns immutable rows is left out.
 
     :param session: the refresh's own session, whose settings are changed meanwhile.
     :param base: the version of the last refresh, whose content the diff was computed for.
@@ -75,69 +118,55 @@ def apply(
     """
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
-    if _OWN & {name.lower() for name in order.columns}:
-        raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
-    settled = _settled(format, order, diff)
-    facts = _look(settled, order)
-    counts = _expected(settled, facts, order)
-    changed = kept(settled, order)
-    broken_keys = _key_checked(session, format, order, changed, facts)
+    counts = _expected(diff, order)
+    changed = kept(diff.rows, order)
+    broken_keys = _key_checked(session, format, order, changed, diff)
     order, counts = found(order, broken_keys), {**counts, **broken_keys}
-    done = _commit(session, format, order, changed, facts, vector, base)
+    done = _commit(session, format, order, changed, diff, vector, base)
     return replace(done, expectations={**counts, **done.expectations})
 
 
-def _settled(format: TableFormat, order: RefreshOrder, diff: DataFrame) -> DataFrame:
-    """Return each changed row once, under a number of its own.
-
-    The first job that reads it computes it once and for all: a second computation might give
-    other digits of a sum of doubles.
-    """
-    fitted = outside(format.fitted(order, diff, WEIGHT), order)
-    rows = summed(fitted).withColumn(ROW_ID, F.monotonically_increasing_id())
-    return rows.localCheckpoint(eager=False)
-
-
-def _look(settled: DataFrame, order: RefreshOrder) -> _Facts:
+def _look(rows: DataFrame, order: RefreshOrder, asked: Sequence[str], *, ranged: bool) -> Row:
     """Count the rows, those that break expectations, and find the range of what is removed."""
-    stays = reduce(and_, (~violated(e) for e in order.expectations if drops(e)), F.lit(True))
-    removed = (F.col(WEIGHT) < 0) & stays
-    added = F.when(F.col(WEIGHT) > 0, F.col(WEIGHT)).otherwise(0)
+    stays = " AND ".join(f"NOT {e.broken}" for e in order.expectations if drops(e)) or "true"
+    removed = f"({WEIGHT} < 0 AND {stays})"
+    added = f"greatest({WEIGHT}, 0)"
     counts = [
-        F.count_if(removed).alias("gone"),
-        _total(F.when(removed, -F.col(WEIGHT))).alias("removed"),
-        _total(F.when(stays, added)).alias("added"),
+        f"count_if({removed}) AS gone",
+        f"{_total(removed, f'-{WEIGHT}')} AS removed",
+        f"{_total(stays, added)} AS added",
     ]
     for number, each in enumerate(order.expectations):
-        counts.append(_total(F.when(violated(each), added)).alias(f"e{number}"))
-    for number, field in _ranged(settled):
-        value = F.when(removed, named(field.name))
+        counts.append(f"{_total(each.broken, added)} AS e{number}")
+    for number, field in _ranged(rows) if ranged else ():
+        column = quoted(field.name)
+        value = f"CASE WHEN {removed} THEN {column} END"
         counts += [
-            _bound(F.min(value), field).alias(f"low{number}"),
-            _bound(F.max(value), field).alias(f"high{number}"),
-            F.count_if(removed & named(field.name).isNull()).alias(f"null{number}"),
+            f"{_bound(f'min({value})', field)} AS low{number}",
+            f"{_bound(f'max({value})', field)} AS high{number}",
+            f"count_if({removed} AND {column} IS NULL) AS null{number}",
         ]
-    row = settled.agg(*counts).first()
+    row = rows.selectExpr(*counts, *asked).first()
     if row is None:
         raise AssertionError("an aggregate without groups has one row")
-    return _Facts(row["gone"], row["removed"], row["added"], row)
+    return row
 
 
-def _total(weight: Column) -> Column:
-    return F.coalesce(F.sum(weight), F.lit(0))
+def _total(condition: str, weight: str) -> str:
+    return f"coalesce(sum(CASE WHEN {condition} THEN {weight} END), 0L)"
 
 
-def _expected(settled: DataFrame, facts: _Facts, order: RefreshOrder) -> Mapping[str, int]:
+def _expected(diff: Settled, order: RefreshOrder) -> Mapping[str, int]:
     """Return how many added rows break each expectation.
 
     :raises ServerError: MT_EXPECTATION_FAILED for the first one that is to stop the refresh.
     """
     for number, each in enumerate(order.expectations):
-        if each.violation is Violation.FAIL and facts.row[f"e{number}"]:
-            plain = settled.where((F.col(WEIGHT) > 0) & violated(each)).drop(*_OWN)
+        if each.violation is Violation.FAIL and diff.row[f"e{number}"]:
+            plain = diff.rows.where((F.col(WEIGHT) > 0) & violated(each)).drop(*_OWN)
             first = plain.select(shown(plain).alias("row")).first()
             raise broken(order, each, first["row"] if first is not None else "")
-    return {e.name: int(facts.row[f"e{n}"]) for n, e in enumerate(order.expectations)}
+    return {e.name: int(diff.row[f"e{n}"]) for n, e in enumerate(order.expectations)}
 
 
 def _key_checked(
@@ -145,14 +174,14 @@ def _key_checked(
     format: TableFormat,
     order: RefreshOrder,
     changed: DataFrame,
-    facts: _Facts,
+    diff: Settled,
 ) -> Mapping[str, int]:
     """Return how many values of the key would not be unique afterwards; raises MT_PK_VIOLATED."""
     if order.key is None:
         return {}
     last = format.last_commit(order.name, order.table_id)
     held = last is not None and last.unique == order.key.columns
-    if held and not facts.added:
+    if held and not diff.added:
         return {order.key.name: 0}
     stored = _table(session, format, order)
     columns = [field.name for field in _stored(changed)]
@@ -164,13 +193,13 @@ def _commit(
     format: TableFormat,
     order: RefreshOrder,
     changed: DataFrame,
-    facts: _Facts,
+    diff: Settled,
     vector: Mapping[str, int],
     base: int,
 ) -> Written:
-    if not facts.removed and not facts.added:
+    if not diff.removed and not diff.added:
         return format.advance(session, order, vector, base=base)
-    if not facts.removed:
+    if not diff.removed:
         rows = copied(changed, tuple(_stored(changed)), F.col(WEIGHT))
         broken = _gated(session, format, order, vector, lambda stored: stored.unionByName(rows))
         return replace(format.append(rows, order, vector, base=base), expectations=broken)
@@ -180,10 +209,11 @@ def _commit(
     change = RowChange(
         rows=changed,
         fields=fields,
-        within=_within(changed, facts),
-        removed=facts.removed,
-        added=facts.added,
-        few=facts.gone <= _BROADCAST,
+        within=_within(changed, diff),
+        removed=diff.removed,
+        added=diff.added,
+        few=diff.gone <= _BROADCAST,
+        unique=diff.distinct,
     )
     broken = _gated(session, format, order, vector, change.applied)
     done = format.change_rows(session, change, order, vector, base=base)
@@ -213,12 +243,14 @@ def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> D
     state = format.find(order.name)
     if state is None:
         raise DiffMismatchError(f"{order.name} is gone")
-    return session.sql(f"SELECT * FROM {format.pinned(order.name, state.newest)}")
+    return format.rows(session, order.name, state.newest)
 
 
-def _within(changed: DataFrame, facts: _Facts) -> Column:
+def _within(changed: DataFrame, diff: Settled) -> Column:
     """Return the ranges of what is removed, by which files of the table can be skipped."""
-    bounds = (_bounds(number, field, facts.row) for number, field in _ranged(changed))
+    if not diff.ranged:
+        return F.lit(True)
+    bounds = (_bounds(number, field, diff.row) for number, field in _ranged(changed))
     return reduce(and_, bounds, F.lit(True))
 
 
@@ -231,10 +263,10 @@ def _bounds(number: int, field: T.StructField, row: Row) -> Column:
     return inside | column.isNull() if nulls else inside
 
 
-def _bound(value: Column, field: T.StructField) -> Column:
+def _bound(value: str, field: T.StructField) -> str:
     """Return a value as text; a moment not in any zone, where some hours come twice."""
     instant = isinstance(field.dataType, T.TimestampType)
-    return (F.unix_micros(value) if instant else value).cast("string")
+    return f"CAST({f'unix_micros({value})' if instant else value} AS STRING)"
 
 
 def _literal(text: str, field: T.StructField) -> Column:

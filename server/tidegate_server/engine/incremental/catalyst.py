@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.storage.jvm import items, java, kind
+from tidegate_server.storage.jvm import items, java, kind, scala_object
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
@@ -159,6 +159,12 @@ class Catalyst:
         return self._logical.Expand(
             self.seq(rows), self.seq([*items(node.output()), carried]), child
         )
+
+    def broadcast(self, plan: Any) -> Any:
+        """Return a plan whose rows a join is to send to every process."""
+        hints = self._logical
+        strategy = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.BROADCAST")
+        return hints.ResolvedHint(plan, hints.HintInfo(self._jvm.scala.Option.apply(strategy)))
 
     def semi_join(self, left: Any, right: Any, condition: Any) -> Any:
         """Return the rows of ``left`` that have a partner."""

@@ -66,7 +66,7 @@ def _frame(
 ) -> DataFrame | None:
     match found.method:
         case Method.UNCHANGED:
-            nothing = session.sql(f"SELECT * FROM {format.pinned(source.name, after)} LIMIT 0")
+            nothing = format.rows(session, source.name, after).limit(0)
             return nothing.withColumn(WEIGHT, F.lit(1).cast("bigint"))
         case Method.CHANGE_FEED | Method.DIFFERENCE if found.frame is not None:
             return summed(found.frame)

@@ -8,7 +8,7 @@ key occurs among the changed input rows: rows with other keys have the same inpu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -30,6 +30,8 @@ class ChangedSource:
     change: DataFrame
     before: Callable[[], DataFrame]
     """Analyzed only where it is needed, since an old version has to be looked up first."""
+    few: bool = False
+    """Whether the change fits into the memory of every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Weighted:
 
     plan: Any
     weight: Any
+    few: bool = False
+    """Whether the rows are known to fit into the memory of every process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,8 @@ class Difference:
         weight = self.catalyst.alias(columns[WEIGHT], WEIGHT)
         like = list(items(node.plan.output()))
         named = [self.catalyst.alias(columns[str(a.name())], str(a.name()), a) for a in like]
-        return self._weighted(self.catalyst.project([*named, weight], plan))
+        change = self._weighted(self.catalyst.project([*named, weight], plan))
+        return replace(change, few=source.few)
 
     def _linear(self, node: Node) -> Weighted | None:
         if node.kind == "Union":
@@ -105,12 +110,14 @@ class Difference:
         match node.kind:
             case "Project":
                 named = [*items(node.plan.projectList()), change.weight]
-                return self._weighted(catalyst.project(named, change.plan))
+                projected = self._weighted(catalyst.project(named, change.plan))
+                return replace(projected, few=change.few)
             case "Expand":
                 return self._weighted(catalyst.expand(node.plan, change.weight, change.plan))
             case _:  # Filter, Generate: what they do not use is handed through
                 plan = catalyst.with_children(node.plan, [change.plan])
-                return self._ordered(node, Weighted(plan, change.weight))
+                few = change.few and node.kind == "Filter"
+                return self._ordered(node, Weighted(plan, change.weight, few))
 
     def _union(self, node: Node) -> Weighted | None:
         like = list(items(node.plan.output()))
@@ -130,9 +137,9 @@ class Difference:
         left, right = node.children
         parts = []
         if (change := self.of(left)) is not None:
-            parts.append(self._joined(node, change, change.plan, right.plan))
+            parts.append(self._joined(node, change, self._looked_up(change), right.plan))
         if (change := self.of(right)) is not None:
-            parts.append(self._joined(node, change, self.before(left), change.plan))
+            parts.append(self._joined(node, change, self.before(left), self._looked_up(change)))
         return parts
 
     def _one_sided(self, node: Node) -> Weighted | None:
@@ -155,6 +162,10 @@ class Difference:
                     self._signed(node, self.catalyst.with_children(node.plan, sides), sign)
                 )
         return self._sum(node, parts)
+
+    def _looked_up(self, change: Weighted) -> Any:
+        """Return a change as a join wants it: Spark takes one of unknown size for a large one."""
+        return self.catalyst.broadcast(change.plan) if change.few else change.plan
 
     # ---- keyed -----------------------------------------------------------------------------
 
@@ -238,7 +249,7 @@ class Difference:
     def _ordered(self, node: Node, change: Weighted) -> Weighted:
         """Return the node's attributes and then the weight, in this order."""
         named = [*items(node.plan.output()), change.weight]
-        return Weighted(self.catalyst.project(named, change.plan), change.weight)
+        return replace(change, plan=self.catalyst.project(named, change.plan))
 
     def _sum(self, node: Node, parts: Sequence[Weighted]) -> Weighted | None:
         if not parts:

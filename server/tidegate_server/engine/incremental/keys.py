@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import DataFrame
 
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.storage.jvm import items
@@ -47,7 +46,7 @@ def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
     distinct = catalyst.distinct(plan)
     frame = catalyst.frame(distinct)
     names = [f"k{index}" for index in range(len(frame.columns))]
-    keys, _ = _collected(catalyst, frame.toDF(*names), distinct, F.lit(False), limit)
+    keys, _ = _collected(catalyst, frame.toDF(*names), distinct, "false", limit)
     return keys
 
 
@@ -56,26 +55,26 @@ def collect_groups(
 ) -> tuple[Keys, bool]:
     """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
     plan = catalyst.analyzed(groups.select(*keys))
-    named = [F.col(key).alias(f"k{index}") for index, key in enumerate(keys)]
-    return _collected(catalyst, groups.select(*named, doubt), plan, F.col(doubt), limit)
+    named = [f"{key} AS k{index}" for index, key in enumerate(keys)]
+    return _collected(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
 
 
 def _collected(
-    catalyst: Catalyst, frame: DataFrame, plan: Any, doubt: Column, limit: int
+    catalyst: Catalyst, frame: DataFrame, plan: Any, doubt: str, limit: int
 ) -> tuple[Keys, bool]:
     """Count the rows of ``frame``, of which ``plan`` has the keys, and bring them if few."""
     types = [attribute.dataType() for attribute in items(plan.output())]
     names = [f"k{index}" for index in range(len(types))]
     # A number within the partition: together there are enough of them, and never far too many.
-    numbered = frame.withColumn(_NUMBER, F.monotonically_increasing_id().bitwiseAND(_WITHIN))
-    few = F.col(_NUMBER) <= limit
+    numbered = frame.selectExpr("*", f"monotonically_increasing_id() & {_WITHIN}L AS {_NUMBER}")
+    few = f"CASE WHEN {_NUMBER} <= {limit} THEN"
     # The checkpoint runs under the session's settings, as a look at the plan's rows would not.
-    found = numbered.agg(
-        F.collect_list(F.when(few, F.struct(*names))),
-        *(F.collect_set(F.when(few, F.col(name))) for name in names),
-        *(F.coalesce(F.max(F.col(name).isNull()), F.lit(False)) for name in names),
-        F.count("*"),
-        F.coalesce(F.max(doubt), F.lit(False)),
+    found = numbered.selectExpr(
+        f"collect_list({few} struct({', '.join(names)}) END)",
+        *(f"collect_set({few} {name} END)" for name in names),
+        *(f"coalesce(max({name} IS NULL), false)" for name in names),
+        "count(*)",
+        f"coalesce(max({doubt}), false)",
     ).localCheckpoint()
     jdf: Any = found._jdf
     row = jdf.queryExecution().executedPlan().executeCollect()[0]

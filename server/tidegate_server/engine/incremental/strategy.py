@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,15 +17,17 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.incremental.algebra import (
     DOUBT,
+    FIRST,
     Algebra,
     changed_groups,
     combined,
     read_algebra,
 )
+from tidegate_server.engine.incremental.apply import Settled, settle
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
-from tidegate_server.engine.incremental.keys import collect_groups, nearly, restrict
+from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
 from tidegate_server.engine.incremental.shape import Node, read_shape
 from tidegate_server.engine.sources import Tables
 from tidegate_server.model.runs import SourceChange, Strategy
@@ -41,6 +43,7 @@ from tidegate_server.refresh.eligibility import (
 from tidegate_server.refresh.planner import Evidence, incremental_work, plan_incremental
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.storage.base import TableFormat
+from tidegate_server.storage.delta_files import known_bytes
 from tidegate_server.storage.exact import named
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
 from tidegate_server.storage.region import moves
@@ -48,8 +51,14 @@ from tidegate_server.storage.region import moves
 logger = logging.getLogger(__name__)
 
 _KEY_LIMIT = 10_000
+# A table of so many rows is looked up as a whole, which saves the job that finds the keys.
+_FEW = 250_000
 # Compressed columns need about a third of what a row takes in memory.
 _COMPRESSION = 0.3
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+# With more of them, Spark had better put small ones together.
+_FEW_PARTITIONS = 16
 _UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
 
 
@@ -78,11 +87,13 @@ class Prepared:
     """A plan, and the diff that carries it out when it is incremental."""
 
     plan: RefreshPlan
-    diff: DataFrame | None = None
-    """The table's columns and ``__weight``, rows not yet summed."""
+    diff: DataFrame | Settled | None = None
+    """What :func:`settle` takes or, computed already, returned."""
     appends: bool = False
     rows_read: int = 0
     """What the cost model took for the rows that an incremental refresh reads."""
+    few: bool = False
+    """Whether the sources' change is small."""
 
 
 class _DeclinedError(Exception):
@@ -91,6 +102,19 @@ class _DeclinedError(Exception):
     def __init__(self, plan: RefreshPlan) -> None:
         super().__init__(plan.reason_text)
         self.plan = plan
+
+
+@contextmanager
+def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
+    """Plan queries of few rows once: to plan the rest of a query anew after each of its stages is
+    most of what a small refresh would cost."""
+    before = spark.conf.get(_ADAPTIVE)
+    if few and int(spark.conf.get(_PARTITIONS) or 0) <= _FEW_PARTITIONS:
+        spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, str(before))
 
 
 def read_query(
@@ -136,9 +160,9 @@ def _stored_bytes(spark: SparkSession, plan: Any) -> int:
     if kind(plan) == "LogicalRelation" and is_instance(java(spark), plan.relation(), FILES):
         location = plan.relation().location()
         if kind(location) == "TahoeLogFileIndex":
-            checksum = location.getSnapshot().checksumOpt()
-            if checksum.isDefined():
-                return int(checksum.get().tableSizeBytes())
+            known = known_bytes(location.getSnapshot())
+            if known is not None:
+                return known
     return int(str(plan.stats().sizeInBytes()))
 
 
@@ -173,7 +197,8 @@ class Preparation:
         if plan.strategy is not Strategy.INCREMENTAL:
             return Prepared(plan=plan)
         try:
-            return self._incremental(full, changed)
+            with planned_once(self.spark, self._evidence.few):
+                return self._incremental(full, changed)
         except _DeclinedError as declined:
             return Prepared(plan=declined.plan)
 
@@ -194,11 +219,11 @@ class Preparation:
             accept=accept,
         )
         if self._evidence.algebraic and self.query.algebra is not None:
-            diff = self._combined(catalyst, self.query.algebra, difference)
-            if diff is not None:
+            combined = self._combined(catalyst, self.query.algebra, difference)
+            if combined is not None:
                 evidence = replace(self._evidence, affected_keys=difference.affected)
                 plan = plan_incremental(self.order, full, evidence)
-                return self._prepared(plan, diff)
+                return self._prepared(plan, combined)
         weighted = difference.of(self.query.shape)
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
@@ -207,18 +232,19 @@ class Preparation:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
         return self._prepared(plan, diff)
 
-    def _prepared(self, plan: RefreshPlan, diff: DataFrame) -> Prepared:
+    def _prepared(self, plan: RefreshPlan, diff: DataFrame | Settled) -> Prepared:
         _, work = incremental_work(self._evidence)
         return Prepared(
             plan=plan,
             diff=diff,
             appends=self._evidence.appends,
             rows_read=work.rows_read,
+            few=self._evidence.few,
         )
 
     def _combined(
         self, catalyst: Catalyst, algebra: Algebra, difference: Difference
-    ) -> DataFrame | None:
+    ) -> Settled | None:
         """Return the diff that follows from the groups' change; None if it does not follow.
 
         The keys are then known, by which the groups are computed anew.
@@ -227,8 +253,14 @@ class Preparation:
         if change is None:
             return None
         groups, names = changed_groups(algebra, catalyst, change.plan, change.weight)
-        groups = groups.localCheckpoint(eager=False)
         self.check()
+        if self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt:
+            settled = self._settled(combined(algebra, groups, self._stored_groups(algebra)))
+            difference.affected = int(settled.row["affected"])
+            if not settled.row["doubt"]:
+                difference.accept(difference.affected)
+                return settled
+        groups = groups.localCheckpoint(eager=False)
         keys, doubt = collect_groups(catalyst, groups, names, DOUBT, _KEY_LIMIT)
         difference.known[id(algebra.node)] = keys
         difference.affected = keys.count
@@ -237,11 +269,26 @@ class Preparation:
         difference.accept(keys.count)
         if doubt:
             return None
-        plan = catalyst.analyzed(self._ordered(self._stored()))
+        return self._settled(combined(algebra, groups, self._stored_groups(algebra, keys)))
+
+    def _stored_groups(self, algebra: Algebra, keys: Keys | None = None) -> DataFrame:
+        """Return the table's rows, those of other groups left out where that is simple."""
+        rows = self._ordered(self._stored())
+        if keys is None:
+            return rows
+        catalyst = Catalyst(self.spark)
+        plan = catalyst.analyzed(rows)
         columns = list(items(plan.output()))
         wanted = [columns[index] for index in algebra.columns]
-        stored = catalyst.frame(nearly(catalyst, plan, wanted, keys))
-        return combined(algebra, groups, stored)
+        return catalyst.frame(nearly(catalyst, plan, wanted, keys))
+
+    def _settled(self, diff: DataFrame) -> Settled:
+        asked = (
+            f"coalesce(bool_or({DOUBT}), false) AS doubt",
+            f"count_if({FIRST}) AS affected",
+        )
+        ranged = self._evidence.rows_in_table > _FEW
+        return settle(self.format, self.order, diff, distinct=True, ranged=ranged, asked=asked)
 
     # ---- evidence --------------------------------------------------------------------------
 
@@ -324,12 +371,14 @@ class Preparation:
             frame = frame.persist()
             self.resources.callback(frame.unpersist)
         pinned = self.format.pinned(change.source.name, change.before)
-        return ChangedSource(change=frame, before=lambda: self.spark.sql(f"SELECT * FROM {pinned}"))
+        return ChangedSource(
+            change=frame,
+            before=lambda: self.spark.sql(f"SELECT * FROM {pinned}"),
+            few=self._evidence.few,
+        )
 
     def _stored(self) -> DataFrame:
-        return self.spark.sql(
-            f"SELECT * FROM {self.format.pinned(self.order.name, self.last.version)}"
-        )
+        return self.format.rows(self.spark, self.order.name, self.last.version)
 
     def _replaced(self, catalyst: Catalyst, replaced: Replaced) -> DataFrame:
         plan = catalyst.analyzed(self._ordered(self._stored()))
@@ -376,7 +425,7 @@ def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> li
     state = tables.format.find(order.name)
     if state is None:
         return []
-    stored = spark.sql(f"SELECT * FROM {tables.format.pinned(order.name, state.newest)}")
+    stored = tables.format.rows(spark, order.name, state.newest)
     found = {
         str(attribute.name()).lower(): str(attribute.dataType().catalogString())
         for attribute in items(Catalyst(spark).analyzed(stored).output())
