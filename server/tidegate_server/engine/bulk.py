@@ -17,9 +17,12 @@ import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
@@ -27,6 +30,8 @@ import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import scala.jdk.javaapi.CollectionConverters;
 
 public class Listing {
+  private static final int FEW = 50;
+
   public String names(ExternalCatalog catalog) throws Exception {
     List all = new ArrayList();
     Iterator schemas = CollectionConverters.asJava(catalog.listDatabases()).iterator();
@@ -65,7 +70,15 @@ public class Listing {
     Connection connection = DriverManager.getConnection(url, user, password);
     try {
       connection.setTransactionIsolation(Connection.TRANSACTION_READ_UNCOMMITTED);
-      String marks = String.join(", ", Collections.nCopies(names.size(), "?"));
+      boolean few = names.size() <= FEW;
+      // Derby reads a range of an index in half the time that it takes for as many single names.
+      List bounds = names;
+      if (!few) {
+        bounds = Arrays.asList(new Object[] {Collections.min(names), Collections.max(names)});
+      }
+      String named =
+          few ? "IN (" + String.join(", ", Collections.nCopies(names.size(), "?")) + ")"
+              : "BETWEEN ? AND ?";
       PreparedStatement query =
           connection.prepareStatement(
               "SELECT T.\\"TBL_NAME\\", T.\\"TBL_TYPE\\", P.\\"PARAM_KEY\\", P.\\"PARAM_VALUE\\""
@@ -73,13 +86,17 @@ public class Listing {
                   + " JOIN \\"TABLE_PARAMS\\" P ON P.\\"TBL_ID\\" = T.\\"TBL_ID\\""
                   + " WHERE D.\\"NAME\\" = ? AND (P.\\"PARAM_KEY\\" = 'comment'"
                   + " OR P.\\"PARAM_KEY\\" LIKE 'spark.sql.sources.%')"
-                  + " AND T.\\"TBL_NAME\\" IN (" + marks + ")");
+                  + " AND T.\\"TBL_NAME\\" " + named);
       query.setString(1, schema);
-      for (int place = 0; place < names.size(); place++) {
-        query.setString(place + 2, (String) names.get(place));
+      for (int place = 0; place < bounds.size(); place++) {
+        query.setString(place + 2, (String) bounds.get(place));
       }
+      Set wanted = new HashSet(names);
       ResultSet rows = query.executeQuery();
       while (rows.next()) {
+        if (!wanted.contains(rows.getString(1))) {
+          continue;
+        }
         List row = new ArrayList();
         for (int column = 1; column <= 4; column++) {
           row.add(rows.getString(column));

@@ -35,7 +35,7 @@ from tidegate_server.storage.jvm import java
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
-"""Tables asked for at once; Hive puts their names into one query of its database."""
+"""Tables that Hive's client is asked for at once; it puts their names into one query."""
 
 
 class Metastore:
@@ -111,23 +111,22 @@ class Metastore:
     def _tables_of(
         self, schema: str, names: Sequence[str], with_columns: bool
     ) -> Iterator[TableInfo]:
-        for start in range(0, len(names), _BATCH):
-            batch = names[start : start + _BATCH]
-            stored = self._stored.of(schema, batch)
-            rows: list[tuple[str, str, str | None, str | None]] = [
-                (table.name, "TABLE", table.comment, table.columns) for table in stored
-            ]
-            others = sorted(set(batch) - {table.name for table in stored})
-            if others:
-                rows += self._listing.tables(self._catalog, schema, others, columns=with_columns)
-            for table, kind, comment, columns in sorted(rows):
-                name = TableName(DEFAULT_CATALOG, schema, table)
-                yield TableInfo(
-                    name=name,
-                    type="VIEW" if kind == "VIEW" else "TABLE",
-                    comment=comment,
-                    columns=self._columns(name, columns if with_columns else None),
-                )
+        stored = self._stored.of(schema, names)
+        rows: list[tuple[str, str, str | None, str | None]] = [
+            (table.name, "TABLE", table.comment, table.columns) for table in stored
+        ]
+        others = sorted(set(names) - {table.name for table in stored})
+        for start in range(0, len(others), _BATCH):
+            batch = others[start : start + _BATCH]
+            rows += self._listing.tables(self._catalog, schema, batch, columns=with_columns)
+        for table, kind, comment, columns in sorted(rows):
+            name = TableName(DEFAULT_CATALOG, schema, table)
+            yield TableInfo(
+                name=name,
+                type="VIEW" if kind == "VIEW" else "TABLE",
+                comment=comment,
+                columns=self._columns(name, columns if with_columns else None),
+            )
 
     def _columns(self, name: TableName, stored: str | None) -> tuple[Column, ...]:
         """Return the columns; the metastore has none of those of a Delta table."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from tidegate.wire.service import (
@@ -17,6 +19,7 @@ from tidegate.wire.service import (
 )
 from tidegate_server.errors import ServerError
 from tidegate_server.protocol.handler import Caller, Encoded, Handler, Said, failure
+from tidegate_server.protocol.repeat import Repeated
 from tidegate_server.protocol.scan import CALL, Message
 
 logger = logging.getLogger(__name__)
@@ -24,10 +27,8 @@ logger = logging.getLogger(__name__)
 _SUCCESS_FIELD: Final = struct.pack(">bh", 12, 0)
 _STOP: Final = b"\x00"
 _STATUS: Final = "GetOperationStatus"
-_STATUS_HEAD: Final = struct.pack(
-    f">HBBi{len(_STATUS)}s", 0x8001, 0, TMessageType.REPLY, len(_STATUS), _STATUS.encode()
-)
-"""All of such a reply that stands before the message's sequence number."""
+_SEQUENCE_AT: Final = 8 + len(_STATUS)
+"""Where the sequence number of such a message stands."""
 
 
 class Answerer:
@@ -47,7 +48,7 @@ class Answerer:
         if said is not None and said.body == message.body:
             if self._handler.still_holds(said, caller):
                 sequence = struct.pack(">i", message.sequence)
-                return b"".join((_STATUS_HEAD, sequence, said.reply[len(_STATUS_HEAD) + 4 :]))
+                return sequence.join((said.reply[:_SEQUENCE_AT], said.reply[_SEQUENCE_AT + 4 :]))
             caller.said = None
         try:
             found = self._handler.ended_status(_request(message), caller)
@@ -59,6 +60,26 @@ class Answerer:
         reply = _reply(message, found[1])
         caller.said = Said(message.body, found[0], reply)
         return reply
+
+    def repeated(self, caller: Caller, header: Callable[[int], bytes | None]) -> Repeated | None:
+        """Return what was answered at once last, if the wire shows it the same each time.
+
+        ``header`` gives what stands before a message of so many bytes, None if it never is twice
+        the same.
+        """
+        said = caller.said
+        if said is None:
+            return None
+        asked = _message_header(_STATUS, CALL, 0) + said.body
+        before, before_reply = header(len(asked)), header(len(said.reply))
+        if before is None or before_reply is None:
+            return None
+        return Repeated(
+            before + asked,
+            before_reply + said.reply,
+            len(before) + _SEQUENCE_AT,
+            partial(self._handler.still_holds, said, caller),
+        )
 
     async def answer(self, message: Message, caller: Caller) -> bytes:
         """Return the reply to a message; whatever it holds, the connection stays in step."""

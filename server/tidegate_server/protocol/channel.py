@@ -40,12 +40,12 @@ class Channel(Protocol):
         """Send one whole message."""
         ...
 
-    def repeated(self, data: bytes) -> Message | None:
-        """Return the message that bytes off the wire are if it is the last one again."""
-        ...
+    def header(self, length: int) -> bytes | None:
+        """Return what stands before a message of so many bytes.
 
-    def send_now(self, payload: bytes) -> None:
-        """Send one short message without waiting until there is room for it."""
+        None if a message that is sent twice does not look the same, or if the next bytes go on
+        with one that has begun.
+        """
         ...
 
 
@@ -70,11 +70,8 @@ class BareChannel:
         self._writer.write(payload)
         await self._writer.drain()
 
-    def repeated(self, data: bytes) -> Message | None:
-        return self._scanner.repeated(data)
-
-    def send_now(self, payload: bytes) -> None:
-        self._writer.write(payload)
+    def header(self, length: int) -> bytes | None:
+        return None if self._scanner.waiting else b""
 
     async def _more(self, limit: int) -> bytes:
         data = await self._reader.read(READ_SIZE)
@@ -111,19 +108,13 @@ class SaslChannel(BareChannel):
         self._layer = layer
 
     async def send(self, payload: bytes) -> None:
-        self.send_now(payload)
-        await self._writer.drain()
-
-    def repeated(self, data: bytes) -> Message | None:
-        if self._layer is not None or data[: sasl.DATA_HEADER] != struct.pack(
-            ">i", len(data) - sasl.DATA_HEADER
-        ):
-            return None
-        return self._scanner.repeated(data[sasl.DATA_HEADER :])
-
-    def send_now(self, payload: bytes) -> None:
         for frame in (payload,) if self._layer is None else self._layer.wrap(payload):
             self._writer.writelines((struct.pack(">i", len(frame)), frame))
+        await self._writer.drain()
+
+    def header(self, length: int) -> bytes | None:
+        changing = self._layer is not None or self._scanner.waiting
+        return None if changing else struct.pack(">i", length)
 
     async def _more(self, limit: int) -> bytes:
         try:

@@ -176,8 +176,7 @@ class Handler:
 
     def still_holds(self, said: Said, caller: Caller) -> bool:
         """Tell whether a reply is still true; the operation and its session count as used."""
-        found = self._sessions.find_operation(said.operation.handle, caller.connection_id)
-        return found is not None and found[1] is said.operation
+        return self._sessions.still_open(said.operation, caller.connection_id)
 
     async def GetOperationStatus(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)

@@ -57,7 +57,6 @@ class MessageScanner:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self._buffer = bytearray()
-        self._head = b""
         self._last = b""
         """The body of the last message, which clients that poll send again and again."""
         self._body = 0
@@ -89,19 +88,6 @@ class MessageScanner:
                 return None
         return self._cut()
 
-    def repeated(self, data: bytes) -> Message | None:
-        """Return the message that ``data`` is if it is the last one again and nothing besides.
-
-        Only the sequence number may be another.
-        """
-        size = len(self._head) + _I32.size
-        if self.waiting or not self._last or len(data) != size + len(self._last):
-            return None
-        if not data.startswith(self._head) or not data.endswith(self._last):
-            return None
-        name = self._head[_HEADER.size :].decode("utf-8", "replace")
-        return Message(name, data[3], _I32.unpack_from(data, len(self._head))[0], self._last)
-
     def _restart(self) -> None:
         self._position = 0
         self._body = 0
@@ -130,7 +116,6 @@ class MessageScanner:
         end = self._position
         self._require_size(end)
         message = Message(*self._header, bytes(self._buffer[self._body : end]))
-        self._head = bytes(self._buffer[: self._body - _I32.size])
         self._last = message.body if len(message.body) <= MAX_REPEATED else b""
         del self._buffer[:end]
         self._restart()

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 import ssl
-from functools import partial
 from typing import Final
 
 from tidegate.wire.sasl import SaslError
@@ -17,7 +16,6 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.protocol.answer import Answerer, refusal
 from tidegate_server.protocol.channel import (
     BEFORE_LOGIN_BYTES,
-    READ_SIZE,
     BareChannel,
     Channel,
     ConnectionLostError,
@@ -27,6 +25,7 @@ from tidegate_server.protocol.handler import Caller, Handler
 from tidegate_server.protocol.http import HttpTransport
 from tidegate_server.protocol.listen import Streams, accept, bind, open_streams
 from tidegate_server.protocol.negotiate import linger, negotiate
+from tidegate_server.protocol.repeat import Rally
 from tidegate_server.protocol.scan import FrameError, Message
 from tidegate_server.protocol.tls import load_certificates
 from tidegate_server.session.manager import SessionManager
@@ -170,24 +169,13 @@ class ThriftServer:
             if reply is None:
                 reply = await unless_lost(self._answerer.answer(message, caller), streams.reader)
             await channel.send(reply)
-            streams.reader.expect(partial(self._answered_at_once, streams, channel, caller))
+            streams.reader.expect(self._rally(streams, channel, caller))
             message = await channel.receive(self._limit(caller))
             streams.reader.expect(None)  # what comes now waits for its turn
 
-    def _answered_at_once(
-        self, streams: Streams, channel: Channel, caller: Caller, data: bytes
-    ) -> bool:
-        """Answer the last question if it comes again and its answer is known; False if not.
-
-        This takes a fraction of waking the connection's task. Hive's JDBC driver 2.3, and with it
-        beeline, asks for the status of a finished operation once per row it reads.
-        """
-        message = channel.repeated(data)
-        reply = None if message is None else self._answerer.at_once(message, caller)
-        if reply is None or streams.writer.transport.get_write_buffer_size() > READ_SIZE:
-            return False
-        channel.send_now(reply)
-        return True
+    def _rally(self, streams: Streams, channel: Channel, caller: Caller) -> Rally | None:
+        repeated = self._answerer.repeated(caller, channel.header)
+        return None if repeated is None else Rally(repeated, streams.writer.transport)
 
     def _limit(self, caller: Caller) -> int:
         if caller.has_session:

@@ -127,6 +127,15 @@ class SessionManager:
         operation.touch()
         return session, operation
 
+    def still_open(self, operation: Operation, connection_id: int) -> bool:
+        """Tell whether an operation that was found before is open, which counts as a use of it."""
+        session = self._owners.get(operation.handle.guid)
+        if session is None or session.find(operation.handle.guid) is not operation:
+            return False
+        self._use(session, connection_id)
+        operation.touch()
+        return True
+
     def close(self, session: Session) -> None:
         """Close a session and all that runs in it; blocks shortly."""
         with self._lock:

@@ -58,7 +58,7 @@ READ_AT_ONCE = 100
 """Tables whose details a call waits for; those of more are read behind its back."""
 PATIENCE = 0.3
 """Seconds that a call waits for names when those that it has are merely old."""
-_BATCH = 500
+_BATCH = 2_000
 # The metastore does one thing at a time: what is read behind the back of calls is read in small
 # parts with as long a rest after each, so that no statement waits long for its turn.
 _BATCH_BEHIND = 20
@@ -248,15 +248,24 @@ class Snapshot:
         """
         names = sorted(table.name for table in tables)
         for schema, group in groupby(names, key=lambda name: name.schema):
-            of_schema = [name.table for name in group]
+            of_schema = list(group)
             for start in range(0, len(of_schema), batch_size):
-                batch = tuple(of_schema[start : start + batch_size])
+                some = of_schema[start : start + batch_size]
+                batch = self._still_unread(some, with_columns=with_columns)
+                if not batch:
+                    continue
                 began = time.monotonic()
                 if not self._read_batch(schema, batch, with_columns=with_columns):
                     return
                 time.sleep(rest * (time.monotonic() - began))
         if names:
             self.keep()
+
+    def _still_unread(self, names: Iterable[TableName], *, with_columns: bool) -> tuple[str, ...]:
+        """Return the tables of a schema that nobody else has read, or dropped, meanwhile."""
+        found = (self._picture.tables.get(name.folded()) for name in names)
+        unread = self._unread((t for t in found if t is not None), with_columns=with_columns)
+        return tuple(table.name.table for table in unread)
 
     def _read_batch(self, schema: str, names: tuple[str, ...], *, with_columns: bool) -> bool:
         changes, asked_at = self._changes, self._clock.now()

@@ -102,6 +102,16 @@ def test_both_ways_tell_the_same(lake: Lake, metastore: Any) -> None:
 
 
 @pytest.mark.spark
+def test_of_many_tables_those_are_told_that_were_asked_for(lake: Lake, metastore: Any) -> None:
+    lake.sql(*(f"CREATE TABLE t{n} (a INT) USING parquet COMMENT 'number {n}'" for n in range(4)))
+    wanted = [f"t{n}" for n in (0, 1, 3, *range(100, 200))]
+    stored = metastore._stored.of(lake.schema.lower(), wanted)
+    assert [(table.name, table.comment) for table in stored] == [
+        (f"t{n}", f"number {n}") for n in (0, 1, 3)
+    ]
+
+
+@pytest.mark.spark
 def test_a_database_that_cannot_be_read_is_not_asked_again(lake: Lake, metastore: Any) -> None:
     lake.sql("CREATE TABLE plain (a INT) USING parquet")
     stored, database = metastore._stored, metastore._stored._database

@@ -21,6 +21,7 @@ from tests.server.protocol.gateway import (
     running_gateway,
     talk,
 )
+from tidegate.wire.sasl import SaslStatus, negotiation_frame
 from tidegate.wire.service import (
     CALLS,
     Client,
@@ -284,6 +285,40 @@ def test_what_is_asked_again_without_waiting_is_answered_in_order(gateway: Gatew
                 raw.sendall(part)
                 time.sleep(0.02)
             assert _answered(raw) == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
+
+
+def test_what_is_asked_again_in_frames_is_answered_in_frames(gateway: Gateway) -> None:
+    """One frame for each message, or a message in two frames, or two frames at once."""
+    with connected(gateway) as peer:
+        operation = peer.start(peer.session(), "SELECT 1")
+        request = ttypes.TGetOperationStatusReq(operationHandle=operation)
+        arguments = args_class("GetOperationStatus")(req=request)
+
+        def framed(*pieces: bytes) -> bytes:
+            return b"".join(struct.pack(">i", len(piece)) + piece for piece in pieces)
+
+        def asking(number: int) -> bytes:
+            return bytes(encode_message("GetOperationStatus", 1, number, arguments))
+
+        with socket.create_connection((gateway.host, gateway.port), timeout=10) as raw:
+            raw.sendall(negotiation_frame(SaslStatus.START, b"PLAIN"))
+            raw.sendall(negotiation_frame(SaslStatus.OK, b"\0eva\0x"))
+            assert raw.recv(5) == negotiation_frame(SaslStatus.COMPLETE, b"")
+            parts = [framed(asking(number)) for number in (1, 2, 3)]
+            parts += [framed(asking(4)[:9], asking(4)[9:]), framed(asking(5)[:9])]
+            parts += [framed(asking(5)[9:]), framed(asking(6), asking(7)), framed(asking(8))]
+            for part in parts:
+                raw.sendall(part)
+                time.sleep(0.02)
+            raw.shutdown(socket.SHUT_WR)
+            scanner = MessageScanner(1 << 20)
+            received = b"".join(iter(lambda: raw.recv(65536), b""))
+            while received:
+                (length,) = struct.unpack_from(">i", received)
+                scanner.feed(received[4 : 4 + length])
+                received = received[4 + length :]
+        answered = iter(scanner.next_message, None)
+        assert [message.sequence for message in answered] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_question_asked_again_waits_for_the_answer_to_the_first(
