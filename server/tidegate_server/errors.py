@@ -309,7 +309,7 @@ class Code(Enum):
     MT_EXECUTION_MODE = ErrorSpec(
         "22023",
         "execution.mode {mode} is not supported.",
-        "Supported: {supported}.",
+        "{hint}",
     )
     MT_OPTION_VALUE = ErrorSpec("22023", "Option {key} cannot be {value}: {reason}.")
     MT_REFRESH_FENCED = ErrorSpec(

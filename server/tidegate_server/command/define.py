@@ -19,7 +19,7 @@ from tidegate_server.command.derived import (
     typed,
 )
 from tidegate_server.command.immutable import backfill_source, check_region
-from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
+from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_target
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
@@ -85,9 +85,8 @@ def define(
     setting = layered(statement.options, context.setting)
     chosen = pace(statement.freshness, requested, setting, statement.on_update)
     need_scheduler("CREATE", chosen.mode, context)
-    target = context.setting(EXECUTION_MODE_KEY) or "embedded"
-    check_option(EXECUTION_MODE_KEY, target)
-    target = target.strip().lower()
+    mode = context.setting(EXECUTION_MODE_KEY) or "embedded"
+    target = check_target(mode, context.services.config.engine.master)
     analysis = analyze(statement.query, text, name, context)
     check_versions(analysis.sources, setting, watched=chosen.watched)
     refuse_unstable(name, chosen.logical_mode, analysis)
