@@ -36,15 +36,17 @@ from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Inspected
 from tidegate_server.link.messages.requests import Analyze, InspectTable
+from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.names import STORAGE_PREFIX, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
 from tidegate_server.sql.cursor import position
-from tidegate_server.sql.places import place_of
+from tidegate_server.sql.places import place_behind, place_of
 from tidegate_server.sql.query import spark_text
 from tidegate_server.sql.statements import (
     CreateMaterializedTable,
+    Downstream,
     MetadataColumn,
     RequestedMode,
 )
@@ -53,6 +55,7 @@ _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
     Code.MT_PK_NULLABLE.name: ("PRIMARY", "KEY"),
     Code.MT_PARTITION_COLUMN_NOT_FOUND.name: ("PARTITIONED", "BY"),
+    Code.NOT_SUPPORTED.name: ("PARTITIONED", "BY"),
     Code.MT_COLUMN_NOT_FOUND.name: ("(",),
     Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name: ("(",),
     Code.MT_INCOMPATIBLE_TYPE.name: ("(",),
@@ -76,6 +79,7 @@ def define(
     table that CREATE OR ALTER finds: without REFRESH_MODE its explicit mode stays.
     """
     name = resolve.table_name(statement.name, context)
+    resolve.check_catalog(name.catalog, context)
     refuse_storage_name(name)
     check_types(statement.columns, text)
     check_options(statement.options)
@@ -83,7 +87,10 @@ def define(
     if requested is None and existing is not None:
         requested = asked_mode(existing.logical_refresh_mode)
     setting = layered(statement.options, context.setting)
-    chosen = pace(statement.freshness, requested, setting, statement.on_update)
+    try:
+        chosen = pace(statement.freshness, requested, setting, statement.on_update)
+    except ServerError as problem:
+        raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     need_scheduler("CREATE", chosen.mode, context)
     mode = context.setting(EXECUTION_MODE_KEY) or "embedded"
     target = check_target(mode, context.services.config.engine.master)
@@ -242,6 +249,15 @@ def stored_settings(context: Context) -> dict[str, str]:
         and not key.startswith(SCHEDULER_OPTIONS)
         and key != EXECUTION_MODE_KEY
     }
+
+
+def at_freshness(
+    problem: ServerError, written: Freshness | Downstream | None, text: str
+) -> ServerError:
+    """Place an error about the freshness where a statement writes it; a default has no place."""
+    if written is not None and problem.code.startswith("MT_FRESHNESS_"):
+        problem.line, problem.column = place_behind(text, "FRESHNESS", "=")
+    return problem
 
 
 def _placed(problem: ServerError, query: str, text: str) -> ServerError:

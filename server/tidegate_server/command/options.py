@@ -104,17 +104,23 @@ def check_target(mode: str, master: str) -> str:
     raise error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
 
 
+def whole_name(key: str) -> str | None:
+    """Return the option of which a key is the end, such as ``refresh.retries``; None for others."""
+    name = f"materialized-table.{key.lower()}"
+    return name if name in _CHECKS else None
+
+
 def without_effect(key: str) -> str | None:
-    """Return why a setting that is taken changes nothing in a session; None for one that does."""
+    """Return why a setting that is taken changes nothing; None for one that may."""
     folded = key.lower()
     if folded.startswith((SCHEDULER_OPTIONS, "table.")):
-        return "is the server's own, who reads it from its configuration when it starts"
+        return "the server alone has it, in its configuration"
     if folded.startswith(("kubernetes.", "yarn.")):
-        return "is not needed: the engine works where engine.master says"
+        return "the engine works where engine.master says"
     if folded in _CHECKPOINTS:
-        return "is not needed: the versions of all sources stand in each commit of a table"
+        return "the versions of all sources stand in each commit of a table"
     if folded.startswith("execution.") and folded != EXECUTION_MODE_KEY:
-        return "is not known here"
+        return "there is no such option"
     return None
 
 

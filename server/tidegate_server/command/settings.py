@@ -10,6 +10,8 @@ from tidegate_server.command.options import (
     check_option,
     check_target,
     is_tidegate_key,
+    unusable,
+    whole_name,
     without_effect,
 )
 from tidegate_server.command.spark import run
@@ -35,9 +37,11 @@ def set_option(statement: SetOption, context: Context) -> Result:
         if key.lower() == EXECUTION_MODE_KEY:
             check_target(value, context.services.config.engine.master)
         if (reason := without_effect(key)) is not None:
-            context.log(f"Warning: {key} {reason}.")
+            context.log(f"Warning: {key} changes nothing here: {reason}.")
         context.session.settings[key] = value
         return _rows(key, value)
+    if (option := whole_name(key)) is not None:
+        raise unusable(key, value, f"the option is called {option}")
     result = run(f"SET {_quoted(key)}={_quoted(value)}", context)
     context.session.settings[key] = value
     return result

@@ -62,6 +62,8 @@ def column_list(at: Cursor) -> ColumnList:
 
 def schema_changes(at: Cursor) -> tuple[SchemaChange, ...]:
     """Read what ADD or MODIFY lists: one change, or several in brackets."""
+    if at.sees("COLUMNS", "("):
+        at.advance()
     if not at.accept("("):
         return (_change(at),)
     changes = [_change(at)]

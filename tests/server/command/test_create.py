@@ -106,13 +106,13 @@ def test_a_cluster_is_an_execution_mode_where_the_engine_works_on_it(
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("workflow-scheduler.type", "is the server's own"),
-        ("table.catalog-store.kind", "is the server's own"),
-        ("table.materialized-table.conversion-from-table.enabled", "is the server's own"),
+        ("workflow-scheduler.type", "in its configuration"),
+        ("table.catalog-store.kind", "in its configuration"),
+        ("table.materialized-table.conversion-from-table.enabled", "in its configuration"),
         ("kubernetes.cluster-id", "engine.master"),
         ("yarn.application.id", "engine.master"),
         ("execution.checkpointing.savepoint-dir", "each commit"),
-        ("execution.attached", "is not known here"),
+        ("execution.attached", "no such option"),
     ],
 )
 def test_a_setting_that_changes_nothing_is_taken_with_a_warning(

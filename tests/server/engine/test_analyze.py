@@ -272,6 +272,9 @@ def test_temporary_things_are_reported(tables: Lake) -> None:
         ("insert into t values (1, 'x')", "PARSE_SYNTAX_ERROR"),
         ("select nope from t", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         ("select 1 from nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("select current_database(), a from t", "MT_QUERY_UNSUPPORTED"),
+        ("select a from t where b in (select current_schema())", "MT_QUERY_UNSUPPORTED"),
+        ("select upper(current_catalog()) as c from t", "MT_QUERY_UNSUPPORTED"),
         ("select a from identifier(b)", "MT_QUERY_UNSUPPORTED"),
     ],
 )
