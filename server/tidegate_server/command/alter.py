@@ -19,6 +19,7 @@ from tidegate_server.command.shape import check_formatters
 from tidegate_server.command.validate import (
     Pace,
     check_enforced,
+    check_neighbours,
     check_options,
     check_versions,
     layered,
@@ -178,6 +179,8 @@ def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Re
         downstream=chosen.downstream,
         on_update=chosen.on_update,
     )
+    catalog, setting = context.services.catalog, layered(table.options, context.setting)
+    check_neighbours(changed, catalog.consumers, catalog.find, setting)
     if changed != table:
         put_in_place(table, changed, context)
     return nothing()

@@ -27,6 +27,7 @@ from tidegate_server.command.system_tables import SYSTEM_SCHEMA
 from tidegate_server.command.validate import (
     Pace,
     check_enforced,
+    check_neighbours,
     check_options,
     check_versions,
     layered,
@@ -115,6 +116,8 @@ def define(
             on_update=chosen.on_update is not None,
         ),
     )
+    catalog = context.services.catalog
+    check_neighbours(table, catalog.consumers, catalog.find, setting)
     table = _with_derived(statement, table, context)
     if table.immutable is not None:
         check_region(table.immutable, table.schema, text, context)

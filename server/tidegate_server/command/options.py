@@ -26,6 +26,7 @@ CONVERSION_KEY = "table.materialized-table.conversion-from-table.enabled"
 INITIALIZE_KEY = "materialized-table.initialize"
 POLICY_KEY = "materialized-table.partition-refresh.policy"
 STRICT_KEY = "materialized-table.continuous.strict"
+FITTING_KEY = "materialized-table.freshness.strict"
 MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
 READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
 SNAPSHOT = "SNAPSHOT"
@@ -211,6 +212,7 @@ _CHECKS: Mapping[str, Check] = {
     READ_CONSISTENCY_KEY: _one_of("LATEST", SNAPSHOT),
     DESCRIBE_KEY: _one_of("HS2", "FLINK"),
     STRICT_KEY: _one_of("FALSE", "TRUE"),
+    FITTING_KEY: _one_of("FALSE", "TRUE"),
     EXECUTION_MODE_KEY: _execution_mode,
     MAX_CONCURRENT_OPTION: _servers_own,
 }
