@@ -204,6 +204,7 @@ def test_comments_behind_a_setting_are_no_part_of_it() -> None:
         ("REFRESH hdfs://host/t", "REFRESH hdfs://host/t"),
         ("SELECT 'open // x", "SELECT 'open // x"),
         ("// nothing", "-- nothing"),
+        ("EXPLAIN Plan\n FOR SELECT 1", "EXPLAIN           SELECT 1"),
     ],
 )
 def test_slash_comments_reach_spark_as_its_own(text: str, expected: str) -> None:
@@ -278,6 +279,7 @@ def test_a_slip_of_the_pen_is_recognised(text: str, hint: str) -> None:
         ("DROP MATERIALIZED VIEW IF EXISTS v", "Write DROP MATERIALIZED TABLE name."),
         ("DESC DYNAMIC TABLE d", "Write DESCRIBE MATERIALIZED TABLE name."),
         ("SHOW CREATE MATERIALIZED VIEW v", "Write SHOW CREATE MATERIALIZED TABLE name."),
+        ("GRANT SELECT ON MATERIALIZED TABLE m TO bob", "write USER before the name"),
         ("SHOW DYNAMIC TABLES", "Write SHOW MATERIALIZED TABLES."),
         ("COMMENT ON MATERIALIZED TABLE m IS 'x'", "with the COMMENT"),
         ("BEGIN STATEMENT SET; INSERT INTO t SELECT 1; END", "one by one"),
