@@ -56,7 +56,6 @@ _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
     Code.MT_PK_NULLABLE.name: ("PRIMARY", "KEY"),
     Code.MT_PARTITION_COLUMN_NOT_FOUND.name: ("PARTITIONED", "BY"),
-    Code.NOT_SUPPORTED.name: ("PARTITIONED", "BY"),
     Code.MT_COLUMN_NOT_FOUND.name: ("(",),
     Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name: ("(",),
     Code.MT_INCOMPATIBLE_TYPE.name: ("(",),

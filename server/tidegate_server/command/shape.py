@@ -247,9 +247,6 @@ def _partition_keys(wanted: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
         if column is None:
             raise error(Code.MT_PARTITION_COLUMN_NOT_FOUND, name=name, available=available(schema))
         found.append(column.name)
-    if found and len(found) == len(schema):
-        what, hint = "Partitioning by all columns of a table", "Leave one of them out."
-        raise error(Code.NOT_SUPPORTED, what=what, hint=hint, name=found[0])
     return tuple(found)
 
 
