@@ -126,7 +126,7 @@ def _hint(condition: str, message: str) -> str:
     if condition == "PARSE_SYNTAX_ERROR" and "'MATERIALIZED'" in message:
         return (
             "A statement for a materialized table stands alone, not in BEGIN ... END or "
-            "EXECUTE IMMEDIATE."
+            "EXECUTE IMMEDIATE; EXPLAIN takes CREATE, ALTER ... AS and REFRESH."
         )
     return ""
 

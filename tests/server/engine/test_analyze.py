@@ -59,6 +59,17 @@ def pinned(lake: Lake, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT * FROM nosuch.db.t", "SHOW CATALOGS"),
+        ("BEGIN ALTER MATERIALIZED TABLE m REFRESH; END", "stands alone"),
+    ],
+)
+def test_errors_of_spark_that_say_little_have_a_hint(tables: Lake, sql: str, hint: str) -> None:
+    assert hint in failure(tables, sql).hint
+
+
+@pytest.mark.parametrize(
     ("sql", "text"),
     [
         ("select a  from t", "select a  from ~`t`"),

@@ -280,6 +280,7 @@ def test_a_slip_of_the_pen_is_recognised(text: str, hint: str) -> None:
         ("DESC DYNAMIC TABLE d", "Write DESCRIBE MATERIALIZED TABLE name."),
         ("SHOW CREATE MATERIALIZED VIEW v", "Write SHOW CREATE MATERIALIZED TABLE name."),
         ("GRANT SELECT ON MATERIALIZED TABLE m TO bob", "write USER before the name"),
+        ("ALTER MATERIALIZED TABLE m ADD CONSTRAINT c EXPECT (a > 0)", "CREATE OR ALTER"),
         ("SHOW DYNAMIC TABLES", "Write SHOW MATERIALIZED TABLES."),
         ("COMMENT ON MATERIALIZED TABLE m IS 'x'", "with the COMMENT"),
         ("BEGIN STATEMENT SET; INSERT INTO t SELECT 1; END", "one by one"),
