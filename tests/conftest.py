@@ -7,7 +7,12 @@ import os
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ("tests.fix_server", "tests.fix_jdbc", "tests.fix_spark")
+pytest_plugins = (
+    "tests.conformity",
+    "tests.fix_server",
+    "tests.fix_jdbc",
+    "tests.fix_spark",
+)
 
 # Bounded by their number and not by the clock; ``bin/test --full`` generates many more. On a build
 # machine a change is judged by the same examples each time; new ones are for everybody's own runs.

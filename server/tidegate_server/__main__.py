@@ -226,6 +226,9 @@ def _complaints(problem: ValidationError) -> list[str]:
 
     lines = []
     for item in problem.errors(include_url=False):
+        if not item["loc"]:  # about several keys at once
+            lines.append(f"{item['msg'].removeprefix('Value error, ')}.")
+            continue
         *sections, last = (str(part) for part in item["loc"])
         key = ".".join((*sections, last))
         if item["type"] == "extra_forbidden":

@@ -21,6 +21,7 @@ from tidegate_server.command.alerts import Alerts, couriers
 from tidegate_server.command.authorize import check_owner
 from tidegate_server.command.context import Services
 from tidegate_server.command.dispatch import execute, returns_rows
+from tidegate_server.command.options import check_server_options
 from tidegate_server.command.realign import half_done, realign_storage, realign_workflows
 from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
@@ -92,9 +93,11 @@ class Gateway:
         back the definitions that stand in the warehouse and not in the store.
 
         :raises ServerError: ALERTS_CONFIGURATION, INSECURE_ADDRESS, INSECURE_PASSWORDS,
-            LOGIN_CONFIGURATION, SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
+            LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or
+            TLS_CONFIGURATION.
         """
         check_exposure(config)
+        check_server_options(config.options)
         if config.authorization.enabled and config.server.auth in UNCHECKED:
             log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
         self.data = config.data.resolve()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -15,6 +16,11 @@ from pydantic_settings import (
 
 SCHEDULER_OPTIONS = "workflow-scheduler."
 """How the names of options begin that are the server's alone, and reach its scheduler."""
+MAX_CONCURRENT_OPTION = "materialized-table.refresh.max-concurrent"
+STORE_KIND_OPTION = "table.catalog-store.kind"
+STORE_PATH_OPTION = "table.catalog-store.file.path"
+
+_FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
 
 
 class _Section(BaseModel):
@@ -283,6 +289,36 @@ class Config(BaseSettings):
     options: dict[str, str] = Field(default_factory=dict)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _flinks_spelling(cls, given: Any) -> Any:
+        """Take Flink's sections, such as ``[workflow-scheduler]``, for the options they spell."""
+        if not isinstance(given, dict) or not isinstance(given.get("options", {}), dict):
+            return given
+        theirs = {key for key in given if key.partition(".")[0] in _FLINKS_SECTIONS}
+        ours = {key: value for key, value in given.items() if key not in theirs}
+        pairs = [*ours.get("options", {}).items(), *((key, given[key]) for key in theirs)]
+        options = {key: text for pair in pairs for key, text in _flat(*pair)}
+        if MAX_CONCURRENT_OPTION in options:
+            scheduler = dict(ours.get("scheduler", {}))
+            ours["scheduler"] = {**scheduler, "max_concurrent": options[MAX_CONCURRENT_OPTION]}
+        return {**ours, "options": options} if options else ours
+
+    @model_validator(mode="after")
+    def _one_store(self) -> Config:
+        """Check that Flink's keys for a catalog store agree with ``store.url``."""
+        kind, path = self.options.get(STORE_KIND_OPTION), self.options.get(STORE_PATH_OPTION)
+        shared = self.store.url.startswith("postgresql")
+        if kind not in (None, "sqlite", "file", "postgresql"):
+            raise ValueError(f"{STORE_KIND_OPTION} is sqlite, file or postgresql, not {kind}")
+        if kind == "postgresql" and not shared:
+            raise ValueError(f"{STORE_KIND_OPTION} = postgresql needs store.url, of PostgreSQL")
+        if kind in ("sqlite", "file") and shared:
+            raise ValueError(f"{STORE_KIND_OPTION} = {kind} contradicts store.url")
+        if path is not None and self.store.url:
+            raise ValueError(f"{STORE_PATH_OPTION} contradicts store.url: set one of the two")
+        return self
+
     @property
     def scheduler_type(self) -> str:
         """Who fires schedules; Flink's key in ``options`` says it as well."""
@@ -296,7 +332,19 @@ class Config(BaseSettings):
     @property
     def store_url(self) -> str:
         """The store's SQLAlchemy URL."""
-        return self.store.url or f"sqlite:///{self.data.resolve() / 'store.db'}"
+        folder = Path(self.options.get(STORE_PATH_OPTION) or self.data)
+        return self.store.url or f"sqlite:///{folder.resolve() / 'store.db'}"
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a setting, or all within a section, under names with dots and as texts."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    else:
+        yield name, str(value) if isinstance(value, int | float) else value
 
 
 def load_config(file: Path | None, overrides: dict[str, Any]) -> Config:

@@ -102,6 +102,11 @@ class Code(Enum):
     MT_FRESHNESS_DAY = ErrorSpec(
         "22007", "In FULL mode freshness must be 1 when the time unit is DAY, but it is {value}."
     )
+    MT_FRESHNESS_NEIGHBOUR = ErrorSpec(
+        "22023",
+        "{reason}",
+        "Change one of the two, or SET '{key}' = 'false' for a warning.",
+    )
     MT_TRIGGER_INTERVAL = ErrorSpec(
         "22007",
         "AT MOST EVERY only supports positive integer values, not {value}.",
@@ -309,7 +314,7 @@ class Code(Enum):
     MT_EXECUTION_MODE = ErrorSpec(
         "22023",
         "execution.mode {mode} is not supported.",
-        "Supported: {supported}.",
+        "{hint}",
     )
     MT_OPTION_VALUE = ErrorSpec("22023", "Option {key} cannot be {value}: {reason}.")
     MT_REFRESH_FENCED = ErrorSpec(

@@ -75,6 +75,35 @@ def test_a_client_cannot_write_past_the_definition(client: Client) -> None:
     assert client.rows("SELECT * FROM m") == [("a", 1), ("b", 2)]
 
 
+def test_a_copy_is_a_plain_table_and_the_original_is_left_alone(client: Client) -> None:
+    client.run("CREATE TABLE copy SHALLOW CLONE m", "CREATE TABLE empty LIKE m USING delta")
+    client.run("INSERT INTO copy VALUES ('c', 3)", "DELETE FROM copy WHERE n = 1")
+    assert client.rows("SELECT * FROM copy") == [("b", 2), ("c", 3)]
+    client.run("DROP TABLE empty", "DROP TABLE copy")
+    assert client.rows("SELECT * FROM m") == [("a", 1), ("b", 2)]
+
+
+def test_a_storage_is_listed_nowhere(client: Client) -> None:
+    client.run("CREATE MATERIALIZED TABLE seen (w AS upper(k)) AS SELECT k FROM t")
+    try:
+        for statement in ("SHOW TABLES", f"SHOW TABLES IN {client.schema} LIKE '*seen*'"):
+            assert [row[1] for row in client.rows(statement) if "seen" in str(row[1])] == ["seen"]
+        listed = client.rows("SHOW TABLE EXTENDED LIKE '*seen*'")
+        assert [row[1] for row in listed] == ["seen"]
+    finally:
+        client.run("DROP MATERIALIZED TABLE seen")
+
+
+def test_a_cached_table_is_not_older_than_its_last_refresh(client: Client) -> None:
+    client.run("CACHE TABLE m", "CACHE TABLE some AS SELECT k FROM m WHERE n > 1")
+    for name, number in (("c", 3), ("d", 4)):
+        client.run(f"INSERT INTO t VALUES ('{name}', {number})")
+        client.run("ALTER MATERIALIZED TABLE m REFRESH")
+        assert (name, number) in client.rows("SELECT * FROM m")
+        assert (name,) in client.rows("SELECT * FROM some")
+    client.run("UNCACHE TABLE some", "UNCACHE TABLE m")
+
+
 def test_statements_in_texts_and_scripts_run_as_in_spark(client: Client) -> None:
     client.run(
         "DECLARE VARIABLE wanted INT DEFAULT 2",

@@ -8,18 +8,24 @@ from dataclasses import replace
 from tidegate_server.command.alter_query import alterable, analyze_stored
 from tidegate_server.command.apply import put_in_place
 from tidegate_server.command.context import Context
-from tidegate_server.command.define import asked_mode, need_scheduler, refuse_unstable
+from tidegate_server.command.define import (
+    asked_mode,
+    at_freshness,
+    need_scheduler,
+    refuse_unstable,
+)
 from tidegate_server.command.immutable import check_region
 from tidegate_server.command.shape import check_formatters
 from tidegate_server.command.validate import (
     Pace,
     check_enforced,
+    check_neighbours,
     check_options,
     check_versions,
     layered,
     pace,
 )
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.sql.statements import (
@@ -37,7 +43,7 @@ _RESERVED = "connector"
 _PACE_OPTIONS = ("materialized-table.schedule.", "materialized-table.refresh-mode.")
 
 
-def set_freshness(statement: AlterSetFreshness, context: Context) -> Result:
+def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> Result:
     """Change how fresh a table is; in AUTOMATIC mode the refresh mode follows the threshold.
 
     :raises ServerError: MT_FRESHNESS_*, MT_STATE while INITIALIZING, MT_NO_SCHEDULER.
@@ -45,7 +51,10 @@ def set_freshness(statement: AlterSetFreshness, context: Context) -> Result:
     table = alterable(statement.name, context)
     requested = asked_mode(table.logical_refresh_mode)
     setting = layered(table.options, context.setting)
-    chosen = pace(statement.freshness, requested, setting, table.on_update)
+    try:
+        chosen = pace(statement.freshness, requested, setting, table.on_update)
+    except ServerError as problem:
+        raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     return _change_pace(table, chosen, context)
 
 
@@ -170,6 +179,8 @@ def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Re
         downstream=chosen.downstream,
         on_update=chosen.on_update,
     )
+    catalog, setting = context.services.catalog, layered(table.options, context.setting)
+    check_neighbours(changed, catalog.consumers, catalog.find, setting)
     if changed != table:
         put_in_place(table, changed, context)
     return nothing()

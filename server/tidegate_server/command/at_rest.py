@@ -3,7 +3,8 @@
 A definition stands in the table's own log: a change and a refresh that end at the same time would
 stop each other there, with an error about neither. So a statement that writes it waits for the
 refresh (:func:`at_rest`), and then has the definition for itself (:func:`alone`). SUSPEND and
-RESUME write nothing there and wait for no refresh, only while a definition is written.
+RESUME write nothing there and wait for no refresh, only while a definition is written. A ROLLBACK
+of both takes these leases several times, and one of its own around them (:func:`settling`).
 
 Several tables are taken in the order of their ids, refreshes before definitions: nobody waits for
 somebody who waits for him.
@@ -20,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from tidegate_server.command.context import Context, Services
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.scheduler.base import DEFINITION_LEASE
+from tidegate_server.scheduler.base import DEFINITION_LEASE, ROLLBACK_LEASE
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,19 @@ def alone(tables: Iterable[MaterializedTable], context: Context) -> Iterator[Non
     :raises ServerError: MT_STATE if one is not free within ``scheduler.patience``.
     """
     with _holding({f"{DEFINITION_LEASE}{table.id}": table for table in tables}, context):
+        yield
+
+
+@contextmanager
+def settling(table: MaterializedTable, context: Context) -> Iterator[None]:
+    """Have a ROLLBACK of rows and definition to oneself, from its mark to its end.
+
+    Between its steps it holds neither of the other leases: by this one an engine that comes up
+    meanwhile, or another such statement, knows that it is not one that died.
+
+    :raises ServerError: MT_STATE if it is not free within ``scheduler.patience``.
+    """
+    with _holding({f"{ROLLBACK_LEASE}{table.id}": table}, context):
         yield
 
 

@@ -19,7 +19,7 @@ from tidegate_server.command.derived import (
     typed,
 )
 from tidegate_server.command.immutable import backfill_source, check_region
-from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_option
+from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_target
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
@@ -27,6 +27,7 @@ from tidegate_server.command.system_tables import SYSTEM_SCHEMA
 from tidegate_server.command.validate import (
     Pace,
     check_enforced,
+    check_neighbours,
     check_options,
     check_versions,
     layered,
@@ -36,15 +37,17 @@ from tidegate_server.config import SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Inspected
 from tidegate_server.link.messages.requests import Analyze, InspectTable
+from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.names import STORAGE_PREFIX, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
 from tidegate_server.sql.cursor import position
-from tidegate_server.sql.places import place_of
+from tidegate_server.sql.places import place_behind, place_of
 from tidegate_server.sql.query import spark_text
 from tidegate_server.sql.statements import (
     CreateMaterializedTable,
+    Downstream,
     MetadataColumn,
     RequestedMode,
 )
@@ -76,6 +79,7 @@ def define(
     table that CREATE OR ALTER finds: without REFRESH_MODE its explicit mode stays.
     """
     name = resolve.table_name(statement.name, context)
+    resolve.check_catalog(name.catalog, context)
     refuse_storage_name(name)
     check_types(statement.columns, text)
     check_options(statement.options)
@@ -83,11 +87,13 @@ def define(
     if requested is None and existing is not None:
         requested = asked_mode(existing.logical_refresh_mode)
     setting = layered(statement.options, context.setting)
-    chosen = pace(statement.freshness, requested, setting, statement.on_update)
+    try:
+        chosen = pace(statement.freshness, requested, setting, statement.on_update)
+    except ServerError as problem:
+        raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     need_scheduler("CREATE", chosen.mode, context)
-    target = context.setting(EXECUTION_MODE_KEY) or "embedded"
-    check_option(EXECUTION_MODE_KEY, target)
-    target = target.strip().lower()
+    mode = context.setting(EXECUTION_MODE_KEY) or "embedded"
+    target = check_target(mode, context.services.config.engine.master)
     analysis = analyze(statement.query, text, name, context)
     check_versions(analysis.sources, setting, watched=chosen.watched)
     refuse_unstable(name, chosen.logical_mode, analysis)
@@ -109,6 +115,8 @@ def define(
             on_update=chosen.on_update is not None,
         ),
     )
+    catalog = context.services.catalog
+    check_neighbours(table, catalog.consumers, catalog.find, setting)
     table = _with_derived(statement, table, context)
     if table.immutable is not None:
         check_region(table.immutable, table.schema, text, context)
@@ -243,6 +251,15 @@ def stored_settings(context: Context) -> dict[str, str]:
         and not key.startswith(SCHEDULER_OPTIONS)
         and key != EXECUTION_MODE_KEY
     }
+
+
+def at_freshness(
+    problem: ServerError, written: Freshness | Downstream | None, text: str
+) -> ServerError:
+    """Place an error about the freshness where a statement writes it; a default has no place."""
+    if written is not None and problem.code.startswith("MT_FRESHNESS_"):
+        problem.line, problem.column = place_behind(text, "FRESHNESS", "=")
+    return problem
 
 
 def _placed(problem: ServerError, query: str, text: str) -> ServerError:

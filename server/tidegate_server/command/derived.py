@@ -40,7 +40,16 @@ VIOLATED_COLUMN = "__violated"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _COMMENT = 1000
 _PREFIX = "_metadata."
-_NOT_ABOUT_THE_TEXT = ("ENGINE_", "OPERATION_", "INTERNAL", "INVALID_")
+_NOT_ABOUT_THE_TEXT = frozenset(
+    {
+        *(code.name for code in (Code.ENGINE_UNAVAILABLE, Code.ENGINE_LOST, Code.INTERNAL)),
+        *(code.name for code in (Code.OPERATION_CANCELED, Code.OPERATION_TIMEOUT)),
+        *(code.name for code in (Code.INVALID_SESSION_HANDLE, Code.INVALID_REQUEST)),
+        "INTERNAL_ERROR",
+        "OUT_OF_MEMORY",
+        "DISK_FULL",
+    }
+)
 
 
 def derived_columns(items: Sequence[ColumnItem], schema: Schema) -> tuple[DerivedColumn, ...]:
@@ -322,7 +331,7 @@ def refuse_view(table: MaterializedTable, statement: str) -> None:
 
 def not_about_the_text(problem: ServerError) -> bool:
     """Say whether the engine's error is about something else than an expression's text."""
-    return problem.code.startswith(_NOT_ABOUT_THE_TEXT)
+    return problem.code in _NOT_ABOUT_THE_TEXT
 
 
 def _checked(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
@@ -333,6 +342,8 @@ def _checked(request: CheckExpressions, name: str, code: Code, context: Context)
         if not_about_the_text(problem) or problem.code == code.name:
             raise
         reason = problem.message.rstrip(".")
+        if problem.code == Code.MT_COLUMN_EXPRESSION.name:
+            reason = reason.partition(" is not usable: ")[2]
         raise error(code, name=name, reason=reason, hint=problem.hint) from problem
     if not isinstance(answer, ExpressionsChecked):
         raise unexpected(answer)

@@ -31,6 +31,7 @@ from tidegate_server.command import (
     staleness,
     swap,
     verify,
+    visible,
 )
 from tidegate_server.command.context import Context
 from tidegate_server.errors import ServerError
@@ -120,7 +121,8 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
         case SparkStatement(text=sql):
             inlined = staleness.keep_bound(sql, context)
             pinned = consistency.agreed(sql, inlined, context)
-            return spark.execute(sql, context, inlined, pinned)
+            answered = spark.execute(sql, context, inlined, pinned)
+            return visible.without_storages(sql, answered, context.services.catalog)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
         case VerifyMaterializedTable():
@@ -171,7 +173,7 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
         case AlterRefresh():
             return refresh.refresh(statement, context)
         case AlterSetFreshness():
-            return alter.set_freshness(statement, context)
+            return alter.set_freshness(statement, text, context)
         case AlterSetRefreshMode():
             return alter.set_refresh_mode(statement, context)
         case AlterSetRefreshTrigger():

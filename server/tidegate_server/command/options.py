@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidegate_server.config import SCHEDULER_OPTIONS
+from tidegate_server.config import MAX_CONCURRENT_OPTION, SCHEDULER_OPTIONS
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, parse_duration
 from tidegate_server.model.table import ENFORCE_OPTION
@@ -26,6 +26,7 @@ CONVERSION_KEY = "table.materialized-table.conversion-from-table.enabled"
 INITIALIZE_KEY = "materialized-table.initialize"
 POLICY_KEY = "materialized-table.partition-refresh.policy"
 STRICT_KEY = "materialized-table.continuous.strict"
+FITTING_KEY = "materialized-table.freshness.strict"
 MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
 READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
 SNAPSHOT = "SNAPSHOT"
@@ -33,6 +34,13 @@ DESCRIBE_KEY = "materialized-table.describe.format"
 EXECUTION_MODE_KEY = "execution.mode"
 EXECUTION_MODES = ("embedded", "remote")
 """Both are the gateway's engine; the second is Flink's word for a cluster that runs already."""
+CLUSTER_MODES: Mapping[str, str] = {
+    "yarn-session": "yarn",
+    "yarn-application": "yarn",
+    "kubernetes-session": "k8s://",
+    "kubernetes-application": "k8s://",
+}
+"""Flink's words for clusters, with how ``engine.master`` begins where the engine works on one."""
 
 _OURS = (
     "materialized-table.",
@@ -63,6 +71,58 @@ def check_option(key: str, value: str) -> None:
         check(key, value)
     elif key.startswith("materialized-table."):
         raise unusable(key, value, "there is no such option")
+
+
+def check_server_options(options: Mapping[str, str]) -> None:
+    """Refuse what cannot stand among the server's own options.
+
+    :raises ServerError: MT_OPTION_VALUE or MT_EXECUTION_MODE.
+    """
+    for key, value in options.items():
+        if not is_tidegate_key(key):
+            reason = "there is no such option; settings of Spark stand under engine.settings"
+            raise unusable(key, value, reason)
+        if key != MAX_CONCURRENT_OPTION:
+            check_option(key, value)
+
+
+def check_target(mode: str, master: str) -> str:
+    """Return the execution target that a mode means for an engine; an engine works in one place.
+
+    :raises ServerError: MT_EXECUTION_MODE.
+    """
+    word = mode.strip().lower()
+    place = CLUSTER_MODES.get(word)
+    if word in EXECUTION_MODES or (place is not None and master.lower().startswith(place)):
+        return word
+    hint = f"Supported: {', '.join(EXECUTION_MODES)}."
+    if place is not None:
+        wanted = "k8s://https://host:port" if place == "k8s://" else place
+        hint += (
+            f" This gateway's engine works on {master}; started with engine.master = '{wanted}' "
+            f"it refreshes every table there, and knows {word}."
+        )
+    raise error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
+
+
+def whole_name(key: str) -> str | None:
+    """Return the option of which a key is the end, such as ``refresh.retries``; None for others."""
+    name = f"materialized-table.{key.lower()}"
+    return name if name in _CHECKS else None
+
+
+def without_effect(key: str) -> str | None:
+    """Return why a setting that is taken changes nothing; None for one that may."""
+    folded = key.lower()
+    if folded.startswith((SCHEDULER_OPTIONS, "table.")):
+        return "the server alone has it, in its configuration"
+    if folded.startswith(("kubernetes.", "yarn.")):
+        return "the engine works where engine.master says"
+    if folded in _CHECKPOINTS:
+        return "the versions of all sources stand in each commit of a table"
+    if folded.startswith("execution.") and folded != EXECUTION_MODE_KEY:
+        return "there is no such option"
+    return None
 
 
 def read_duration(key: str, value: str) -> Freshness:
@@ -119,10 +179,15 @@ def _incremental_rules(key: str, value: str) -> None:
 
 
 def _execution_mode(key: str, value: str) -> None:
-    if value.strip().lower() not in EXECUTION_MODES:
-        raise error(Code.MT_EXECUTION_MODE, mode=value, supported=", ".join(EXECUTION_MODES))
+    if value.strip().lower() not in CLUSTER_MODES:
+        check_target(value, "")
 
 
+def _servers_own(key: str, value: str) -> None:
+    raise unusable(key, value, "it is the server's own, under [options] of its configuration")
+
+
+_CHECKPOINTS = ("execution.checkpointing.savepoint-dir", "execution.checkpointing.interval")
 _CHECKS: Mapping[str, Check] = {
     THRESHOLD_KEY: read_duration,
     DEFAULT_CONTINUOUS_KEY: read_duration,
@@ -147,5 +212,7 @@ _CHECKS: Mapping[str, Check] = {
     READ_CONSISTENCY_KEY: _one_of("LATEST", SNAPSHOT),
     DESCRIBE_KEY: _one_of("HS2", "FLINK"),
     STRICT_KEY: _one_of("FALSE", "TRUE"),
+    FITTING_KEY: _one_of("FALSE", "TRUE"),
     EXECUTION_MODE_KEY: _execution_mode,
+    MAX_CONCURRENT_OPTION: _servers_own,
 }

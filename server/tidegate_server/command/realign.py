@@ -37,6 +37,7 @@ from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import (
     DEFINITION_LEASE,
+    ROLLBACK_LEASE,
     CreateWorkflow,
     Ledger,
     ModifyWorkflow,
@@ -186,9 +187,9 @@ def _keep(
     log.warning("%s is again what it was before a statement that did not end", table.name)
 
 
-def _keys(table_id: str) -> tuple[str, str]:
-    """Return the keys of a table's two leases: what it is, and how it is defined."""
-    return table_id, f"{DEFINITION_LEASE}{table_id}"
+def _keys(table_id: str) -> tuple[str, ...]:
+    """Return the keys of a table's leases: what it is, how it is defined, its ROLLBACK of both."""
+    return table_id, f"{DEFINITION_LEASE}{table_id}", f"{ROLLBACK_LEASE}{table_id}"
 
 
 def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) -> bool:

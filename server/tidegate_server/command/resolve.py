@@ -6,7 +6,7 @@ from tidegate_server.command.context import Context
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import TableList
 from tidegate_server.link.messages.requests import ListTables
-from tidegate_server.model.names import TableName, qualify
+from tidegate_server.model.names import DEFAULT_CATALOG, TableName, qualify
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.sql.statements import Name
 
@@ -29,6 +29,17 @@ def schema_name(name: Name, context: Context) -> tuple[str, str]:
             raise error(
                 Code.INVALID_REQUEST, reason=f"{'.'.join(name)} is not the name of a schema"
             )
+
+
+def check_catalog(catalog: str, context: Context) -> None:
+    """Refuse a catalog in which there can be no materialized tables.
+
+    :raises ServerError: NOT_SUPPORTED.
+    """
+    if catalog.lower() not in (DEFAULT_CATALOG, context.session.catalog.lower()):
+        what = f"A materialized table in the catalog {catalog}"
+        hint = f"They are in {DEFAULT_CATALOG}."
+        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
 
 
 def check_schema(catalog: str, schema: str, context: Context) -> None:

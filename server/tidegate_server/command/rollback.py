@@ -9,6 +9,7 @@ from dataclasses import replace
 from tidegate_server.command import definitions, lifecycle, resolve, rollback_definition
 from tidegate_server.command.alter_query import carry_out
 from tidegate_server.command.apply import changing, compensate, put_in_place
+from tidegate_server.command.at_rest import settling
 from tidegate_server.command.context import Context
 from tidegate_server.command.evolve import Evolution
 from tidegate_server.command.orders import refuse_half_done, step_id
@@ -38,6 +39,13 @@ def roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
         such as MT_ROLLBACK_IMPOSSIBLE; for the definition what ROLLBACK DEFINITION raises, before
         anything was done.
     """
+    if statement.what is not RolledBack.BOTH:
+        return _roll_back(statement, text, context)
+    with settling(resolve.materialized_table(statement.name, context), context):
+        return _roll_back(statement, text, context)
+
+
+def _roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
     table = _table(statement, context)
     if statement.what is RolledBack.DATA:
         return _roll_back_data(table, statement.version, context)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 
 from tidegate_server.command.context import Context
-from tidegate_server.command.options import check_option, is_tidegate_key
+from tidegate_server.command.options import (
+    EXECUTION_MODE_KEY,
+    check_option,
+    check_target,
+    is_tidegate_key,
+    unusable,
+    whole_name,
+    without_effect,
+)
 from tidegate_server.command.spark import run
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import text_schema
@@ -26,8 +34,14 @@ def set_option(statement: SetOption, context: Context) -> Result:
     if is_tidegate_key(key):
         value = _unquoted(value)
         check_option(key, value)
+        if key.lower() == EXECUTION_MODE_KEY:
+            check_target(value, context.services.config.engine.master)
+        if (reason := without_effect(key)) is not None:
+            context.log(f"Warning: {key} changes nothing here: {reason}.")
         context.session.settings[key] = value
         return _rows(key, value)
+    if (option := whole_name(key)) is not None:
+        raise unusable(key, value, f"the option is called {option}")
     result = run(f"SET {_quoted(key)}={_quoted(value)}", context)
     context.session.settings[key] = value
     return result

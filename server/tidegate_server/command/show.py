@@ -55,9 +55,11 @@ _EXTENDED = text_schema(
 def show_tables(statement: ShowMaterializedTables, context: Context) -> Result:
     """List the materialized tables of a schema by name.
 
-    :raises ServerError: SCHEMA_NOT_FOUND if the engine is up and knows no schema of that name.
+    :raises ServerError: SCHEMA_NOT_FOUND if the engine is up and knows no schema of that name,
+        NOT_SUPPORTED for a catalog that is not the metastore's.
     """
     catalog, schema = resolve.schema_name(statement.schema, context)
+    resolve.check_catalog(catalog, context)
     fits = _filter(statement)
     listed = context.services.catalog.tables(catalog, schema)
     if statement.schema and not listed:

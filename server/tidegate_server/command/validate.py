@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegate_server.command.options import (
     DEFAULT_CONTINUOUS_KEY,
     DEFAULT_FULL_KEY,
+    FITTING_KEY,
     STRICT_KEY,
     THRESHOLD_KEY,
     check_option,
@@ -29,6 +30,8 @@ from tidegate_server.model.table import (
 )
 from tidegate_server.model.types import TypeKind, parse_type
 from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.refresh.downstream import misfits
+from tidegate_server.refresh.waves import Consumers, Find
 from tidegate_server.scheduler.cron import CRON_OPTION
 from tidegate_server.scheduler.partitions import pattern_grain
 from tidegate_server.scheduler.workflows import schedule_for
@@ -141,6 +144,18 @@ def check_versions(sources: Sequence[Source], setting: Setting, *, watched: bool
     if strict and plain and watched:
         reason = f"it reads {', '.join(plain)} without versions, which {STRICT_KEY} forbids"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
+
+
+def check_neighbours(
+    table: MaterializedTable, consumers: Consumers, find: Find, setting: Setting
+) -> None:
+    """Refuse a freshness that does not fit those of the neighbours, where that was asked for.
+
+    :raises ServerError: MT_FRESHNESS_NEIGHBOUR.
+    """
+    if (setting(FITTING_KEY) or "").strip().upper() == "TRUE":
+        for line in misfits(table, consumers, find):
+            raise error(Code.MT_FRESHNESS_NEIGHBOUR, reason=line, key=FITTING_KEY)
 
 
 def layered(options: Mapping[str, str], setting: Setting) -> Setting:

@@ -15,6 +15,7 @@ from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.scheduler.base import Ledger
+from tidegate_server.sql.query import lists_tables
 
 _PAGE = 1000
 
@@ -104,6 +105,14 @@ def without_hidden(result: Result, hidden: Collection[TableName]) -> Result:
     names = {(name.schema, name.table) for name in hidden}
     shown = [row for row in rows if _place(row) not in names]
     return RowsResult(result.schema, shown, types=tuple(batches[0].schema.types))
+
+
+def without_storages(sql: str, result: Result, catalog: CatalogReader) -> Result:
+    """Return the result of SHOW TABLES without the tables that only views are over."""
+    if not lists_tables(sql):
+        return result
+    storages = {t.storage.folded() for t in catalog.tables() if t.storage_table is not None}
+    return without_hidden(result, storages) if storages else result
 
 
 def _place(row: tuple[Any, ...]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.determinism import unstable
+from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.expansion import expansions
 from tidegate_server.engine.lineage import column_origins, source_columns
 from tidegate_server.engine.plans import Node, read_plan
@@ -23,6 +23,8 @@ from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Schema, distinct_names
 from tidegate_server.model.versions import Source
 from tidegate_server.storage.base import TableFormat
+
+_OF_A_SESSION = frozenset({"current_schema", "current_catalog"})
 
 
 def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
@@ -42,6 +44,8 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         tables = Tables(spark, format)
         candidates = expansions(tables, query, current_place(spark))
         first = next(candidates, query_text)
+        found = unstable(plan)
+        _refuse_session_names(found)
         temporary = [*sorted(tables.temporary), *_temporary_names(spark, query, plan)]
         lineage = column_origins(plan, distinct_names(schema.names()))
         expanded = first
@@ -58,8 +62,16 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         ),
         temporary_objects=tuple(temporary),
         lineage=lineage,
-        unstable=unstable(plan),
+        unstable=found,
     )
+
+
+def _refuse_session_names(found: tuple[str, ...]) -> None:
+    """Refuse the current schema and catalog, which are not those of a refresh."""
+    names = [name for name in changes_by_itself(found) if name in _OF_A_SESSION]
+    if names:
+        reason = f"it uses {', '.join(names)}, which every session has its own of: write the name"
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
 def analyzed_plan(frame: DataFrame) -> Node:

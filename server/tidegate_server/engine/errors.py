@@ -112,10 +112,23 @@ def _of_condition(
         code=condition,
         sqlstate=sqlstate or "XX000",
         message=_first_line(message),
+        hint=_hint(condition, message),
         line=line,
         column=column,
         detail=detail,
     )
+
+
+def _hint(condition: str, message: str) -> str:
+    """Return what to do about some of Spark's conditions that do not say so."""
+    if condition == "REQUIRES_SINGLE_PART_NAMESPACE":
+        return "A name of three parts begins with a catalog: SHOW CATALOGS lists those there are."
+    if condition == "PARSE_SYNTAX_ERROR" and "'MATERIALIZED'" in message:
+        return (
+            "A statement for a materialized table stands alone, not in BEGIN ... END or "
+            "EXECUTE IMMEDIATE; EXPLAIN takes CREATE, ALTER ... AS and REFRESH."
+        )
+    return ""
 
 
 def _position(thrown: Any) -> tuple[int | None, int | None]:

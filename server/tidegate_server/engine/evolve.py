@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType
 
 from tidegate_server.engine.analyze import analyzed_plan
@@ -49,14 +49,19 @@ from tidegate_server.storage.jvm import java
 _PROPERTY_ID = "tidegate.id"
 _PROPERTY_DEFINITION = "tidegate.definition"
 _ASSERTION = "the assertion"
+_NO_VALUE_OF_A_ROW: Mapping[str, str] = {
+    "INVALID_WHERE_CONDITION": "it looks at more rows than its own",
+    "_LEGACY_ERROR_TEMP_1034": "it looks at more rows than its own",  # window functions
+    "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "it makes several rows of one",
+}
+"""What Spark says of an expression in a WHERE that is none for a column, by its condition."""
 PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"
 
 
 def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChecked:
     """Analyze computed columns, a watermark and conditions over columns that need not exist.
 
-    The computed ones also stand in a WHERE, where Spark allows nothing that looks at more rows
-    than one.
+    They also stand in a WHERE, where Spark allows nothing that looks at more rows than one.
 
     :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function,
         MT_PREDICATE if the region would lose rows, or what Spark says of it.
@@ -71,11 +76,12 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     made = ", ".join(f"({text}\n) AS {quote_identifier(name)}" for name, text in request.computed)
     tests = " AND ".join(f"({text}\n) IS NOT NULL" for _, text in request.computed)
     below = f"SELECT *, {made} FROM {stored} WHERE {tests}" if made else f"SELECT * FROM {stored}"
-    schema = _computed(spark, below, request)
+    schema = result_schema(_judged(spark, below, ", ".join(name for name, _ in request.computed)))
     for text in filter(None, (request.watermark,)):
-        spark.sql(f"SELECT ({text}\n) FROM ({below})")
+        _judged(spark, f"SELECT 1 FROM ({below}) WHERE ({text}\n) IS NOT NULL", "the watermark")
     for text in request.conditions:
-        condition = spark.sql(f"SELECT 1 FROM ({below}) WHERE ({text}\n)")
+        test = f"SELECT 1 FROM ({below}) WHERE ({text}\n)"
+        condition = _judged(spark, test, "the expectation")
         changing = changes_by_itself(unstable(analyzed_plan(condition)))
         if request.stable and changing:
             reason = f"{', '.join(changing)} may answer differently each time the rows are read"
@@ -87,14 +93,15 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
 
 
-def _computed(spark: SparkSession, below: str, request: CheckExpressions) -> Schema:
+def _judged(spark: SparkSession, sql: str, name: str) -> DataFrame:
+    """Analyze a query with an expression in its WHERE; what makes it no value of a row is told."""
     try:
-        return result_schema(spark.sql(below))
+        return spark.sql(sql)
     except AnalysisException as failed:
-        if failed.getCondition() != "INVALID_WHERE_CONDITION":
+        reason = _NO_VALUE_OF_A_ROW.get(str(failed.getCondition()))
+        if reason is None:
             raise
-        names = ", ".join(name for name, _ in request.computed)
-        raise _unusable(names, "it looks at more rows than its own") from failed
+        raise _unusable(name, reason) from failed
 
 
 def _check_assertion(spark: SparkSession, text: str, stored: str) -> None:

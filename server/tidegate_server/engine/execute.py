@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.engine.guard import guard
+from tidegate_server.engine.guard import disown, guard
 from tidegate_server.engine.immediate import written_out
 from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
@@ -43,8 +43,11 @@ def execute(
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings), readable(request.pinned):
         text = written_out(child.spark, request.sql)
-        guard(child.spark, text)
-        frame = _analyzed(replace(request, sql=text), child, format)
+        copies = guard(child.spark, text)
+        try:
+            frame = _analyzed(replace(request, sql=text), child, format)
+        finally:
+            disown(child.spark, copies)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:

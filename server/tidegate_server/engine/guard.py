@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -15,15 +15,24 @@ from tidegate_server.engine.sources import (
     current_place,
     is_temporary_view,
 )
-from tidegate_server.engine.targets import PathTarget, SchemaTarget, TableTarget, is_path, targets
+from tidegate_server.engine.targets import (
+    CopyTarget,
+    PathTarget,
+    SchemaTarget,
+    TableTarget,
+    is_path,
+    targets,
+)
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import (
     DEFAULT_CATALOG,
     TableName,
     qualify,
     quote_identifier,
+    quote_literal,
     visible_name,
 )
+from tidegate_server.sql.cursor import position
 from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.delta import PROPERTY_ID
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
@@ -35,12 +44,31 @@ _BY_REFRESH = (
 )
 _BY_REFRESHES = "The files of a materialized table are looked after by its refreshes."
 _ELSEWHERE = "Choose a name and a place of its own; DROP MATERIALIZED TABLE {table} frees this one."
+_BY_QUERY = (
+    "Its columns follow from its query: ALTER MATERIALIZED TABLE {table} AS query adds some."
+)
 _HINTS: Mapping[str, str] = {
     "DROP TABLE": "Use DROP MATERIALIZED TABLE {table}.",
     "DROP VIEW": "Use DROP MATERIALIZED TABLE {table}.",
     "ALTER TABLE": "Use ALTER MATERIALIZED TABLE {table}.",
+    "ALTER TABLE ADD COLUMN": _BY_QUERY,
+    "ALTER TABLE ADD COLUMNS": _BY_QUERY,
+    "ALTER TABLE REPLACE COLUMNS": _BY_QUERY,
+    "ALTER TABLE RENAME COLUMN": _BY_QUERY,
+    "ALTER TABLE DROP COLUMNS": "Its columns follow from its query; those that are evaluated on "
+    "read go with ALTER MATERIALIZED TABLE {table} DROP column.",
+    "ALTER TABLE ALTER COLUMN": "Use ALTER MATERIALIZED TABLE {table} MODIFY column type.",
+    "ALTER TABLE CHANGE COLUMN": "Use ALTER MATERIALIZED TABLE {table} MODIFY column type.",
+    "ALTER TABLE SET TBLPROPERTIES": "Use ALTER MATERIALIZED TABLE {table} SET ('key' = 'value').",
+    "ALTER TABLE UNSET TBLPROPERTIES": "Use ALTER MATERIALIZED TABLE {table} RESET ('key').",
+    "ALTER TABLE ADD CONSTRAINT": "Declare CONSTRAINT name EXPECT (condition) in CREATE OR ALTER "
+    "MATERIALIZED TABLE {table}.",
+    "ALTER TABLE DROP CONSTRAINT": "Use ALTER MATERIALIZED TABLE {table} DROP CONSTRAINT name.",
+    "ALTER TABLE CLUSTER BY": "Use ALTER MATERIALIZED TABLE {table} ADD DISTRIBUTION BY (column).",
+    "ALTER TABLE RENAME TO": "Use ALTER MATERIALIZED TABLE {table} RENAME TO name.",
     "ALTER VIEW": "Use ALTER MATERIALIZED TABLE {table}.",
-    "COMMENT ON TABLE": "Use ALTER MATERIALIZED TABLE {table}.",
+    "COMMENT ON TABLE": "Use CREATE OR ALTER MATERIALIZED TABLE {table} with the COMMENT.",
+    "RESTORE": "Use ALTER MATERIALIZED TABLE {table} ROLLBACK TO VERSION n.",
     "SHOW CREATE TABLE": "Use SHOW CREATE MATERIALIZED TABLE {table}.",
     "ANALYZE TABLE": "Statistics of a materialized table are kept by its refreshes.",
     "CREATE TABLE": _ELSEWHERE,
@@ -54,21 +82,41 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def guard(spark: SparkSession, text: str) -> None:
+def guard(spark: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
     """Refuse a statement that changes the storage of a materialized table.
+
+    Returns the names of tables that it makes as copies of materialized ones: they get the
+    properties by which those are known, and are to be disowned (:func:`disown`).
 
     :raises ServerError: MT_WRONG_KIND naming the statement to use; NOT_SUPPORTED for an EXECUTE
         IMMEDIATE that cannot be read beforehand.
     :raises pyspark.errors.ParseException: if Spark cannot parse the statement.
     """
     owners = _Owners(spark)
+    copies = []
     for target in targets(spark, text):
-        if isinstance(target, SchemaTarget):
-            owners.check_schema(target.name)
+        if isinstance(target, CopyTarget):
+            copied = owners.of_table(target.source, through_views=False) is not None
+            # IF NOT EXISTS leaves what is there as it is.
+            if copied and owners.of_table(target.name, through_views=False) is None:
+                copies.append(target.name)
             continue
-        owner = owners.of(target)
-        if owner is not None:
-            raise _wrong_kind(owner, target.action)
+        try:
+            owners.check(target)
+        except ServerError as refused:
+            if target.at is not None:
+                refused.line, refused.column = position(text, target.at)
+            raise
+    return tuple(copies)
+
+
+def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:
+    """Make copies of materialized tables the plain tables that they are."""
+    keys = ", ".join(map(quote_literal, (PROPERTY_ID, PROPERTY_DEFINITION, PROPERTY_QUARANTINE_OF)))
+    for name in copies:
+        table = ".".join(map(quote_identifier, name))
+        if is_path(name) or spark.catalog.tableExists(table):
+            spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({keys})")
 
 
 # ---- whose storage that is ---------------------------------------------------------------------
@@ -81,6 +129,14 @@ class _Owners:
         self._spark = spark
         self._session: Any = spark._jsparkSession
         self._jvm: Any = java(spark)
+
+    def check(self, target: TableTarget | PathTarget | SchemaTarget) -> None:
+        """Refuse a target that is a materialized table's; raises MT_WRONG_KIND."""
+        if isinstance(target, SchemaTarget):
+            self.check_schema(target.name)
+        elif (owner := self.of(target)) is not None:
+            form = target.form if isinstance(target, TableTarget) else ""
+            raise _wrong_kind(owner, target.action, form)
 
     def of(self, target: TableTarget | PathTarget) -> str | None:
         """Return the name of the materialized table a target belongs to, or None."""
@@ -246,12 +302,12 @@ def _no_options(jvm: Any) -> Any:
     return jvm.PythonUtils.toScalaMap({})
 
 
-def _wrong_kind(owner: str, action: str) -> ServerError:
-    hint = _HINTS.get(action, _BY_REFRESH).format(table=owner)
+def _wrong_kind(owner: str, action: str, form: str) -> ServerError:
+    hint = _HINTS.get(f"{action} {form}") or _HINTS.get(action, _BY_REFRESH)
     return error(
         Code.MT_WRONG_KIND,
         table=owner,
         found="a materialized table",
         expected=f"a table for {action}",
-        hint=hint,
+        hint=hint.format(table=owner),
     )

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.engine.analyze import analyze
 from tidegate_server.engine.backfill import backfill
+from tidegate_server.engine.cached import read_again
 from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.evolve import (
     check_expressions,
@@ -189,10 +190,10 @@ class Service:
                 with self._sessions.using(request.session_id) as child:
                     return analyze(child, request.sql, self._tables)
             case Refresh():
-                carry_out = _way(request.order)
-                return Refreshed(
-                    outcome=carry_out(request.order, self._spark, self._tables, operation)
-                )
+                order = request.order
+                outcome = _way(order)(order, self._spark, self._tables, operation)
+                read_again(self._spark, order.name)
+                return Refreshed(outcome=outcome)
             case VerifyTable():
                 return verify(request.order, request.version, self._spark, self._tables, operation)
             case ExplainRefresh():

@@ -6,7 +6,7 @@ No spelling is missed: names and paths, LOCATION, IDENTIFIER, EXECUTE IMMEDIATE,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,6 +16,7 @@ from tidegate_server.engine.references import (
     constant_text,
     parse_name,
     parse_statement,
+    span_of,
 )
 from tidegate_server.errors import Code, error
 from tidegate_server.storage.jvm import items, java, kind
@@ -44,6 +45,10 @@ class TableTarget:
     name: tuple[str, ...]
     rows: bool = False
     """Whether rows are changed, for which Spark looks through views."""
+    form: str = field(default="", compare=False)
+    """What is done besides the words of ``action``, such as ``ADD COLUMNS``."""
+    at: int | None = field(default=None, compare=False)
+    """Where in the text it is named, in code points; None inside of another statement's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,7 @@ class PathTarget:
     path: str
     below: bool = False
     """Whether everything below the place goes as well."""
+    at: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +67,18 @@ class SchemaTarget:
     """A schema that a statement drops."""
 
     name: tuple[str, ...]
+    at: int | None = field(default=None, compare=False)
 
 
-Target = TableTarget | PathTarget | SchemaTarget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTarget:
+    """A table that a statement makes like another one, whose properties it gets (LIKE, CLONE)."""
+
+    name: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+Target = TableTarget | PathTarget | SchemaTarget | CopyTarget
 
 
 def targets(spark: SparkSession, text: str) -> Iterator[Target]:
@@ -77,6 +92,13 @@ class _Place:
 
     spark: SparkSession
     script: bool = False
+    placed: bool = True
+    """Whether places in the statement are places in the text that was sent."""
+
+    def at(self, *nodes: Any) -> int | None:
+        """Return where the first of some parsed nodes begins that knows it."""
+        spans = (span_of(node) for node in nodes if self.placed)
+        return next((span[0] for span in spans if span is not None), None)
 
     def name(self, expression: Any) -> Any:
         """Return what IDENTIFIER(expression) names, as a Scala Seq.
@@ -110,15 +132,15 @@ def _targets(place: _Place, plan: Any) -> Iterator[Target]:
     if found in _QUERIES:
         return
     if found in _NESTED:
-        inside = place if found in ("UnresolvedWith", "Union") else _Place(place.spark, script=True)
+        inside = place if found in ("UnresolvedWith", "Union") else replace(place, script=True)
         handled = items(plan.handlers()) if found == "CompoundBody" else ()
         for child in (*items(plan.children()), *(handler.body() for handler in handled)):
             yield from _targets(inside, child)
     elif found == "SingleStatement":
-        yield from _targets(_Place(place.spark, script=True), plan.parsedPlan())
+        yield from _targets(replace(place, script=True), plan.parsedPlan())
     elif found == "UnresolvedExecuteImmediate":
         inner = statement_of(place.spark, plan, script=place.script)
-        yield from _targets(place, parse_statement(place.spark, inner))
+        yield from _targets(replace(place, placed=False), parse_statement(place.spark, inner))
     elif found == "PlanWithUnresolvedIdentifier":
         named = plan.planBuilder().apply(place.name(plan.identifierExpr()), plan.children())
         yield from _targets(place, named)
@@ -135,11 +157,18 @@ def _named(place: _Place, plan: Any) -> Iterator[Target]:
     for child in items(plan.children()):
         found = kind(child)
         if found in _NAMED:
-            action = str(child.commandName()).split(" ...")[0]
+            action, _, form = str(child.commandName()).partition(" ...")
             if not action.startswith(_HARMLESS) or action == "SHOW CREATE TABLE":
-                yield TableTarget(action=action, name=_parts(child.multipartIdentifier()))
+                yield TableTarget(
+                    action=action,
+                    name=_parts(child.multipartIdentifier()),
+                    form=form.removesuffix("...").strip(),
+                    at=place.at(child, plan),
+                )
         elif found == "UnresolvedPathBasedDeltaTable":
-            yield PathTarget(action=str(child.commandName()), path=str(child.path()))
+            yield PathTarget(
+                action=str(child.commandName()), path=str(child.path()), at=place.at(child, plan)
+            )
         elif found == "PlanWithUnresolvedIdentifier":
             name = place.name(child.identifierExpr())
             built = child.planBuilder().apply(name, child.children())
@@ -151,11 +180,12 @@ def _one(place: _Place, node: Any) -> Any:
     return jvm.PythonUtils.toSeq([node])
 
 
-def _rows(action: str, field: str = "table") -> Callable[[_Place, Any], Iterator[Target]]:
+def _rows(action: str, child: str = "table") -> Callable[[_Place, Any], Iterator[Target]]:
     def rule(place: _Place, plan: Any) -> Iterator[Target]:
-        name = place.relation(getattr(plan, field)())
+        node = getattr(plan, child)()
+        name = place.relation(node)
         if name is not None:
-            yield TableTarget(action=action, name=name, rows=True)
+            yield TableTarget(action=action, name=name, rows=True, at=place.at(node, plan))
 
     return rule
 
@@ -163,82 +193,94 @@ def _rows(action: str, field: str = "table") -> Callable[[_Place, Any], Iterator
 def _create(place: _Place, plan: Any) -> Iterator[Target]:
     name = _child_name(place, plan.name())
     if is_path(name):
-        yield PathTarget(action="CREATE TABLE", path=name[-1])
-    yield from _places("CREATE TABLE", plan.tableSpec())
+        yield PathTarget(action="CREATE TABLE", path=name[-1], at=place.at(plan.name(), plan))
+    yield from _places(place, "CREATE TABLE", plan)
 
 
 def _replace(place: _Place, plan: Any) -> Iterator[Target]:
     action = "CREATE OR REPLACE TABLE"
-    yield TableTarget(action=action, name=_child_name(place, plan.name()))
-    yield from _places(action, plan.tableSpec())
+    name = _child_name(place, plan.name())
+    yield TableTarget(action=action, name=name, at=place.at(plan.name(), plan))
+    yield from _places(place, action, plan)
 
 
-def _places(action: str, spec: Any) -> Iterator[Target]:
+def _places(place: _Place, action: str, plan: Any) -> Iterator[Target]:
+    spec, at = plan.tableSpec(), place.at(plan)
     if spec.location().isDefined():
-        yield PathTarget(action=action, path=str(spec.location().get()))
+        yield PathTarget(action=action, path=str(spec.location().get()), at=at)
     if kind(spec) == "UnresolvedTableSpec":
         for option in items(spec.optionExpression().options()):
             if str(option._1()).lower() == "path" and kind(option._2()) == "Literal":
-                yield PathTarget(action=action, path=str(option._2().value().toString()))
+                yield PathTarget(action=action, path=str(option._2().value().toString()), at=at)
 
 
 def _create_like(place: _Place, plan: Any) -> Iterator[Target]:
-    yield from _storage_place("CREATE TABLE", plan.fileFormat(), below=False)
+    yield from _storage_place(place, "CREATE TABLE", plan, plan.fileFormat(), below=False)
+    yield CopyTarget(name=_identifier(plan.targetTable()), source=_identifier(plan.sourceTable()))
 
 
 def _clone(place: _Place, plan: Any) -> Iterator[Target]:
-    name = place.relation(plan.target())
+    name, at = place.relation(plan.target()), place.at(plan.target(), plan)
     if name is not None and (plan.isReplaceCommand() or is_path(name)):
-        yield TableTarget(action="CREATE OR REPLACE TABLE", name=name)
+        yield TableTarget(action="CREATE OR REPLACE TABLE", name=name, at=at)
     if plan.targetLocation().isDefined():
-        yield PathTarget(action="CREATE TABLE", path=str(plan.targetLocation().get()))
+        yield PathTarget(action="CREATE TABLE", path=str(plan.targetLocation().get()), at=at)
+    source = place.relation(plan.source())
+    if name is not None and source is not None:
+        yield CopyTarget(name=name, source=source)
 
 
 def _drop(action: str) -> Callable[[_Place, Any], Iterator[Target]]:
     def rule(place: _Place, plan: Any) -> Iterator[Target]:
-        yield TableTarget(action=action, name=_child_name(place, plan.child()))
+        name = _child_name(place, plan.child())
+        yield TableTarget(action=action, name=name, at=place.at(plan.child(), plan))
 
     return rule
 
 
 def _create_view(place: _Place, plan: Any) -> Iterator[Target]:
     if plan.replace():
-        yield TableTarget(action="CREATE OR REPLACE VIEW", name=_child_name(place, plan.child()))
+        name, at = _child_name(place, plan.child()), place.at(plan.child(), plan)
+        yield TableTarget(action="CREATE OR REPLACE VIEW", name=name, at=at)
 
 
 def _drop_schema(place: _Place, plan: Any) -> Iterator[Target]:
-    yield SchemaTarget(name=_child_name(place, plan.namespace()))
+    name = _child_name(place, plan.namespace())
+    yield SchemaTarget(name=name, at=place.at(plan.namespace(), plan))
 
 
 def _write_directory(place: _Place, plan: Any) -> Iterator[Target]:
-    yield from _storage_place("INSERT OVERWRITE DIRECTORY", plan.storage(), below=True)
+    action = "INSERT OVERWRITE DIRECTORY"
+    yield from _storage_place(place, action, plan, plan.storage(), below=True)
 
 
-def _storage_place(action: str, storage: Any, *, below: bool) -> Iterator[Target]:
+def _storage_place(
+    place: _Place, action: str, plan: Any, storage: Any, *, below: bool
+) -> Iterator[Target]:
     if storage.locationUri().isDefined():
-        place = str(storage.locationUri().get().toString())
-        yield PathTarget(action=action, path=place, below=below)
+        path = str(storage.locationUri().get().toString())
+        yield PathTarget(action=action, path=path, below=below, at=place.at(plan))
 
 
 def _load(place: _Place, plan: Any) -> Iterator[Target]:
     yield from _named(place, plan)
     if not plan.isLocal():  # files of the cluster are moved away
-        yield PathTarget(action="LOAD DATA", path=str(plan.path()))
+        yield PathTarget(action="LOAD DATA", path=str(plan.path()), at=place.at(plan))
 
 
 def _set_location(place: _Place, plan: Any) -> Iterator[Target]:
     yield from _named(place, plan)
-    yield PathTarget(action="ALTER TABLE", path=str(plan.location()))
+    yield PathTarget(action="ALTER TABLE", path=str(plan.location()), at=place.at(plan))
 
 
 def _convert(place: _Place, plan: Any) -> Iterator[Target]:
-    identifier = plan.tableIdentifier()
-    schema = (str(identifier.database().get()),) if identifier.database().isDefined() else ()
-    yield TableTarget(action="CONVERT TO DELTA", name=(*schema, str(identifier.table())))
+    name = _identifier(plan.tableIdentifier())
+    yield TableTarget(action="CONVERT TO DELTA", name=name, at=place.at(plan))
 
 
 def _reorganize(place: _Place, plan: Any) -> Iterator[Target]:
-    yield TableTarget(action="REORG", name=_parts(plan.target().multipartIdentifier()))
+    name = _parts(plan.target().multipartIdentifier())
+    yield TableTarget(action="REORG", name=name, at=place.at(plan.target(), plan))
 
 
 _RULES: Mapping[str, Callable[[_Place, Any], Iterator[Target]]] = {
@@ -266,6 +308,13 @@ _RULES: Mapping[str, Callable[[_Place, Any], Iterator[Target]]] = {
     "ConvertToDeltaCommand": _convert,
     "DeltaReorgTable": _reorganize,
 }
+
+
+def _identifier(identifier: Any) -> tuple[str, ...]:
+    """Return the parts of a TableIdentifier."""
+    before = (identifier.catalog(), identifier.database())
+    known = (str(part.get()) for part in before if part.isDefined())
+    return *known, str(identifier.table())
 
 
 def _parts(sequence: Any) -> tuple[str, ...]:

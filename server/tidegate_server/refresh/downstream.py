@@ -49,6 +49,11 @@ def warnings(table: MaterializedTable, consumers: Consumers, find: Find) -> Iter
     """Yield what is odd about a table's freshness beside that of its neighbours."""
     if table.downstream and needed_freshness(table, consumers) is None:
         yield f"{table.name} has {NO_CONSUMERS}."
+    yield from misfits(table, consumers, find)
+
+
+def misfits(table: MaterializedTable, consumers: Consumers, find: Find) -> Iterator[str]:
+    """Yield which freshnesses of a table and its neighbours do not fit each other."""
     for source in table.sources:
         above = find(source.name)
         if above is not None:

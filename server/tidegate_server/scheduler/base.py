@@ -20,6 +20,8 @@ from tidegate_server.refresh.request import RefreshRequest
 DEFINITION_LEASE = "definition/"
 """Marks the owner of a lease that a statement holds while it changes a table; before a table's id,
 the key of the lease of its definition."""
+ROLLBACK_LEASE = "rollback/"
+"""Before a table's id, the key of the lease of a ROLLBACK of its rows and definition."""
 
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
 """Carries a request out to its end and returns its record; failures are in the record."""

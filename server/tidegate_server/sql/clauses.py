@@ -28,6 +28,7 @@ _OTHER_UNITS = frozenset(
 )
 _LARGEST = 2**31 - 1
 _MOST_BUCKETS = 100_000
+_UNIT_BEHIND = "The unit stands behind the quotes: INTERVAL '5' MINUTE."
 _QUOTE = "Options are written ('key' = 'value', ...)."
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 
@@ -105,6 +106,8 @@ def interval(at: Cursor, positive: Code = Code.MT_FRESHNESS_POSITIVE) -> Freshne
     at.expect("INTERVAL")
     start = at.offset
     text = at.string("a quoted number")
+    if at.spelling() not in UNITS and any(letter.isalpha() for letter in text):
+        raise at.unexpected(*(unit.name for unit in TimeUnit), hint=_UNIT_BEHIND)
     unit = _unit(at)
     value = _positive(text)
     if value is None:

@@ -62,6 +62,8 @@ def column_list(at: Cursor) -> ColumnList:
 
 def schema_changes(at: Cursor) -> tuple[SchemaChange, ...]:
     """Read what ADD or MODIFY lists: one change, or several in brackets."""
+    if at.sees("COLUMNS", "("):
+        at.advance()
     if not at.accept("("):
         return (_change(at),)
     changes = [_change(at)]
@@ -235,6 +237,9 @@ def _table_constraint(at: Cursor) -> PrimaryKeyClause:
     if at.sees("CHECK"):
         hint = "Write CONSTRAINT name EXPECT (condition) instead of CHECK."
         raise at.unexpected("PRIMARY KEY", "EXPECT", hint=hint)
+    if at.spelling() in ("EXPECT", "ASSERT"):
+        hint = "Expectations and assertions are declared in CREATE OR ALTER MATERIALIZED TABLE."
+        raise at.unexpected("PRIMARY KEY", hint=hint)
     at.expect("PRIMARY", "KEY")
     columns = clauses.names(at)
     _not_enforced(at, name or f"PK_{'_'.join(columns)}")

@@ -138,6 +138,10 @@ class Cursor:
         """Where the last token that was stepped over ends (exclusive)."""
         return self._tokens[self._index - 1].end + 1 if self._index else 0
 
+    def begun(self, tokens: int) -> int:
+        """Return where the first of the last so many tokens that were stepped over begins."""
+        return self._tokens[self._index - tokens].start
+
     def slice_until(self, *stops: str) -> str:
         """Step over tokens up to one of these spellings outside brackets; return their text."""
         start = self.offset

@@ -68,12 +68,40 @@ _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRES
 _LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "EXECUTE", "IMMUTABLE")
 _NO_REGION = "BACKFILL FROM stands behind IMMUTABLE WHERE (condition), whose rows it copies."
 _ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
+_COLUMN_NAMES = "The query names the columns: ALTER MATERIALIZED TABLE name AS query."
+_OR_ALTER = "OR ALTER says what becomes of a table that exists already: leave IF NOT EXISTS out."
+_PACE = "Write FRESHNESS = INTERVAL '10' MINUTE."
+_ELSEWHERE: Mapping[str, str] = {
+    "TBLPROPERTIES": "Options are written WITH ('key' = 'value').",
+    "OPTIONS": "Options are written WITH ('key' = 'value').",
+    "USING": "A materialized table is stored as Delta Lake: leave USING out.",
+    "CLUSTER": "Write DISTRIBUTED BY (column).",
+    "CLUSTERED": "Write DISTRIBUTED BY (column) INTO n BUCKETS.",
+    "LOCATION": "Its place follows from its name: leave LOCATION out.",
+    "TARGET_LAG": _PACE,
+    "LAG": _PACE,
+    "SCHEDULE": _PACE,
+    "TRIGGER": "Write REFRESH_TRIGGER = ON UPDATE.",
+    "WAREHOUSE": "All refreshes run on the gateway's engine: leave WAREHOUSE out.",
+    "INITIALIZE": "Write WITH ('materialized-table.initialize' = 'ON_CREATE').",
+}
+"""What other systems write between the name and AS, with what it is here."""
+_SET_ELSEWHERE: Mapping[str, str] = {
+    "TBLPROPERTIES": "Options are set by SET ('key' = 'value').",
+    "OPTIONS": "Options are set by SET ('key' = 'value').",
+    "COMMENT": "Use CREATE OR ALTER MATERIALIZED TABLE with the COMMENT.",
+    "TARGET_LAG": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
+    "SCHEDULE": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
+    "OWNER": "The owner of a table is who created it.",
+}
 
 
 # ---- CREATE ----------------------------------------------------------------------------------
 
 
 def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
+    if or_alter and at.sees("IF", "NOT", "EXISTS"):
+        raise at.unexpected("a table name", hint=_OR_ALTER)
     if_not_exists = not or_alter and at.accept("IF", "NOT", "EXISTS")
     name = clauses.table_name(at)
     listed = column_list(at) if at.sees("(") else _no_list(at)
@@ -131,7 +159,8 @@ def _backfill_from(at: Cursor) -> Name | None:
 def _as_query(at: Cursor) -> str:
     if at.spelling() in (*_CLAUSES, *_LAST):
         raise at.unexpected("AS", hint=_ORDER)
-    at.expect("AS")
+    if not at.accept("AS"):
+        raise at.unexpected(hint=_ELSEWHERE.get(at.spelling(), ""))
     return clauses.query(at)
 
 
@@ -149,12 +178,36 @@ def _temporary(at: Cursor) -> Statement:
 
 def _refresh_first(at: Cursor) -> Statement:
     """Refuse what Spark would take for a path whose cached data it has to read again."""
+    if at.sees_name(1):
+        at.accept("CONCURRENTLY")
     name = clauses.table_name(at)
     spelled = ".".join(map(quote_identifier, name))
     hint = f"Write ALTER MATERIALIZED TABLE {spelled} REFRESH."
     raise at.failure(
         Code.PARSE_SYNTAX, offset=0, found="REFRESH", expected="ALTER MATERIALIZED TABLE", hint=hint
     )
+
+
+def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
+    """Refuse what other systems call a materialized table."""
+
+    def refuse(at: Cursor) -> Statement:
+        raise at.failure(
+            Code.PARSE_SYNTAX,
+            offset=at.begun(len(words)),
+            found=" ".join(words),
+            expected=f"MATERIALIZED TABLE{'S' if words[-1].endswith('S') else ''}",
+            hint=f"Write {wanted}.",
+        )
+
+    return refuse
+
+
+def _unsupported(what: str, hint: str) -> Rule:
+    def refuse(at: Cursor) -> Statement:
+        raise at.failure(Code.NOT_SUPPORTED, offset=at.begun(1), what=what, hint=hint)
+
+    return refuse
 
 
 # ---- ALTER -----------------------------------------------------------------------------------
@@ -232,6 +285,9 @@ def _set(at: Cursor, name: Name) -> Statement:
     if at.accept("IMMUTABLE"):
         return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
+    if not at.sees("("):
+        at.accept("(")  # remembered as possible here
+        raise at.unexpected(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
     return AlterSetOptions(name=name, options=clauses.options(at))
 
 
@@ -261,6 +317,8 @@ def _drop_part(at: Cursor, name: Name) -> Statement:
         return AlterDrop(name=name, constraint=at.name())
     if word := at.accept_any("WATERMARK", "DISTRIBUTION", "IMMUTABLE"):
         return AlterDrop(name=name, part=DropPart(word))
+    if at.sees("COLUMNS", "("):
+        at.advance()
     if at.sees("("):
         return AlterDrop(name=name, columns=clauses.names(at))
     at.accept("COLUMN")
@@ -268,7 +326,8 @@ def _drop_part(at: Cursor, name: Name) -> Statement:
 
 
 def _rename(at: Cursor, name: Name) -> Statement:
-    at.expect("TO")
+    if not at.accept("TO"):
+        raise at.unexpected(hint=_COLUMN_NAMES if at.sees("COLUMN") else "")
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 
@@ -457,7 +516,42 @@ def _reset_option(at: Cursor) -> Statement:
     return ResetOption(key=at.string("an option key in quotes"))
 
 
+_THEIRS = (("MATERIALIZED", "VIEW"), ("DYNAMIC", "TABLE"), ("STREAMING", "TABLE"))
+_MAKING = ("CREATE", "CREATE OR REPLACE", "CREATE OR REFRESH", "CREATE OR ALTER")
+_FOREIGN: Mapping[str, str] = {
+    **dict.fromkeys(_MAKING, "CREATE OR ALTER MATERIALIZED TABLE name AS query"),
+    **dict.fromkeys(
+        (f"{verb} TRANSIENT" for verb in _MAKING),
+        "CREATE OR ALTER MATERIALIZED TABLE name AS query",
+    ),
+    "ALTER": "ALTER MATERIALIZED TABLE name",
+    "DROP": "DROP MATERIALIZED TABLE name",
+    "DESC": "DESCRIBE MATERIALIZED TABLE name",
+    "DESCRIBE": "DESCRIBE MATERIALIZED TABLE name",
+    "SHOW CREATE": "SHOW CREATE MATERIALIZED TABLE name",
+    "COMMENT ON": "CREATE OR ALTER MATERIALIZED TABLE name with the COMMENT",
+}
+"""Statements of other systems for their like of a materialized table, with what to write."""
+
 RULES: Mapping[tuple[str, ...], Rule] = {
+    **{
+        (*verb.split(), *words): _foreign(words, wanted)
+        for verb, wanted in _FOREIGN.items()
+        for words in _THEIRS
+    },
+    **{
+        ("SHOW", kind, "TABLES"): _foreign((kind, "TABLES"), "SHOW MATERIALIZED TABLES")
+        for kind in ("DYNAMIC", "STREAMING")
+    },
+    ("COMMENT", "ON", *TABLE): _unsupported(
+        "COMMENT ON MATERIALIZED TABLE", f"Write {_FOREIGN['COMMENT ON']}."
+    ),
+    **{
+        (word, "STATEMENT", "SET"): _unsupported(
+            "A statement set", "Send its statements one by one."
+        )
+        for word in ("BEGIN", "EXECUTE")
+    },
     ("CREATE", *TABLE): _create,
     ("CREATE", "OR", "ALTER", *TABLE): _create_or_alter,
     ("CREATE", "OR", "REPLACE", *TABLE): _create_or_replace,
@@ -469,7 +563,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
     ("ALTER", *TABLE): _alter,
     ("DROP", *TABLE): _drop,
     ("REFRESH", *TABLE): _refresh_first,
-    ("REFRESH", "MATERIALIZED", "VIEW"): _refresh_first,
+    **{("REFRESH", *words): _refresh_first for words in _THEIRS},
     ("SHOW", "MATERIALIZED"): _show_tables,
     ("SHOW", "CREATE", *TABLE): _show_create,
     ("SHOW", "CREATE", "OR", "ALTER", *TABLE): _show_create_or_alter,

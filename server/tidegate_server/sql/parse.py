@@ -38,7 +38,8 @@ _NOT_TABLES = frozenset(
 def parse(text: str) -> Statement:
     """Read one statement; what is not Tidegate's comes back byte for byte as SparkStatement.
 
-    Only ``//`` comments are respelled as ``--``, which Spark knows.
+    Only ``//`` comments are respelled as ``--``, which Spark knows, and ``EXPLAIN PLAN FOR`` is
+    EXPLAIN.
 
     Time is linear in the length of ``text``.
 
@@ -55,7 +56,14 @@ def parse(text: str) -> Statement:
         return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
         return _loose(text, LOOSE_RULES[first[0]])
+    if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
+        text = _without(text, leading[1].start, leading[2].end + 1)
     return _spark(text)
+
+
+def _without(text: str, start: int, end: int) -> str:
+    """Return a text with blanks in one place; nothing moves."""
+    return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
 
 
 def _spark(text: str) -> SparkStatement:

@@ -93,7 +93,8 @@ def _schema_name(at: Cursor) -> Name:
 
 
 def _user(at: Cursor) -> str:
-    at.expect("USER")
+    if not at.accept("USER"):
+        raise at.unexpected(hint="Privileges are those of users: write USER before the name.")
     user = at.string() if at.sees_string() else at.name("a user name")
     if not user.strip():
         raise at.failure(Code.INVALID_REQUEST, reason="a user has a name")

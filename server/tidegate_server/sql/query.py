@@ -85,6 +85,12 @@ def begins_like_rows(text: str) -> bool:
     return not _inserts(text, Cursor("", words).spelling())
 
 
+def lists_tables(text: str) -> bool:
+    """Say whether this is SHOW TABLES or SHOW TABLE EXTENDED, by its first words alone."""
+    at = Cursor("", head(text, 2))
+    return at.accept("SHOW") and at.accept_any("TABLES", "TABLE") is not None
+
+
 def may_read_rows(text: str) -> bool:
     """Say whether running a statement may read rows of tables, by its first words alone."""
     at = Cursor("", head(text, 8))

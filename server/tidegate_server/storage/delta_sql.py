@@ -54,7 +54,8 @@ def create_sql(
         facts["delta.columnMapping.mode"] = "name"
     columns = ", ".join(column_sql(column) for column in schema)
     parts = [f"CREATE TABLE {name.quoted()} ({columns}) USING delta"]
-    if partition_keys:
+    # Delta stores no rows without columns: what has keys alone is kept together.
+    if 0 < len(partition_keys) < len(schema):
         parts.append(f"PARTITIONED BY ({', '.join(quote_identifier(k) for k in partition_keys)})")
     if comment is not None:
         parts.append(f"COMMENT {quote_literal(comment)}")

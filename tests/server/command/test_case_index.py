@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-HERE = Path(__file__).parent
-TESTS = HERE.parents[1]
+from tests.conformity import TESTS, index, places, rows
+
 CASES = {
     "C": "01 02 03 04 06 07 09 10 12 13 14 15 16 18 19 20 21 23 24 25",
     "E": "01 02 04 06 07 08 09 11 12 13 14 17 18 19 20 21 22 24 25 26",
@@ -25,15 +22,14 @@ CASES = {
 ALTER AS, OR ALTER, other ALTER, show and describe, scheduler and crashes."""
 
 
-def index() -> list[tuple[str, str]]:
-    lines = (HERE / "case_index.txt").read_text(encoding="utf-8").splitlines()[1:]
-    return [(case.strip(), where.strip()) for case, _, where in (s.partition("|") for s in lines)]
+def test_every_row_has_a_name_of_its_own() -> None:
+    names = [name for name, *_ in rows()]
+    assert sorted(set(names)) == sorted(names)
 
 
 def test_no_case_is_without_a_test_or_a_reason() -> None:
     wanted = {letter + number for letter, numbers in CASES.items() for number in numbers.split()}
-    rows = re.findall(r"^([A-Z]\d\d)", (HERE / "cases.txt").read_text(encoding="utf-8"), re.M)
-    assert wanted - {*rows, *(case for case, _ in index())} == set()
+    assert wanted - places().keys() - {case for case, _ in index()} == set()
 
 
 @pytest.mark.parametrize(("case", "where"), index())

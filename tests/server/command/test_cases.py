@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformity import rows
 from tests.server.command.fakes import T1, Column, Schema, World, analysis
 from tests.server.command.tables import BASE, META, NOPK, WM, column, produced
 from tidegate_server.errors import Code, ServerError
@@ -45,9 +46,7 @@ QUERIES = {
 
 
 def cases() -> list[object]:
-    text = (HERE / "cases.txt").read_text(encoding="utf-8")
-    rows = [line.split(" | ") for line in text.replace("| |", "|  |").splitlines()[1:]]
-    return [pytest.param(*(cell.strip() for cell in row[1:]), id=row[0]) for row in rows]
+    return [pytest.param(*cells, id=name) for name, *cells in rows()]
 
 
 def world_of_cases() -> World:
@@ -117,18 +116,3 @@ def check_pace(world: World, expected: str) -> None:
     modes = f"{found.logical_refresh_mode.value} {found.refresh_mode.value}"
     freshness = f"{found.freshness.value} {found.freshness.unit.name}"
     assert f"{modes} {freshness} {workflow.cron}" == wanted
-
-
-def test_every_id_of_the_reference_is_there() -> None:
-    text = (HERE / "cases.txt").read_text(encoding="utf-8")
-    found = set(re.findall(r"^([CEAOL]\d\d)", text, re.M))
-    missing = {
-        *(f"C{n:02}" for n in (1, 2, 3, 4, 6, 7, 9, 10, 12, 13, 14, 15, 16, 18, 19, 20, 21, 23)),
-        *(f"C{n:02}" for n in (24, 25)),
-        *(f"E{n:02}" for n in (1, 2, 4, 6, 7, 8, 9, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22, 24)),
-        *(f"E{n:02}" for n in (25, 26)),
-        *(f"A{n:02}" for n in (1, 2, 4, 5, 7, 8, 10, 11, 13)),
-        *(f"O{n:02}" for n in (1, 2, 4, 6, 7, 8, 10, 12, 13, 14, 15)),
-        *(f"L{n:02}" for n in (1, 3, 4, 5, 7, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 20)),
-    } - found
-    assert missing == set()

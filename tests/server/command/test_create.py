@@ -10,6 +10,7 @@ import pytest
 from tests.server.command.fakes import NOW, T1, Column, Schema, World, analysis, lost, name
 from tidegate_server.command.define import definition_properties
 from tidegate_server.command.shape import castable
+from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import Analyze, CreateTable, DropTable, OpenSession
 from tidegate_server.model.names import TableName
@@ -82,6 +83,43 @@ def test_the_execution_mode_of_the_session_stays_with_the_table(world: World) ->
     world.execute("RESET 'execution.mode'")
     world.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     assert world.table("m").execution_target == "remote"
+
+
+@pytest.mark.parametrize(
+    ("mode", "master"),
+    [
+        ("yarn-session", "yarn"),
+        ("yarn-application", "yarn"),
+        ("Kubernetes-Session", "k8s://https://cluster:6443"),
+        ("kubernetes-application", "k8s://https://cluster:6443"),
+    ],
+)
+def test_a_cluster_is_an_execution_mode_where_the_engine_works_on_it(
+    world: World, mode: str, master: str
+) -> None:
+    world.config = Config(engine={"master": master})  # type: ignore[arg-type]
+    world.execute(f"SET 'execution.mode' = '{mode}'")
+    world.execute(CREATE)
+    assert world.table("m").execution_target == mode.lower()
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("workflow-scheduler.type", "in its configuration"),
+        ("table.catalog-store.kind", "in its configuration"),
+        ("table.materialized-table.conversion-from-table.enabled", "in its configuration"),
+        ("kubernetes.cluster-id", "engine.master"),
+        ("yarn.application.id", "engine.master"),
+        ("execution.checkpointing.savepoint-dir", "each commit"),
+        ("execution.attached", "no such option"),
+    ],
+)
+def test_a_setting_that_changes_nothing_is_taken_with_a_warning(
+    world: World, key: str, told: str
+) -> None:
+    world.execute(f"SET '{key}' = 'x'")
+    assert [told in line for line in world.logged] == [True]
 
 
 def test_sources_that_are_materialized_tables_are_marked(world: World) -> None:

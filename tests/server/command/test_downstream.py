@@ -134,6 +134,19 @@ def test_a_freshness_that_is_no_multiple_is_warned_of(world: World) -> None:
     assert any("no multiple" in line for line in world.logged)
 
 
+def test_freshnesses_that_do_not_fit_are_refused_where_that_is_asked_for(world: World) -> None:
+    make(world, "base", "t1", "INTERVAL '20' MINUTE")
+    world.execute("SET 'materialized-table.freshness.strict' = 'true'")
+    for freshness, told in (("'10' MINUTE", "20 MINUTE only"), ("'30' MINUTE", "no multiple")):
+        with pytest.raises(ServerError, match=told) as caught:
+            make(world, "top", "base", f"INTERVAL {freshness}")
+        assert caught.value.code == Code.MT_FRESHNESS_NEIGHBOUR.name
+    make(world, "top", "base", "INTERVAL '1' HOUR")
+    with pytest.raises(ServerError, match="2 HOUR only"):
+        world.execute("ALTER MATERIALIZED TABLE base SET FRESHNESS = INTERVAL '2' HOUR")
+    assert world.table("base").freshness.seconds == 1200
+
+
 def test_strict_watching_needs_versions(world: World) -> None:
     query = "SELECT * FROM files"
     found = analysis(T1, "files")

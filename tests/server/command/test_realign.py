@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.server.command.fakes import NOW, World, name
-from tests.server.command.tables import ALTER
+from tests.server.command.tables import ALTER, refusal
 from tests.server.command.test_atomicity import STATEMENTS, Saboteur, effects, world_before
 from tidegate_server.command.derived import views
 from tidegate_server.command.realign import realign_storage, realign_workflows
@@ -17,7 +17,9 @@ from tidegate_server.config import Config
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.requests import DropTable
 from tidegate_server.model.names import TableName
+from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.states import RefreshStatus
+from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.scheduler.workflows import workflow_for
 
 
@@ -61,8 +63,12 @@ def revived(world: World) -> World:
 
 def realigned(world: World) -> tuple[TableName, ...]:
     """Do what a gateway does when it starts, and again when its engine is up."""
+    return realigned_by("server-2", world)
+
+
+def realigned_by(server_id: str, world: World) -> tuple[TableName, ...]:
     realign_workflows(world.catalog, world.scheduler, "UTC")  # type: ignore[arg-type]
-    found = realign_storage(world.catalog, world.ledger, world.engine, NOW, "server-2")  # type: ignore[arg-type]
+    found = realign_storage(world.catalog, world.ledger, world.engine, NOW, server_id)  # type: ignore[arg-type]
     if found:
         realign_workflows(world.catalog, world.scheduler, "UTC")  # type: ignore[arg-type]
     return found
@@ -120,6 +126,39 @@ def test_rows_and_definition_come_back_together_or_not_at_all(at: int, repeated:
     if rows == 102:
         assert after == before
     assert realigned(world) == ()
+
+
+def before_its_refresh(world: World, act: Callable[[], object]) -> None:
+    """Let something happen when a ROLLBACK of both has marked its table and holds no lease yet."""
+    refresh = world._refresh
+
+    def late(request: RefreshRequest) -> RefreshRun:
+        world._refresh = refresh  # type: ignore[method-assign]
+        act()
+        return refresh(request)
+
+    world._refresh = late  # type: ignore[method-assign]
+
+
+def test_an_engine_that_comes_up_does_not_settle_a_rollback_that_goes_on() -> None:
+    world = world_before()
+    before_its_refresh(world, lambda: realigned_by("server-1", world))
+    world.execute(BOTH)
+    after = world.table("viewed")
+    assert (after.restored_from, after.rolling_back) == (1, None)
+    assert world.engine.storage.content(after.id) == 101
+    assert after.refresh_status is RefreshStatus.SUSPENDED
+    assert world.ledger.leases == {}
+
+
+def test_a_second_rollback_does_not_settle_the_first() -> None:
+    world = world_before()
+    world.config = Config(scheduler={"patience": 0})  # type: ignore[arg-type]
+    told: list[str] = []
+    before_its_refresh(world, lambda: told.append(refusal(world, BOTH).message))
+    world.execute(BOTH)
+    assert "being changed by another statement" in told[0]
+    assert world.table("viewed").restored_from == 1
 
 
 def test_what_this_server_is_moving_is_left_to_it() -> None:

@@ -59,6 +59,19 @@ def pinned(lake: Lake, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT * FROM nosuch.db.t", "SHOW CATALOGS"),
+        ("BEGIN ALTER MATERIALIZED TABLE m REFRESH; END", "stands alone"),
+    ],
+)
+def test_errors_of_spark_that_say_little_have_a_hint(tables: Lake, sql: str, hint: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        tables.session.sql(sql)
+    assert hint in to_server_error(caught.value).hint
+
+
+@pytest.mark.parametrize(
     ("sql", "text"),
     [
         ("select a  from t", "select a  from ~`t`"),
@@ -272,6 +285,9 @@ def test_temporary_things_are_reported(tables: Lake) -> None:
         ("insert into t values (1, 'x')", "PARSE_SYNTAX_ERROR"),
         ("select nope from t", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         ("select 1 from nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("select current_database(), a from t", "MT_QUERY_UNSUPPORTED"),
+        ("select a from t where b in (select current_schema())", "MT_QUERY_UNSUPPORTED"),
+        ("select upper(current_catalog()) as c from t", "MT_QUERY_UNSUPPORTED"),
         ("select a from identifier(b)", "MT_QUERY_UNSUPPORTED"),
     ],
 )

@@ -224,12 +224,6 @@ def checked(session: Session, **asked: object) -> Schema:
     return answer.computed
 
 
-def test_a_computed_column_looks_at_its_own_row_alone(session: Session) -> None:
-    with pytest.raises(ServerError) as caught:
-        checked(session, computed=(("x", "sum(a)"),))
-    assert caught.value.code == "MT_COLUMN_EXPRESSION"
-
-
 def test_expressions_have_types(session: Session) -> None:
     made = checked(
         session,
@@ -241,14 +235,28 @@ def test_expressions_have_types(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression",
-    ["sum(a)", "row_number() OVER (ORDER BY a)", "explode(array(a))", "(SELECT 1)", "nope(a)"],
+    ("expression", "reason"),
+    [
+        ("sum(a)", "more rows than its own"),
+        ("row_number() OVER (ORDER BY a)", "more rows than its own"),
+        ("sum(a) OVER (PARTITION BY b)", "more rows than its own"),
+        ("explode(array(a))", "several rows of one"),
+        ("(SELECT max(k) FROM range(3) AS r(k) JOIN missing)", "reads a table"),
+    ],
 )
-def test_expressions_look_at_their_own_row_alone(session: Session, expression: str) -> None:
-    if expression == "(SELECT 1)":
-        expression = "(SELECT max(k) FROM range(3) AS r(k) JOIN missing)"
-    with pytest.raises(ServerError):
-        checked(session, computed=(("x", "sum(a)"),))
+def test_expressions_look_at_their_own_row_alone(
+    session: Session, expression: str, reason: str
+) -> None:
+    for asked in (
+        {"computed": (("x", expression),)},
+        {"watermark": expression},
+        {"conditions": (f"{expression} > 0",)},
+    ):
+        if "explode" in expression and "computed" not in asked:
+            continue
+        with pytest.raises(ServerError) as caught:
+            checked(session, **asked)
+        assert (caught.value.code, reason in caught.value.message) == ("MT_COLUMN_EXPRESSION", True)
 
 
 def test_names_are_replaced_where_a_query_reads_the_table(session: Session) -> None:

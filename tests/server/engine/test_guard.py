@@ -6,7 +6,7 @@ import pytest
 
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
-from tidegate_server.engine.guard import guard
+from tidegate_server.engine.guard import disown, guard
 from tidegate_server.engine.targets import PathTarget, TableTarget, targets
 from tidegate_server.errors import ServerError
 
@@ -218,7 +218,18 @@ def test_statements_on_other_tables_pass(lake: Lake, mt: Stored) -> None:
     [
         ("INSERT INTO mt VALUES (1)", "ALTER MATERIALIZED TABLE {mt} REFRESH"),
         ("DROP TABLE mt", "Use DROP MATERIALIZED TABLE {mt}."),
-        ("ALTER TABLE mt ADD COLUMN x INT", "Use ALTER MATERIALIZED TABLE {mt}."),
+        ("ALTER TABLE mt ADD COLUMN x INT", "ALTER MATERIALIZED TABLE {mt} AS query"),
+        ("ALTER TABLE mt ADD COLUMNS (x INT, y INT)", "ALTER MATERIALIZED TABLE {mt} AS query"),
+        ("ALTER TABLE mt DROP COLUMN v", "ALTER MATERIALIZED TABLE {mt} DROP column"),
+        ("ALTER TABLE mt ALTER COLUMN k TYPE BIGINT", "Use ALTER MATERIALIZED TABLE {mt} MODIFY"),
+        ("ALTER TABLE mt SET TBLPROPERTIES ('a' = 'b')", "{mt} SET ('key' = 'value')."),
+        ("ALTER TABLE mt UNSET TBLPROPERTIES ('a')", "{mt} RESET ('key')."),
+        ("ALTER TABLE mt RENAME TO other", "Use ALTER MATERIALIZED TABLE {mt} RENAME TO name."),
+        ("ALTER TABLE mt ADD CONSTRAINT c CHECK (k > 0)", "CONSTRAINT name EXPECT (condition)"),
+        ("ALTER TABLE mt CLUSTER BY (k)", "ADD DISTRIBUTION BY (column)"),
+        ("ALTER TABLE mt SET LOCATION '/elsewhere'", "Use ALTER MATERIALIZED TABLE {mt}."),
+        ("COMMENT ON TABLE mt IS 'x'", "CREATE OR ALTER MATERIALIZED TABLE {mt} with the COMMENT"),
+        ("RESTORE TABLE mt TO VERSION AS OF 0", "{mt} ROLLBACK TO VERSION n."),
         ("SHOW CREATE TABLE mt", "Use SHOW CREATE MATERIALIZED TABLE {mt}."),
         ("DROP SCHEMA {schema} CASCADE", "Drop them first: {mt}"),
     ],
@@ -229,6 +240,57 @@ def test_the_refusal_names_the_statement_to_use(
     refused = refusal(lake, sql.format(schema=lake.schema))
     assert refused is not None
     assert hint.format(mt=mt.name) in refused.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "place"),
+    [
+        ("-- gone\n DROP TABLE mt", (2, 2)),
+        ("INSERT INTO mt VALUES (1, 'x')", (1, 13)),
+        ("/* '🎉' */ DELETE FROM mt", (1, 23)),
+        ("ALTER TABLE mt ADD COLUMN x INT", (1, 13)),
+        ("CREATE OR REPLACE TABLE mt (a INT) USING delta", (1, 25)),
+        ("BEGIN SELECT 1; TRUNCATE TABLE mt; END", (1, 32)),
+        ("EXECUTE IMMEDIATE 'DROP TABLE mt'", (None, None)),
+    ],
+)
+def test_the_refusal_says_where_the_table_is_named(
+    lake: Lake, mt: Stored, sql: str, place: tuple[int | None, int | None]
+) -> None:
+    refused = refusal(lake, sql)
+    assert refused is not None
+    assert (refused.line, refused.column) == place
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE copy SHALLOW CLONE mt",
+        "CREATE TABLE copy SHALLOW CLONE delta.`{path}`",
+        "CREATE TABLE copy LIKE mt",
+        "CREATE TABLE {schema}.copy LIKE {schema}.mt USING delta",
+        "CREATE OR REPLACE TABLE p SHALLOW CLONE mt",
+        "BEGIN CREATE TABLE copy LIKE mt; END",
+        "EXECUTE IMMEDIATE 'CREATE TABLE copy SHALLOW CLONE mt'",
+    ],
+)
+def test_a_copy_of_a_materialized_table_is_a_plain_table(lake: Lake, mt: Stored, sql: str) -> None:
+    text = sql.format(schema=lake.schema, path=lake.path("mt"))
+    copies = guard(lake.session, text)
+    lake.sql(text)
+    disown(lake.session, copies)
+    name = "p" if " p " in sql else "copy"
+    assert copies in ((("copy",),), (("p",),), ((lake.schema, "copy"),))
+    for change in (f"INSERT INTO {name} VALUES (1, 'x')", f"DROP TABLE {name}"):
+        assert refusal(lake, change) is None
+        lake.sql(change)
+    assert refusal(lake, "DROP TABLE mt") is not None
+
+
+def test_a_copy_that_is_not_made_disowns_nothing(lake: Lake, mt: Stored) -> None:
+    assert guard(lake.session, "CREATE TABLE IF NOT EXISTS mt LIKE mt") == ()
+    assert guard(lake.session, "CREATE TABLE other LIKE p") == ()
+    disown(lake.session, (("nowhere",),))
 
 
 def test_a_storage_is_called_by_the_name_of_its_table(lake: Lake) -> None:

@@ -204,6 +204,19 @@ def test_a_partial_specification_replaces_all_partitions_under_it(
     assert set(mt.rows()) == before | {("a", "10", 10), ("a", "11", 11)}
 
 
+def test_a_table_of_partition_keys_alone_is_refreshed_by_partition(
+    make: Make, session: Session
+) -> None:
+    mt = make("SELECT DISTINCT k FROM t", "k")
+    mt.refresh()
+    before = set(mt.rows())
+    session.execute("INSERT INTO t VALUES ('c', 10), ('d', 10)")
+    assert mt.refresh(partitions=({"k": "c"},)).plan.strategy is Strategy.PARTITION
+    assert set(mt.rows()) == before | {("c",)}
+    mt.refresh()
+    assert set(mt.rows()) == before | {("c",), ("d",)}
+
+
 def test_a_partition_value_is_data(make: Make) -> None:
     mt = make("SELECT k, n FROM t", "k")
     mt.refresh()
