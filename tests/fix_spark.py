@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.small import IN_MEMORY, SHORT_LIVED
+from tidegate_server.engine.handles import keep
 from tidegate_server.engine.spark import Directories, start_spark
 from tidegate_server.link.messages.requests import EngineOptions
 from tidegate_server.model.names import TableName
@@ -90,7 +91,9 @@ def start_root(
     )
     directories = Directories(home)
     directories.prepare()
-    return start_spark(options, directories)
+    spark = start_spark(options, directories)
+    keep()
+    return spark
 
 
 @pytest.fixture(scope="session")

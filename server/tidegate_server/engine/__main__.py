@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidegate_server.engine.handles import keep
 from tidegate_server.engine.lifetime import Lifetime
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.server import EngineServer
@@ -69,6 +70,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     threading.Thread(
         target=warm_up_more, args=(spark, directories.scratch), name="warm-up", daemon=True
     ).start()
+    keep()
     logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.handles import released
 from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
@@ -100,6 +101,11 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
     """
     session = spark.newSession()
     apply_settings(session, order.settings)
+    with released():
+        return _explained(order, session, format)
+
+
+def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
     with ExitStack() as resources:
         return _plan(order, session, format, lambda: None, resources).plan
 
@@ -118,6 +124,13 @@ def refresh(
         return _without_work(*nothing)
     session = spark.newSession()
     apply_settings(session, order.settings)
+    with released():
+        return _refreshed(order, session, format, operation)
+
+
+def _refreshed(
+    order: RefreshOrder, session: SparkSession, format: TableFormat, operation: Operation
+) -> RefreshOutcome:
     with ExitStack() as resources:
         planned = _plan(order, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last

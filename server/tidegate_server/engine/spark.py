@@ -119,6 +119,12 @@ def spark_settings(
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark remembers what ended, plans as texts included, although no page shows it: with its
+        # defaults, of thousands, that is what fills the heap of an engine that lives long.
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "500",
+        "spark.ui.retainedTasks": "10000",
+        "spark.sql.ui.retainedExecutions": "50",
         "spark.sql.artifact.isolation.enabled": "false",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -18,7 +18,7 @@ from tidegate_server.storage.exact import WEIGHT, quoted
 from tidegate_server.storage.jvm import acting, java, scala_object
 
 _MOST_FILES_CHECKED = 1000
-_REMOVED_TYPES = ("delete", "update_preimage")
+_REMOVED = "_change_type IN ('delete', 'update_preimage')"
 
 
 def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -> FoundChange:
@@ -84,8 +84,7 @@ def _changed_rows(
     )
     frame = DataFrame(rows, session)
     columns = [quoted(field["name"]) for field in _fields(metadata)]
-    sign = f"CASE WHEN _change_type IN {_REMOVED_TYPES} THEN -1L ELSE 1L END AS {WEIGHT}"
-    return frame.selectExpr(*columns, sign)
+    return frame.selectExpr(*columns, f"if({_REMOVED}, -1L, 1L) AS {WEIGHT}")
 
 
 def _metadata_before(jvm: Any, log: Any, snapshot: Any, before: int, span: Span) -> Action:
