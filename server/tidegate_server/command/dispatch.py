@@ -34,9 +34,10 @@ from tidegate_server.command import (
     visible,
 )
 from tidegate_server.command.context import Context
-from tidegate_server.errors import ServerError
+from tidegate_server.errors import Code, ServerError
 from tidegate_server.model.result import Result
 from tidegate_server.sql.parse import parse
+from tidegate_server.sql.places import place_of, place_of_table
 from tidegate_server.sql.query import begins_like_rows
 from tidegate_server.sql.statements import (
     AlterAdd,
@@ -86,6 +87,9 @@ from tidegate_server.sql.statements import (
 
 log = logging.getLogger(__name__)
 
+_OF_TABLES = frozenset({Code.MT_NOT_FOUND.name, Code.MT_WRONG_KIND.name})
+_OF_PARTITIONS = frozenset({Code.MT_PARTITION_UNKNOWN.name, Code.MT_PARTITION_TYPE.name})
+
 
 def execute(text: str, context: Context) -> Result:
     """Parse one statement, carry it out and return its result.
@@ -94,8 +98,13 @@ def execute(text: str, context: Context) -> Result:
     """
     statement = parse(text)
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
-    admission = authorize.admit(statement, text, context)
-    result = _carry_out(admission.statement, text, admission.context)
+    try:
+        admission = authorize.admit(statement, text, context)
+        result = _carry_out(admission.statement, text, admission.context)
+    except ServerError as problem:
+        if not isinstance(statement, SparkStatement):
+            _place(problem, text)
+        raise
     if isinstance(admission.statement, _REDEFINING):
         downstream.settle(admission.statement.name, admission.context)
     return admission.shown(result)
@@ -114,6 +123,18 @@ def returns_rows(text: str) -> bool:
             return True
         case _:
             return begins_like_rows(text)
+
+
+def _place(problem: ServerError, text: str) -> None:
+    """Place an error about a table or a partition where the statement first names it."""
+    if problem.line is not None or problem.name is None:
+        return
+    found = None
+    if problem.code in _OF_TABLES:
+        found = place_of_table(text, problem.name)
+    elif problem.code in _OF_PARTITIONS:
+        found = place_of(text, problem.name, "PARTITION")
+    problem.line, problem.column = found or (None, None)
 
 
 def _carry_out(statement: Statement, text: str, context: Context) -> Result:

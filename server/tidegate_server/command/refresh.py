@@ -155,13 +155,15 @@ def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
     return spec
 
 
-def raise_failure(run: RefreshRun) -> None:
+def raise_failure(run: RefreshRun, what: str = "Refresh") -> None:
     """Raise the error of a run that did not succeed; raises as :func:`raise_failures`."""
-    raise_failures([run])
+    raise_failures([run], what)
 
 
-def raise_failures(runs: Sequence[RefreshRun]) -> None:
+def raise_failures(runs: Sequence[RefreshRun], what: str = "Refresh") -> None:
     """Raise the first error of runs that did not all succeed.
+
+    ``what`` is the word for what was tried.
 
     :raises ServerError: with the run's own error class, or OPERATION_CANCELED.
     """
@@ -173,14 +175,14 @@ def raise_failures(runs: Sequence[RefreshRun]) -> None:
     if run.state is RunState.CANCELLED:
         raise error(Code.OPERATION_CANCELED, by="")
     held = run.error_class == Code.MT_VERSION_HELD.name
-    hint = f"SHOW REFRESH HISTORY FOR {run.table} lists its runs."
+    hint = f"SHOW REFRESH HISTORY FOR {run.table} lists it as {run.refresh_id}."
     message = run.error_message or run.reason_text or f"the run ended {run.state.value}"
     if len(runs) > 1:
         message += f" ({len(runs) - len(failed)} of {len(runs)} refreshes succeeded)"
     raise ServerError(
         code=run.error_class or Code.INTERNAL.name,
         sqlstate=run.sqlstate or "XX000",
-        message=f"Refresh {run.refresh_id} of {run.table} {run.state.value}: {message}",
+        message=f"{what} of {run.table} {run.state.value}: {message}",
         hint=error(Code.MT_VERSION_HELD, table=run.table, reason="").hint if held else hint,
     )
 

@@ -79,10 +79,15 @@ def missing(name: TableName, context: Context, *, wait: float | None) -> ServerE
     """
     kind = plain_kind(name, context, wait=wait)
     if kind is None:
-        return error(Code.MT_NOT_FOUND, table=name)
+        return error(Code.MT_NOT_FOUND, table=name, name=name.table)
     hint = f"Use the statements for {kind.split()[-1].upper()}."
     return error(
-        Code.MT_WRONG_KIND, table=name, found=kind, expected="a materialized table", hint=hint
+        Code.MT_WRONG_KIND,
+        table=name,
+        found=kind,
+        expected="a materialized table",
+        hint=hint,
+        name=name.table,
     )
 
 

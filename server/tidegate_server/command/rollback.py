@@ -170,7 +170,7 @@ def _restore(
         rollback_to=version,
     )
     run = context.services.run_refresh(request)
-    raise_failure(run)
+    raise_failure(run, "ROLLBACK")
     return run
 
 

@@ -22,6 +22,28 @@ def place_of(text: str, name: str, *clause: str) -> tuple[int, int] | None:
     return None
 
 
+def place_of_table(text: str, table: str) -> tuple[int, int] | None:
+    """Return line and column where a table is first named, with or without what qualifies it.
+
+    :param table: the last part of its name.
+    """
+    at = Cursor(text, tokenize(text))
+    start: int | None = None
+    while not at.ended:
+        if at.sees_name():
+            start = at.offset if start is None else start
+            last = (at.word() or "").lower() == table.lower()
+            at.advance()
+            if at.accept("."):
+                continue
+            if last:
+                return position(text, start)
+        else:
+            at.advance()
+        start = None
+    return None
+
+
 def place_behind(text: str, *words: str) -> tuple[int, int] | tuple[None, None]:
     """Return line and column of what follows the first mention of some words."""
     at = Cursor(text, tokenize(text))

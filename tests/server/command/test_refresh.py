@@ -230,18 +230,20 @@ def test_a_range_without_date_pattern_asks_which_partitions_there_are(world: Wor
 
 
 @pytest.mark.parametrize(
-    ("ends", "code"),
+    ("ends", "code", "at"),
     [
-        ("FROM (d='2024-01-02') TO (d='2024-01-01')", "MT_PARTITION_RANGE"),
-        ("FROM (x='1') TO (x='2')", "MT_PARTITION_UNKNOWN"),
-        ("FROM (d='2024-01-01') TO (c='1')", "MT_PARTITION_UNKNOWN"),
+        ("FROM (d='2024-01-02') TO (d='2024-01-01')", "MT_PARTITION_RANGE", None),
+        ("FROM (x='1') TO (x='2')", "MT_PARTITION_UNKNOWN", "x="),
+        ("FROM (d='2024-01-01') TO (c='1')", "MT_PARTITION_UNKNOWN", "c="),
     ],
 )
-def test_a_useless_range_is_refused(world: World, ends: str, code: str) -> None:
+def test_a_useless_range_is_refused(world: World, ends: str, code: str, at: str | None) -> None:
     make(world, "m", "t1", partitioned="d", formatter="yyyy-MM-dd")
+    text = f"ALTER MATERIALIZED TABLE m REFRESH PARTITION {ends}"
     with pytest.raises(ServerError) as caught:
-        world.execute(f"ALTER MATERIALIZED TABLE m REFRESH PARTITION {ends}")
+        world.execute(text)
     assert caught.value.code == code
+    assert caught.value.column == (text.index(at) + 1 if at else None)
     assert world.refreshed == []
 
 

@@ -104,7 +104,9 @@ def test_what_cannot_be_swapped_is_refused(pair: World) -> None:
     problem = refusal(pair, f"{ALTER} blue SWAP WITH derived")
     assert problem.code == Code.NOT_SUPPORTED.name
     assert "DROP (x)" in problem.hint
-    assert refusal(pair, f"{ALTER} blue SWAP WITH nope").code == Code.MT_NOT_FOUND.name
+    problem = refusal(pair, f"{ALTER} blue\n  SWAP WITH d.nope")
+    assert problem.code == Code.MT_NOT_FOUND.name
+    assert (problem.line, problem.column) == (2, 13)
 
 
 def test_a_running_refresh_is_not_moved_away_from(pair: World) -> None:
