@@ -28,8 +28,10 @@ QUERIES = {
     "FROM facts GROUP BY k",
 }
 SHARES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5, 1.0)
-_WARM = 8
-"""Refreshes before anything is measured: a server that has just started has compiled little."""
+_WARM_ROWS = 10_000
+_WARM_TURNS = {"FULL": 10, "INCREMENTAL": 30}
+"""Refreshes of a small table before the large one: a server that has just started has compiled
+little."""
 BOUND = 1.2
 """A chosen refresh is right as long as it takes at most so many times what the better one took."""
 
@@ -87,8 +89,12 @@ def main() -> int:
 def _grid(server: Server, options: argparse.Namespace) -> Iterator[Figure]:
     with tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection:
         for query in options.queries:
+            make_sources(connection, _WARM_ROWS)
+            _make_table(connection, query, **_WARM_TURNS)
+            run(connection, f"DROP MATERIALIZED TABLE mt_{query}")
+        for query in options.queries:
             make_sources(connection, options.rows)
-            _make_table(connection, query)
+            _make_table(connection, query, FULL=1, INCREMENTAL=2)
             print(f"{query}: nothing changed in {_nothing(connection, query) * 1000:.0f} ms")
             print(f"{'changed':>10} {'incremental':>12} {'full':>9} {'ratio':>7} {'chosen':>9}")
             for share in options.shares:
@@ -102,16 +108,17 @@ def _grid(server: Server, options: argparse.Namespace) -> Iterator[Figure]:
                 yield figure
 
 
-def _make_table(connection: tidegate.Connection, query: str) -> None:
-    """Create a table that is refreshed when asked, and warm all ways up."""
+def _make_table(connection: tidegate.Connection, query: str, **turns: int) -> None:
+    """Create a table that is refreshed when asked, and refresh it so many times in each way."""
     run(
         connection,
         f"CREATE MATERIALIZED TABLE mt_{query} FRESHNESS = INTERVAL '1' DAY AS {QUERIES[query]}",
     )
     run(connection, f"ALTER MATERIALIZED TABLE mt_{query} SUSPEND")
-    for kind in ("", "FULL", *["INCREMENTAL"] * _WARM):
-        _change(connection, query, 10, 0)
-        _refresh(connection, query, kind)
+    for kind, count in turns.items():
+        for _ in range(count):
+            _change(connection, query, 10, 0)
+            _refresh(connection, query, kind)
 
 
 def _nothing(connection: tidegate.Connection, query: str) -> float:

@@ -7,6 +7,7 @@ import contextvars
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from tidegate.wire.service import decode_struct, encode_struct, ttypes
@@ -20,6 +21,7 @@ from tidegate_server.model.result import Result
 from tidegate_server.model.types import Schema, text_schema
 from tidegate_server.observability.context import note, serving
 from tidegate_server.protocol import convert, encode, status
+from tidegate_server.protocol.ahead import Fetched, PagesAhead
 from tidegate_server.protocol.information import information
 from tidegate_server.protocol.waiting import STATUS_WAIT, until_ended, until_news
 from tidegate_server.session import metadata
@@ -90,6 +92,7 @@ class Handler:
         self._settings = settings
         self._sessions = sessions
         self._access = access
+        self._pages = PagesAhead(sessions.executor.short)
 
     async def call(self, name: str, request: Any, caller: Caller) -> Any:
         """Return the response of a call of the service; never raises but for cancellation."""
@@ -218,7 +221,11 @@ class Handler:
             return _fetch_log(session, operation, orientation, rows)
         if not await until_ended(operation, FETCH_WAIT):
             return ttypes.TFetchResultsResp(status=status.still_executing(), hasMoreRows=True)
-        return await self._pooled(lambda: self._fetch(session, operation, orientation, rows))
+        fetched = await self._pages.fetch(
+            operation, orientation, rows, partial(self._fetch, session, operation)
+        )
+        self._sessions.metrics.fetched(fetched.page.num_rows, len(fetched.response))
+        return Encoded(fetched.response)
 
     async def GetQueryId(self, request: Any, caller: Caller) -> Any:
         _, operation = self._operation(request, caller)
@@ -396,12 +403,10 @@ class Handler:
 
     def _fetch(
         self, session: Session, operation: Operation, orientation: FetchOrientation, rows: int
-    ) -> Encoded:
+    ) -> Fetched:
         schema = _shown_schema(session, operation.result())
         page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
-        encoded = _encoded_page(session, schema, page)
-        self._sessions.metrics.fetched(page.num_rows, len(encoded.data))
-        return encoded
+        return Fetched(page, _encoded_page(session, schema, page).data)
 
     async def _pooled(self, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()

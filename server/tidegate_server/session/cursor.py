@@ -34,11 +34,18 @@ class Page:
     start_row: int
     batch: pa.RecordBatch | None
     has_more: bool
+    before: int = 0
+    """Where the page that was fetched before it starts."""
 
     @property
     def num_rows(self) -> int:
         """How many rows the page holds."""
         return 0 if self.batch is None else int(self.batch.num_rows)
+
+    @property
+    def end_row(self) -> int:
+        """The row behind its last one."""
+        return self.start_row + self.num_rows
 
 
 class ResultCursor:
@@ -69,8 +76,15 @@ class ResultCursor:
             except BaseException:
                 self._reposition(start)
                 raise
-            self._page_start = start
-        return Page(start_row=start, batch=_joined(parts), has_more=has_more)
+            before, self._page_start = self._page_start, start
+        return Page(start_row=start, batch=_joined(parts), has_more=has_more, before=before)
+
+    def put_back(self, page: Page) -> None:
+        """Undo the fetch that returned ``page``, unless another one came after it."""
+        with self._lock:
+            if self._page_start == page.start_row and self._position == page.end_row:
+                self._reposition(page.start_row)
+                self._page_start = page.before
 
     def _seek(self, orientation: FetchOrientation, max_rows: int) -> int:
         match orientation:

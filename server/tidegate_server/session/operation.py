@@ -220,6 +220,13 @@ class Operation:
             cursor = self._cursor
         return cursor.fetch(orientation, max_rows, max_bytes, measure)
 
+    def put_back(self, page: Page) -> None:
+        """Undo the fetch that returned ``page``, unless another one came after it."""
+        with self._lock:
+            cursor = self._cursor
+        if cursor is not None:
+            cursor.put_back(page)
+
     def write_log(self, line: str) -> None:
         """Add a line for people in Hive's form."""
         self.log.append(f"INFO  : {line}")
