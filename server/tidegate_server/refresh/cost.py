@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from statistics import median
+from statistics import median, median_low
 
 from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import PastRun
@@ -64,16 +64,27 @@ def _listed(way: Way, work: Work) -> float:
 
 
 def _correction(way: Way, history: Sequence[PastRun]) -> float:
-    """Return by how much this table's last runs differed from the list; their median."""
-    ratios = [
-        run.seconds / _listed(way, Work(rows_read=read, rows_written=run.metrics.rows_written or 0))
-        for run in history
-        if _way_of(run) is way and (read := run.metrics.rows_read) is not None
-    ]
-    if not ratios:
-        return 1.0
+    """Return by how much this table's last runs differed from the list; the median of their ratios.
+
+    The other ways' count as one run more, or alone: a slow machine or a costly query slows all of
+    them, and a single slow run, as on a JVM that has just started, is no reason to leave a way for
+    good.
+    """
+    own, others = _ratios(history, lambda w: w is way), _ratios(history, lambda w: w is not way)
+    known = [*own, median(others)] if others else own
     low, high = _TRUSTED
-    return min(max(median(ratios[:_LEARNED_FROM]), low), high)
+    return min(max(median_low(known), low), high) if known else 1.0
+
+
+def _ratios(history: Sequence[PastRun], wanted: Callable[[Way], bool]) -> list[float]:
+    """Return what the newest runs of some ways took, as multiples of the list."""
+    ratios = []
+    for run in history:
+        way, read = _way_of(run), run.metrics.rows_read
+        if way is not None and wanted(way) and read is not None:
+            work = Work(rows_read=read, rows_written=run.metrics.rows_written or 0)
+            ratios.append(run.seconds / _listed(way, work))
+    return ratios[:_LEARNED_FROM]
 
 
 def _way_of(run: PastRun) -> Way | None:

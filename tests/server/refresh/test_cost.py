@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.refresh.cost import Way, Work, predict
 from tidegate_server.refresh.request import PastRun
@@ -46,20 +48,36 @@ def test_one_outlier_changes_nothing() -> None:
     assert predict(Way.OVERWRITE, WORK, runs) == listed
 
 
-def test_ways_learn_apart() -> None:
+def rewrite(times: float) -> PastRun:
     listed = predict(Way.REWRITE, WORK, ())
-    assert predict(Way.REWRITE, WORK, (past(99.0),)) == listed
-    assert predict(Way.REWRITE, WORK, (past(99.0, Strategy.INCREMENTAL),)) == listed
-    learned = predict(Way.REWRITE, WORK, (past(99.0, Strategy.INCREMENTAL, deleted=5),))
-    assert learned > listed
+    return past(times * listed, Strategy.INCREMENTAL, deleted=5)
+
+
+def test_ways_learn_apart() -> None:
+    full = past(predict(Way.OVERWRITE, WORK, ()))
+    listed = predict(Way.REWRITE, WORK, ())
+    assert predict(Way.REWRITE, WORK, (rewrite(3.0), rewrite(3.0), full)) == 3 * listed
+    assert predict(Way.OVERWRITE, WORK, (rewrite(3.0), full, full)) == full.seconds
+
+
+def test_a_way_without_runs_is_corrected_as_the_others_are() -> None:
+    slow = past(4 * predict(Way.OVERWRITE, WORK, ()))
+    assert predict(Way.REWRITE, WORK, (slow,)) == 4 * predict(Way.REWRITE, WORK, ())
+
+
+def test_a_single_slow_run_is_no_reason_to_leave_a_way() -> None:
+    full, listed = past(predict(Way.OVERWRITE, WORK, ())), predict(Way.REWRITE, WORK, ())
+    assert predict(Way.REWRITE, WORK, (rewrite(9.0), full)) == listed
+    assert predict(Way.REWRITE, WORK, (rewrite(9.0), rewrite(9.0), full)) == 9 * listed
 
 
 def test_a_run_that_looked_keys_up_and_removed_nothing_was_a_rewrite() -> None:
     listed = predict(Way.APPEND, WORK, ())
     metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000, affected_keys=3)
     run = PastRun(strategy=Strategy.INCREMENTAL, seconds=99.0, metrics=metrics)
-    assert predict(Way.APPEND, WORK, (run,)) == listed
-    assert predict(Way.REWRITE, WORK, (run,)) > predict(Way.REWRITE, WORK, ())
+    append = replace(run, seconds=listed, metrics=replace(metrics, affected_keys=None))
+    assert predict(Way.APPEND, WORK, (run, run, append, append)) == listed
+    assert predict(Way.REWRITE, WORK, (run, run, append, append)) > predict(Way.REWRITE, WORK, ())
 
 
 def test_what_no_run_could_tell_is_not_learned() -> None:
