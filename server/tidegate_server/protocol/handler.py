@@ -166,15 +166,17 @@ class Handler:
         )
 
     def ended_status(self, request: Any, caller: Caller) -> tuple[Operation, Any] | None:
-        """Return an operation that has ended with its GetOperationStatus, None if it has not.
+        """Return an operation that has ended with its GetOperationStatus.
+
+        None if it has not, or if the answer will be another one the next time.
 
         :raises ServerError: INVALID_OPERATION_HANDLE.
         """
         with serving():
             _, operation = self._operation(request, caller)
-        if not operation.state.terminal:
-            return None
         with_progress = bool(request.getProgressUpdate)
+        if not operation.state.terminal or (with_progress and operation.has_progress):
+            return None
         return operation, _operation_status(operation, with_progress=with_progress)
 
     def still_holds(self, said: Said, caller: Caller) -> bool:
@@ -453,7 +455,7 @@ def _shown_schema(session: Session, result: Result) -> Schema:
 
 
 def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
-    view = operation.view()
+    view = operation.view(with_progress=with_progress)
     problem = view.error
     return ttypes.TGetOperationStatusResp(
         status=status.success(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -148,10 +148,17 @@ class Operation:
         ended = self._ended_at
         return None if ended is None else max(ended, self._last_used)
 
-    def view(self) -> OperationView:
-        """Return state, error, progress and counts as they are together."""
+    def view(self, *, with_progress: bool = False) -> OperationView:
+        """Return state, error, counts and, if asked for, progress as they are together.
+
+        The progress of an operation that has ended is told once: Hive's JDBC driver 2.3 asks again
+        before each row, and beeline draws what it is told, over the rows it has just printed.
+        """
         with self._lock:
             result = self._result
+            progress = self._progress if with_progress else None
+            if with_progress and self._state.terminal:
+                self._progress = None
             return OperationView(
                 state=self._state,
                 error=self._error,
@@ -159,10 +166,15 @@ class Operation:
                 if result is None
                 else result.has_result_set or self._forced_result_set,
                 modified_rows=None if result is None else result.modified_rows,
-                progress=self._progress,
+                progress=progress,
                 started_at=self._started_at,
                 ended_at=self._ended_at,
             )
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether there is progress to tell."""
+        return self._progress is not None
 
     def move(self, to: OperationState) -> bool:
         """Change the state; False when the life cycle does not lead there from here."""
@@ -247,8 +259,11 @@ class Operation:
             self.log.append("INFO  : Total jobs = 1")
             self.log.append("INFO  : Launching Job 1 out of 1")
         if changed:
-            self.log.append(f"INFO  : Stage-1 map = {percent}%,  reduce = {percent}%")
+            self._log_percent(percent)
         self._notify()
+
+    def _log_percent(self, percent: int) -> None:
+        self.log.append(f"INFO  : Stage-1 map = {percent}%,  reduce = {percent}%")
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` from any thread after each change; returns the way to end that."""
@@ -274,6 +289,13 @@ class Operation:
             ended = to.terminal and self._ended_at is None
             if ended:
                 self._ended_at = self._clock.now()
+            if to is OperationState.FINISHED and self._progress is not None:
+                self._progress = _completed(self._progress)
+                unshown = self._shown_percent < 100
+            else:
+                unshown = False
+        if unshown:
+            self._log_percent(100)
         if ended and self._on_end is not None and self._ended_at is not None:
             seconds = (self._ended_at - self._started_at).total_seconds()
             self._on_end(self.kind, to, seconds)
@@ -285,6 +307,18 @@ class Operation:
             listeners = tuple(self._listeners)
         for listener in listeners:
             listener()
+
+
+def _completed(progress: Progress) -> Progress:
+    """Return the progress of what finished: Spark leaves out tasks and stages it can do without."""
+    return replace(
+        progress,
+        stages_total=progress.stages_done or progress.stages_total,
+        stages_done=progress.stages_done or progress.stages_total,
+        tasks_total=progress.tasks_done or progress.tasks_total,
+        tasks_done=progress.tasks_done or progress.tasks_total,
+        tasks_running=0,
+    )
 
 
 def percent_done(progress: Progress) -> int:

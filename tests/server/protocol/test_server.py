@@ -427,8 +427,19 @@ def test_progress_has_nine_columns_and_every_field(peer: Peer) -> None:
     progress = peer.status(operation, getProgressUpdate=True).progressUpdateResponse
     assert len(progress.headerNames) == len(progress.rows[0]) == 9
     assert progress.status == ttypes.TJobExecutionStatus.COMPLETE
-    assert progress.progressedPercentage == 0.25
+    assert progress.progressedPercentage == 1.0
     assert None not in (progress.footerSummary, progress.startTime)
+
+
+def test_progress_of_what_has_ended_is_told_once(peer: Peer) -> None:
+    """Or beeline, which asks before each row, draws it over the rows."""
+    operation = peer.execute(peer.session(), "TALK").operationHandle
+    told = [
+        peer.status(operation, getProgressUpdate=True).progressUpdateResponse.status
+        for _ in range(3)
+    ]
+    statuses = ttypes.TJobExecutionStatus
+    assert told == [statuses.COMPLETE, statuses.NOT_AVAILABLE, statuses.NOT_AVAILABLE]
 
 
 def test_progress_of_what_failed_does_not_say_finished(gateway: Gateway, peer: Peer) -> None:

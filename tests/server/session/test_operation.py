@@ -123,7 +123,7 @@ def test_progress_of_stopped_tasks_is_not_told() -> None:
     operation.cancel()
     operation.report(progress(4, 4))
     assert operation.log.read(10)[1][-1] == "INFO  : Stage-1 map = 25%,  reduce = 25%"
-    assert operation.view().progress == progress(1, 4)
+    assert operation.view(with_progress=True).progress == progress(1, 4)
 
 
 def test_a_log_is_read_once_unless_from_its_start() -> None:
