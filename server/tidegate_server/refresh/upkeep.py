@@ -1,0 +1,138 @@
+"""When the files of a materialized table are looked after, and which of them may go; pure.
+
+A version can be read as long as its files are there and the log describes it. Versions stay for the
+table's own ``delta.deletedFileRetentionDuration``; of a table that is refreshed every few seconds
+only the newest many of them do. Younger than the former, a version stays whatever their number
+as long as a table that reads this one will compare with it, or a refresh at work may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidegate_server.model.freshness import parse_duration
+
+UPKEEP_OPTION = "materialized-table.upkeep"
+FILES_OPTION = "materialized-table.upkeep.small-files"
+VERSIONS_OPTION = "materialized-table.upkeep.versions"
+INTERVAL_OPTION = "materialized-table.upkeep.interval"
+
+LARGE_FILE = 128 * 2**20
+"""Bytes of a file as compaction writes it."""
+LEAST_AGE = timedelta(hours=6)
+"""How long every version stays: a query may go on reading it."""
+
+_COMMITS = 10
+_PAUSE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepRules:
+    """What is wanted for a table."""
+
+    on: bool = True
+    small_files: int = 50
+    """Files beyond those that its size asks for, from which on it is compacted; 0 never does."""
+    versions: int = 20_000
+    """How many versions stay, if that many are made within the retention; 0 sets no bound."""
+    interval: timedelta = timedelta(days=1)
+    """Time between two removals of files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeededVersion:
+    """When a version was made, and since when others have taken its files away."""
+
+    made: datetime
+    left: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesFound:
+    """What a look at a table's newest version and its log tells, without a Spark job."""
+
+    version: int
+    files: int
+    size: int
+    retention: timedelta
+    """The table's own ``delta.deletedFileRetentionDuration``."""
+    needed: tuple[NeededVersion, ...] = ()
+    """The versions asked for, without the newest and those of which the log does not tell."""
+    oldest_wanted: datetime | None = None
+    """When the version so many back was made; None if there are not so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRewritten:
+    """What a compaction did."""
+
+    added: int = 0
+    removed: int = 0
+    """How many files the newest version has no more; they stay for the versions before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRemoved:
+    """What was deleted for good."""
+
+    files: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """The moment before which versions need not be readable any more."""
+
+    before: datetime
+    shortens_log: bool
+    """Whether it lies within the retention, so that Delta itself would keep the log for long."""
+
+
+def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
+    """Read a table's options, which were checked when they were set."""
+    rules = UpkeepRules()
+    interval = parse_duration(option(INTERVAL_OPTION) or "")
+    return UpkeepRules(
+        on=(option(UPKEEP_OPTION) or "").strip().upper() != "FALSE",
+        small_files=int(option(FILES_OPTION) or rules.small_files),
+        versions=int(option(VERSIONS_OPTION) or rules.versions),
+        interval=interval.duration if interval else rules.interval,
+    )
+
+
+def worth_a_look(commits: int, since: timedelta) -> bool:
+    """Say whether a table is looked at, after so many commits and so long since the last look."""
+    return commits >= _COMMITS or (commits > 0 and since >= _PAUSE)
+
+
+def has_small_files(found: FilesFound, rules: UpkeepRules, settled: int) -> bool:
+    """Say whether compaction pays.
+
+    :param settled: files that the last compaction left, as many as partitions may need.
+    """
+    fitting = max(settled, 1 + found.size // LARGE_FILE)
+    return 0 < rules.small_files <= found.files - fitting
+
+
+def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
+    """Say whether it is time to remove files, after ``last``: the creation or a removal."""
+    return now - last >= rules.interval
+
+
+def horizon(found: FilesFound, now: datetime, at_work: datetime | None = None) -> Horizon:
+    """Return up to when versions may go.
+
+    :param at_work: since when a refresh runs that reads or writes the table, if one does.
+    """
+    oldest = wanted = now - found.retention
+    if found.oldest_wanted is not None:
+        wanted = max(oldest, min(found.oldest_wanted, now - LEAST_AGE))
+    # What was left before the retention may be gone already, and holds nothing back.
+    needed = [version for version in found.needed if version.left >= oldest]
+    before = min([wanted, *(version.left for version in needed)])
+    # What a refresh at work has written belongs to no version yet, however long it takes.
+    before = before if at_work is None else min(before, at_work)
+    described = all(version.made > before for version in needed)
+    return Horizon(before=before, shortens_log=oldest < before and described)
