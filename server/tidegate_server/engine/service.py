@@ -204,9 +204,7 @@ class Service:
             case VerifyTable():
                 return verify(request.order, request.version, self._spark, self._tables, operation)
             case RewriteFiles():
-                done = self._tables.rewrite_files(
-                    request.name, request.table_id, request.upkeep_id
-                )
+                done = self._tables.rewrite_files(request.name, request.table_id, request.upkeep_id)
                 return FilesLookedAfter(rewritten=done)
             case RemoveFiles():
                 removed = self._tables.remove_files(

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidegate_server.model.freshness import parse_duration
+from tidegate_server.model.freshness import Freshness, parse_duration
+from tidegate_server.model.names import TableName
 
 UPKEEP_OPTION = "materialized-table.upkeep"
 FILES_OPTION = "materialized-table.upkeep.small-files"
@@ -26,6 +27,7 @@ LEAST_AGE = timedelta(hours=6)
 
 _COMMITS = 10
 _PAUSE = timedelta(minutes=10)
+_SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,41 @@ class Horizon:
     """Whether it lies within the retention, so that Delta itself would keep the log for long."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepRun:
+    """The record of looking after a table's files once; times are aware UTC."""
+
+    upkeep_id: str
+    table_id: str
+    table: TableName
+    server_id: str
+    started_at: datetime
+    finished_at: datetime
+    rewritten: FilesRewritten | None = None
+    """None without a compaction."""
+    files_left: int | None = None
+    """Files of the newest version after it."""
+    removed: FilesRemoved | None = None
+    """None without a removal."""
+    removed_before: datetime | None = None
+    """The moment before which versions may not be readable any more."""
+    error_class: str | None = None
+    error_message: str | None = None
+
+    @property
+    def did_something(self) -> bool:
+        """Whether it is worth a record."""
+        return self.rewritten is not None or self.removed is not None or bool(self.error_class)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastUpkeep:
+    """What earlier runs left: files after the last compaction, the time of the last removal."""
+
+    files_left: int = 0
+    removed_at: datetime | None = None
+
+
 def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
     """Read a table's options, which were checked when they were set."""
     rules = UpkeepRules()
@@ -114,6 +151,11 @@ def has_small_files(found: FilesFound, rules: UpkeepRules, settled: int) -> bool
     """
     fitting = max(settled, 1 + found.size // LARGE_FILE)
     return 0 < rules.small_files <= found.files - fitting
+
+
+def time_to_compact(freshness: Freshness) -> timedelta:
+    """Return how long a compaction may take, for which a refresh that is due waits."""
+    return min(max(_SHORTEST, freshness.duration / 10), _LONGEST)
 
 
 def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:

@@ -102,12 +102,12 @@ def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: st
 def shorten_log(session: SparkSession, snapshot: Any, before: datetime) -> None:
     """Delete the log of versions made before a moment, as far as later ones do not need it."""
     jvm: Any = java(session)
-    option, log = jvm.scala.Option, snapshot.deltaLog()
+    empty, log = jvm.scala.Option.empty(), snapshot.deltaLog()
     # Somewhat more of it stays: a version is read from a checkpoint before it.
     age = int((datetime.now(UTC) - before + _LOG_MARGIN).total_seconds() * 1000)
     minute = scala_object(jvm, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
     with acting(session):
-        log.cleanUpExpiredLogs(snapshot, option.empty(), option.apply(age), minute)
+        log.cleanUpExpiredLogs(snapshot, empty, _long(jvm, age), minute)
 
 
 def _needed(jvm: Any, snapshot: Any, version: int) -> NeededVersion | None:
@@ -124,6 +124,12 @@ def _made(jvm: Any, snapshot: Any, version: int) -> datetime | None:
         return None
     found = next(commits(jvm, snapshot, version), None)
     return found.at if found is not None else None
+
+
+def _long(jvm: Any, number: int) -> Any:
+    """Return Some of a Long; py4j alone would make a small number an Integer."""
+    converters = jvm.scala.jdk.javaapi.OptionConverters
+    return converters.toScala(jvm.java.util.OptionalLong.of(number))
 
 
 def _metadata(upkeep_id: str) -> str:

@@ -14,7 +14,7 @@ from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, Horizon, ho
 
 pytestmark = pytest.mark.spark
 
-COMMITS = 4
+COMMITS = 2
 
 
 @pytest.fixture
@@ -71,8 +71,6 @@ def test_compaction_changes_no_row_and_concerns_nobody(lake: Lake, mt: Materiali
     assert mt.verify().equal and below.verify().equal
     mt.roll_back(before)
     assert mt.content() == content
-    again = lake.format.rewrite_files(mt.name, mt.id, "u")
-    assert again.removed == 0 or look(mt).files == 1
 
 
 def test_what_no_version_since_the_horizon_needs_is_gone(lake: Lake, mt: Materialized) -> None:
@@ -98,10 +96,9 @@ def test_a_table_that_lags_goes_on_incrementally(lake: Lake, mt: Materialized) -
     below = Materialized(lake, "SELECT k, sum(n) AS s FROM mt GROUP BY k", table="below")
     below.refresh()
     (read,) = below.last().vector.values()
-    for n in (7, 8):
-        lake.sql(f"UPDATE t SET n = {n} WHERE n = {n - 1}", "INSERT INTO t VALUES ('b', 7)")
-        mt.refresh()
-        lake.format.rewrite_files(mt.name, mt.id, "u")
+    lake.sql("UPDATE t SET n = 7 WHERE n = 1", "INSERT INTO t VALUES ('b', 7)")
+    mt.refresh()
+    lake.format.rewrite_files(mt.name, mt.id, "u")
     found = look(mt, read, back=1)
     wanted = horizon(found, datetime.now(UTC))
     assert wanted.before <= found.needed[0].left
@@ -131,9 +128,10 @@ def test_partitions_and_the_table_of_another_id_stay_as_they_are(lake: Lake) -> 
     assert look(mt).files == 4
     assert lake.format.look_at_files(mt.name, "other", (), 0) is None
     assert lake.format.rewrite_files(mt.name, "other", "u").removed == 0
-    assert lake.format.remove_files(
-        mt.name, "other", Horizon(before=later(), shortens_log=False), "u"
-    ) == FilesRemoved()
+    assert (
+        lake.format.remove_files(mt.name, "other", Horizon(before=later(), shortens_log=False), "u")
+        == FilesRemoved()
+    )
     assert (lake.format.rewrite_files(mt.name, mt.id, "u").removed, look(mt).files) == (4, 2)
     assert lake.rows("SELECT DISTINCT k, input_file_name() RLIKE concat('/k=', k) FROM mt") == [
         ("a", True),
@@ -143,9 +141,8 @@ def test_partitions_and_the_table_of_another_id_stay_as_they_are(lake: Lake) -> 
 
 def test_the_log_of_a_busy_table_is_shortened(lake: Lake, mt: Materialized) -> None:
     log = lake.path("mt") / "_delta_log"
-    for number in range(10):
-        lake.sql(f"INSERT INTO t VALUES ('c', {number})")
-        mt.refresh()
+    for number in range(12):
+        lake.format.set_properties(mt.name, {"c": str(number)})
     before = len(list(log.glob("*.json")))
     content = mt.content()
     remove(mt, later() + timedelta(hours=2), shortens_log=True)
