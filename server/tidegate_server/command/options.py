@@ -14,6 +14,7 @@ from tidegate_server.refresh.staleness import Bound, OnStale, parse_bound
 from tidegate_server.refresh.upkeep import (
     FILES_OPTION,
     INTERVAL_OPTION,
+    RETENTION_OPTION,
     UPKEEP_OPTION,
     VERSIONS_OPTION,
 )
@@ -216,6 +217,7 @@ _CHECKS: Mapping[str, Check] = {
     UPKEEP_OPTION: _one_of("FALSE", "TRUE"),
     FILES_OPTION: _whole_number,
     VERSIONS_OPTION: _whole_number,
+    RETENTION_OPTION: read_duration,
     INTERVAL_OPTION: read_duration,
     ENFORCE_OPTION: _one_of("WARN", "FAIL"),
     MAX_STALENESS_KEY: read_bound,

@@ -7,14 +7,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from queue import SimpleQueue
 
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import FilesLooked, FilesLookedAfter
-from tidegate_server.link.messages.requests import Cancel, LookAtFiles, RemoveFiles, RewriteFiles
+from tidegate_server.link.messages.requests import (
+    Cancel,
+    LookAtFiles,
+    RemoveFiles,
+    RewriteFiles,
+    SetTableProperties,
+)
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RunState
@@ -25,6 +31,7 @@ from tidegate_server.refresh.upkeep import (
     UpkeepRun,
     has_small_files,
     horizon,
+    longer_retention,
     read_upkeep,
     removal_due,
     time_to_compact,
@@ -40,6 +47,7 @@ log = logging.getLogger(__name__)
 _STOP = ""
 _PATIENCE = 5.0
 _LOOK = 1.0
+_RETENTIONS = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
 _ABSENT = frozenset(
     {Code.OPERATION_CANCELED.name, Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name}
 )
@@ -135,6 +143,8 @@ class Upkeep:
         self._working = run.upkeep_id
         try:
             found = self._look(table, rules)
+            if found is not None and (wanted := longer_retention(found, rules)) is not None:
+                self._raise_retention(run, table, wanted)
             if found is not None and has_small_files(found, rules, past.files_left):
                 run = self._compacted(run, table)
             if removal_due(rules, past.removed_at or table.created_at, now):
@@ -166,11 +176,17 @@ class Upkeep:
             raise _unexpected(answer)
         return answer.found
 
+    def _raise_retention(self, run: UpkeepRun, table: MaterializedTable, wanted: timedelta) -> None:
+        span = f"interval {int(wanted.total_seconds())} seconds"
+        properties = dict.fromkeys(_RETENTIONS, span)
+        with self._leased(run, table) as leased:
+            if leased:
+                request = SetTableProperties(name=table.storage, properties=properties)
+                self._engine.call(request, wait=0)
+
     def _compacted(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
         with self._leased(run, table) as leased:
-            # A statement that had the lease before may have made it another table.
-            now = self._catalog.by_id(table.id)
-            if not leased or now is None or now.storage != table.storage or now.swapping:
+            if not leased:
                 return run
             request = RewriteFiles(upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id)
             answer = self._engine.call(request, wait=0)
@@ -187,7 +203,7 @@ class Upkeep:
         found = self._look(table, rules)
         if found is None:
             return run
-        wanted = horizon(found, self._clock.now(), at_work)
+        wanted = horizon(found, rules, self._clock.now(), at_work)
         request = RemoveFiles(
             upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id, horizon=wanted
         )
@@ -222,13 +238,16 @@ class Upkeep:
         if not self._claim(table.id, owner):
             yield False
             return
+        # A statement that had the lease before may have made it another table.
+        current = self._catalog.by_id(table.id)
+        same = current is not None and current.storage == table.storage and not current.swapping
         done = threading.Event()
         keeper = threading.Thread(
             target=self._keep, args=(run, owner, end, done), name="upkeep-lease", daemon=True
         )
         keeper.start()
         try:
-            yield True
+            yield same
         finally:
             done.set()
             keeper.join()

@@ -1,9 +1,9 @@
 """When the files of a materialized table are looked after, and which of them may go; pure.
 
-A version can be read as long as its files are there and the log describes it. Versions stay for the
-table's own ``delta.deletedFileRetentionDuration``; of a table that is refreshed every few seconds
-only the newest many of them do. Younger than the former, a version stays whatever their number
-as long as a table that reads this one will compare with it, or a refresh at work may read it.
+A version can be read as long as its files are there and the log describes it. Versions stay for a
+time, the retention; of a table that is refreshed every few seconds only the newest many of them do.
+Within the retention a version stays whatever their number as long as a table that reads this one
+will compare with it, or a refresh at work may read it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidegate_server.model.names import TableName
 
 UPKEEP_OPTION = "materialized-table.upkeep"
 FILES_OPTION = "materialized-table.upkeep.small-files"
+RETENTION_OPTION = "materialized-table.upkeep.retention"
 VERSIONS_OPTION = "materialized-table.upkeep.versions"
 INTERVAL_OPTION = "materialized-table.upkeep.interval"
 
@@ -37,6 +38,8 @@ class UpkeepRules:
     on: bool = True
     small_files: int = 50
     """Files beyond those that its size asks for, from which on it is compacted; 0 never does."""
+    retention: timedelta | None = None
+    """How long versions stay; None is as long as Delta's own property of the table says."""
     versions: int = 20_000
     """How many versions stay, if that many are made within the retention; 0 sets no bound."""
     interval: timedelta = timedelta(days=1)
@@ -89,7 +92,7 @@ class Horizon:
 
     before: datetime
     shortens_log: bool
-    """Whether it lies within the retention, so that Delta itself would keep the log for long."""
+    """Whether the log before it goes too: versions are so many that it would grow too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +134,11 @@ def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
     """Read a table's options, which were checked when they were set."""
     rules = UpkeepRules()
     interval = parse_duration(option(INTERVAL_OPTION) or "")
+    retention = parse_duration(option(RETENTION_OPTION) or "")
     return UpkeepRules(
         on=(option(UPKEEP_OPTION) or "").strip().upper() != "FALSE",
         small_files=int(option(FILES_OPTION) or rules.small_files),
+        retention=retention.duration if retention else None,
         versions=int(option(VERSIONS_OPTION) or rules.versions),
         interval=interval.duration if interval else rules.interval,
     )
@@ -163,12 +168,24 @@ def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
     return now - last >= rules.interval
 
 
-def horizon(found: FilesFound, now: datetime, at_work: datetime | None = None) -> Horizon:
+def longer_retention(found: FilesFound, rules: UpkeepRules) -> timedelta | None:
+    """Return what Delta's own property must be raised to, None if nothing.
+
+    What was removed longer ago than that says, Delta does not know for a table's file any more.
+    """
+    wanted = rules.retention
+    return wanted if wanted is not None and wanted > found.retention else None
+
+
+def horizon(
+    found: FilesFound, rules: UpkeepRules, now: datetime, at_work: datetime | None = None
+) -> Horizon:
     """Return up to when versions may go.
 
     :param at_work: since when a refresh runs that reads or writes the table, if one does.
     """
-    oldest = wanted = now - found.retention
+    retention = min(found.retention, rules.retention or found.retention)
+    oldest = wanted = now - max(retention, LEAST_AGE)
     if found.oldest_wanted is not None:
         wanted = max(oldest, min(found.oldest_wanted, now - LEAST_AGE))
     # What was left before the retention may be gone already, and holds nothing back.

@@ -31,7 +31,7 @@ _SMALL_FILE = LARGE_FILE // 4
 _BATCH = 256 * 2**20
 """How much one commit rewrites: what was committed stays when the rest is canceled."""
 
-_LOG_MARGIN = timedelta(hours=1)
+_LOG_MARGIN = timedelta(days=1)
 
 
 def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFound:

@@ -32,6 +32,7 @@ from tidegate_server.link.messages.requests import (
     RemoveFiles,
     Request,
     RewriteFiles,
+    SetTableProperties,
 )
 from tidegate_server.model.runs import RefreshRun, Strategy
 from tidegate_server.model.states import RunState
@@ -81,6 +82,8 @@ class FakeEngine:
                 return FilesLookedAfter(rewritten=FilesRewritten(added=1, removed=100))
             case RemoveFiles():
                 return FilesLookedAfter(removed=FilesRemoved(files=7, size=700))
+            case SetTableProperties():
+                return Done()
             case Cancel():
                 self.canceled.set()
                 return Done()
@@ -212,6 +215,17 @@ def test_nothing_goes_that_a_refresh_at_work_may_have_or_make(world: World, tabl
     world.look_after()
     [removal] = world.asked(RemoveFiles)
     assert removal.horizon.before == NOON
+
+
+def test_a_longer_retention_becomes_the_tables_own(world: World) -> None:
+    world.catalog.replace(table(options={"materialized-table.upkeep.retention": "60 d"}))
+    world.look_after()
+    [request] = world.asked(SetTableProperties)
+    assert dict(request.properties) == {
+        "delta.deletedFileRetentionDuration": "interval 5184000 seconds",
+        "delta.logRetentionDuration": "interval 5184000 seconds",
+    }
+    assert world.ledger.holder("t-1", world.clock.now()) is None
 
 
 def test_a_failure_is_in_the_record_and_an_absent_engine_is_none(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.fix_materialized import Materialized
 from tests.fix_spark import Lake
 from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, Horizon, horizon
+from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, Horizon, UpkeepRules, horizon
 
 pytestmark = pytest.mark.spark
 
@@ -100,7 +100,7 @@ def test_a_table_that_lags_goes_on_incrementally(lake: Lake, mt: Materialized) -
     mt.refresh()
     lake.format.rewrite_files(mt.name, mt.id, "u")
     found = look(mt, read, back=1)
-    wanted = horizon(found, datetime.now(UTC))
+    wanted = horizon(found, UpkeepRules(), datetime.now(UTC))
     assert wanted.before <= found.needed[0].left
     # As if all of this were long past: nothing but the need holds the files.
     assert remove(mt, found.needed[0].made).files < on_disk(mt)
@@ -143,9 +143,11 @@ def test_the_log_of_a_busy_table_is_shortened(lake: Lake, mt: Materialized) -> N
     log = lake.path("mt") / "_delta_log"
     for number in range(12):
         lake.format.set_properties(mt.name, {"c": str(number)})
+    lake.sql("INSERT INTO t VALUES ('c', 1)")
+    mt.refresh()
     before = len(list(log.glob("*.json")))
     content = mt.content()
-    remove(mt, later() + timedelta(hours=2), shortens_log=True)
+    remove(mt, later() + timedelta(days=2), shortens_log=True)
     assert len(list(log.glob("0*.json"))) < before - 5
     assert mt.content() == content
     lake.sql("INSERT INTO t VALUES ('d', 1)")

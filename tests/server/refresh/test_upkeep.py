@@ -17,6 +17,7 @@ from tidegate_server.refresh.upkeep import (
     UpkeepRules,
     has_small_files,
     horizon,
+    longer_retention,
     read_upkeep,
     removal_due,
     time_to_compact,
@@ -69,31 +70,43 @@ def test_files_are_removed_once_an_interval() -> None:
 
 
 def test_versions_stay_for_the_tables_own_retention() -> None:
-    assert horizon(FOUND, NOW) == Horizon(before=NOW - WEEK, shortens_log=False)
+    assert horizon(FOUND, RULES, NOW) == Horizon(before=NOW - WEEK, shortens_log=False)
+
+
+def test_a_tables_option_shortens_the_retention_or_has_it_raised() -> None:
+    rules = replace(RULES, retention=2 * DAY)
+    assert horizon(FOUND, rules, NOW) == Horizon(before=NOW - 2 * DAY, shortens_log=False)
+    assert longer_retention(FOUND, rules) is longer_retention(FOUND, RULES) is None
+    short = replace(RULES, retention=HOUR)
+    assert horizon(FOUND, short, NOW).before == NOW - LEAST_AGE
+    long = replace(RULES, retention=30 * DAY)
+    assert longer_retention(FOUND, long) == 30 * DAY
+    assert horizon(FOUND, long, NOW).before == NOW - WEEK
+    assert longer_retention(replace(FOUND, retention=30 * DAY), long) is None
 
 
 def test_of_a_busy_table_only_the_newest_versions_stay() -> None:
     busy = replace(FOUND, oldest_wanted=NOW - DAY)
-    assert horizon(busy, NOW) == Horizon(before=NOW - DAY, shortens_log=True)
+    assert horizon(busy, RULES, NOW) == Horizon(before=NOW - DAY, shortens_log=True)
     hasty = replace(FOUND, oldest_wanted=NOW - HOUR)
-    assert horizon(hasty, NOW) == Horizon(before=NOW - LEAST_AGE, shortens_log=True)
+    assert horizon(hasty, RULES, NOW) == Horizon(before=NOW - LEAST_AGE, shortens_log=True)
     slow = replace(FOUND, oldest_wanted=NOW - 2 * WEEK)
-    assert horizon(slow, NOW) == Horizon(before=NOW - WEEK, shortens_log=False)
+    assert horizon(slow, RULES, NOW) == Horizon(before=NOW - WEEK, shortens_log=False)
 
 
 def test_a_version_with_which_a_reader_will_compare_stays_within_the_retention() -> None:
     busy = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed(HOUR), needed(3 * DAY)))
-    assert horizon(busy, NOW) == Horizon(before=NOW - 3 * DAY, shortens_log=False)
+    assert horizon(busy, RULES, NOW) == Horizon(before=NOW - 3 * DAY, shortens_log=False)
     # Left late, made early: the log must tell of it as well.
     late = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed(HOUR, made=2 * WEEK),))
-    assert horizon(late, NOW) == Horizon(before=NOW - DAY, shortens_log=False)
+    assert horizon(late, RULES, NOW) == Horizon(before=NOW - DAY, shortens_log=False)
     given_up = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed(8 * DAY),))
-    assert horizon(given_up, NOW) == Horizon(before=NOW - DAY, shortens_log=True)
+    assert horizon(given_up, RULES, NOW) == Horizon(before=NOW - DAY, shortens_log=True)
 
 
 def test_what_a_refresh_at_work_has_written_stays_however_long_it_takes() -> None:
-    assert horizon(FOUND, NOW, NOW - 2 * WEEK).before == NOW - 2 * WEEK
-    assert horizon(FOUND, NOW, NOW - HOUR).before == NOW - WEEK
+    assert horizon(FOUND, RULES, NOW, NOW - 2 * WEEK).before == NOW - 2 * WEEK
+    assert horizon(FOUND, RULES, NOW, NOW - HOUR).before == NOW - WEEK
 
 
 def test_a_due_refresh_waits_for_compaction_in_proportion_to_its_freshness() -> None:
@@ -110,8 +123,9 @@ def test_options_are_read_with_their_defaults() -> None:
         "materialized-table.upkeep": "false",
         "materialized-table.upkeep.small-files": " 0",
         "materialized-table.upkeep.versions": "7",
+        "materialized-table.upkeep.retention": "3 d",
         "materialized-table.upkeep.interval": "2 h",
     }
     assert read_upkeep(given.get) == UpkeepRules(
-        on=False, small_files=0, versions=7, interval=2 * HOUR
+        on=False, small_files=0, retention=3 * DAY, versions=7, interval=2 * HOUR
     )
