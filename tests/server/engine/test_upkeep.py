@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.fix_materialized import Materialized
 from tests.fix_spark import Lake
@@ -85,6 +86,8 @@ def test_what_no_version_since_the_horizon_needs_is_gone(lake: Lake, mt: Materia
     removed = remove(mt, later())
     assert (removed.files, on_disk(mt), orphan.exists()) == (COMMITS + 1, 1, False)
     assert removed.size > 100
+    with pytest.raises(PySparkException, match="DELTA_VACUUM_RETENTION|retention"):
+        lake.sql("VACUUM t RETAIN 0 HOURS")
     assert mt.content() == content
     assert mt.last().foreign_version is None
     lake.sql("INSERT INTO t VALUES ('c', 1)")
