@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from queue import SimpleQueue
 
 from tidegate_server.catalog.base import CatalogReader
@@ -27,11 +27,12 @@ from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.refresh.upkeep import (
     FilesFound,
+    PastUpkeep,
     UpkeepRules,
     UpkeepRun,
     has_small_files,
     horizon,
-    longer_retention,
+    longer_retentions,
     read_upkeep,
     removal_due,
     time_to_compact,
@@ -44,10 +45,11 @@ from tidegate_server.store.upkeep import UpkeepRuns
 
 log = logging.getLogger(__name__)
 
+_Step = Callable[[UpkeepRun], UpkeepRun]
+
 _STOP = ""
 _PATIENCE = 5.0
 _LOOK = 1.0
-_RETENTIONS = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
 _ABSENT = frozenset(
     {Code.OPERATION_CANCELED.name, Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name}
 )
@@ -139,22 +141,10 @@ class Upkeep:
         )
         if not rules.on:
             return None
-        past = self._runs.past(table.id)
         self._working = run.upkeep_id
         try:
-            found = self._look(table, rules)
-            if found is not None and (wanted := longer_retention(found, rules)) is not None:
-                self._raise_retention(run, table, wanted)
-            if found is not None and has_small_files(found, rules, past.files_left):
-                run = self._compacted(run, table)
-            if removal_due(rules, past.removed_at or table.created_at, now):
-                run = self._removed(run, table, rules)
-        except ServerError as failure:
-            if failure.code in _ABSENT:
-                log.info("the upkeep of %s goes on another time: %s", table.name, failure)
-            else:
-                log.warning("the upkeep of %s failed: %s", table.name, failure)
-                run = replace(run, error_class=failure.code, error_message=failure.message)
+            for step in self._due(table, rules, now):
+                run = self._tried(step, run)
         finally:
             self._working = None
         if not run.did_something:
@@ -163,6 +153,23 @@ class Upkeep:
         self._runs.record(run)
         self._ended(run)
         return run
+
+    def _due(self, table: MaterializedTable, rules: UpkeepRules, now: datetime) -> Iterator[_Step]:
+        """Yield what is to be done; what one step failed at, the others do not wait for."""
+        past = self._runs.past(table.id)
+        yield lambda run: self._compacted(run, table, rules, past)
+        if removal_due(rules, past.removed_at or table.created_at, now):
+            yield lambda run: self._removed(run, table, rules)
+
+    def _tried(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
+        try:
+            return step(run)
+        except ServerError as failure:
+            if failure.code in _ABSENT:
+                log.info("the upkeep of %s goes on another time: %s", run.table, failure)
+                return run
+            log.warning("the upkeep of %s failed: %s", run.table, failure)
+            return replace(run, error_class=failure.code, error_message=failure.message)
 
     # ---- the steps -------------------------------------------------------------------------
 
@@ -176,15 +183,12 @@ class Upkeep:
             raise _unexpected(answer)
         return answer.found
 
-    def _raise_retention(self, run: UpkeepRun, table: MaterializedTable, wanted: timedelta) -> None:
-        span = f"interval {int(wanted.total_seconds())} seconds"
-        properties = dict.fromkeys(_RETENTIONS, span)
-        with self._leased(run, table) as leased:
-            if leased:
-                request = SetTableProperties(name=table.storage, properties=properties)
-                self._engine.call(request, wait=0)
-
-    def _compacted(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+    def _compacted(
+        self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules, past: PastUpkeep
+    ) -> UpkeepRun:
+        found = self._look(table, rules)
+        if found is None or not has_small_files(found, rules, past.files_left):
+            return run
         with self._leased(run, table) as leased:
             if not leased:
                 return run
@@ -192,16 +196,28 @@ class Upkeep:
             answer = self._engine.call(request, wait=0)
         if not isinstance(answer, FilesLookedAfter):
             raise _unexpected(answer)
-        found = self._look(table, UpkeepRules())
-        left = found.files if found is not None else None
+        found = self._look(table, rules)
         log.info("%s: %s", table.name, answer.rewritten)
+        left = found.files if found is not None else None
         return replace(run, rewritten=answer.rewritten, files_left=left)
+
+    def _keep_longer(
+        self, run: UpkeepRun, table: MaterializedTable, properties: Mapping[str, str]
+    ) -> None:
+        with self._leased(run, table) as leased:
+            if leased:
+                request = SetTableProperties(name=table.storage, properties=properties)
+                self._engine.call(request, wait=0)
 
     def _removed(self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules) -> UpkeepRun:
         # Anew, and before who is at work: what a refresh that begins later reads is newer.
         at_work = self._at_work(table)
         found = self._look(table, rules)
         if found is None:
+            return run
+        if properties := longer_retentions(found, rules):
+            # Until Delta knows of it, it would take for unneeded what is to stay.
+            self._keep_longer(run, table, properties)
             return run
         wanted = horizon(found, rules, self._clock.now(), at_work)
         request = RemoveFiles(

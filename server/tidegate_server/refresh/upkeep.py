@@ -8,7 +8,7 @@ will compare with it, or a refresh at work may read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,6 +20,9 @@ FILES_OPTION = "materialized-table.upkeep.small-files"
 RETENTION_OPTION = "materialized-table.upkeep.retention"
 VERSIONS_OPTION = "materialized-table.upkeep.versions"
 INTERVAL_OPTION = "materialized-table.upkeep.interval"
+
+_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+_LOG_RETENTION = "delta.logRetentionDuration"
 
 LARGE_FILE = 128 * 2**20
 """Bytes of a file as compaction writes it."""
@@ -63,6 +66,8 @@ class FilesFound:
     size: int
     retention: timedelta
     """The table's own ``delta.deletedFileRetentionDuration``."""
+    log_retention: timedelta
+    """The table's own ``delta.logRetentionDuration``."""
     needed: tuple[NeededVersion, ...] = ()
     """The versions asked for, without the newest and those of which the log does not tell."""
     oldest_wanted: datetime | None = None
@@ -168,13 +173,15 @@ def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
     return now - last >= rules.interval
 
 
-def longer_retention(found: FilesFound, rules: UpkeepRules) -> timedelta | None:
-    """Return what Delta's own property must be raised to, None if nothing.
+def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str]:
+    """Return Delta's own properties that are to be raised, if the option asks for more.
 
-    What was removed longer ago than that says, Delta does not know for a table's file any more.
+    What was removed longer ago than they say, Delta does not know for a table's file any more.
     """
-    wanted = rules.retention
-    return wanted if wanted is not None and wanted > found.retention else None
+    wanted = rules.retention or timedelta()
+    present = {_FILE_RETENTION: found.retention, _LOG_RETENTION: found.log_retention}
+    span = f"interval {int(wanted.total_seconds())} seconds"
+    return {name: span for name, time in present.items() if time < wanted}
 
 
 def horizon(

@@ -28,7 +28,7 @@ from tidegate_server.storage.jvm import acting, java, scala_object
 _DELTA = "spark.databricks.delta."
 _SMALL_FILE = LARGE_FILE // 4
 """A file of this size is rewritten no more."""
-_BATCH = 256 * 2**20
+_BATCH = LARGE_FILE
 """How much one commit rewrites: what was committed stays when the rest is canceled."""
 
 _LOG_MARGIN = timedelta(days=1)
@@ -39,15 +39,17 @@ def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFo
     checksum = snapshot.checksumOpt()
     known = checksum.get() if checksum.isDefined() else None
     newest = int(snapshot.version())
-    retention = scala_object(jvm, "org.apache.spark.sql.delta.DeltaLog").tombstoneRetentionMillis(
-        snapshot.metadata()
-    )
+    delta = scala_object(jvm, "org.apache.spark.sql.delta.DeltaLog")
+    metadata = snapshot.metadata()
+    retention = delta.tombstoneRetentionMillis(metadata)
+    log_retention = snapshot.deltaLog().deltaRetentionMillis(metadata)
     needed = (_needed(jvm, snapshot, version) for version in versions if version < newest)
     return FilesFound(
         version=newest,
         files=int(known.numFiles() if known else snapshot.numOfFiles()),
         size=int(known.tableSizeBytes() if known else snapshot.sizeInBytes()),
         retention=timedelta(milliseconds=int(retention)),
+        log_retention=timedelta(milliseconds=int(log_retention)),
         needed=tuple(version for version in needed if version is not None),
         oldest_wanted=_made(jvm, snapshot, newest - back) if back else None,
     )

@@ -48,7 +48,7 @@ from tidegate_server.store.database import Database
 from tidegate_server.store.upkeep import UpkeepRuns
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
-FEW = FilesFound(version=99, files=1, size=1000, retention=WEEK)
+FEW = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=4 * WEEK)
 MANY = replace(FEW, files=100)
 WAIT = 10.0
 
@@ -219,8 +219,10 @@ def test_nothing_goes_that_a_refresh_at_work_may_have_or_make(world: World, tabl
 
 def test_a_longer_retention_becomes_the_tables_own(world: World) -> None:
     world.catalog.replace(table(options={"materialized-table.upkeep.retention": "60 d"}))
+    world.clock.advance(DAY.total_seconds())
     world.look_after()
     [request] = world.asked(SetTableProperties)
+    assert world.asked(RemoveFiles) == []
     assert dict(request.properties) == {
         "delta.deletedFileRetentionDuration": "interval 5184000 seconds",
         "delta.logRetentionDuration": "interval 5184000 seconds",
@@ -243,6 +245,19 @@ def test_a_failure_is_in_the_record_and_an_absent_engine_is_none(world: World) -
     done = world.look_after()
     assert done is not None
     assert (done.error_class, done.rewritten) == ("INTERNAL", None)
+
+
+def test_a_compaction_that_fails_does_not_keep_files_from_being_removed(world: World) -> None:
+    world.engine.found = MANY
+
+    def canceled() -> None:
+        raise error(Code.OPERATION_CANCELED, by="")
+
+    world.engine.rewriting = canceled
+    world.clock.advance(DAY.total_seconds())
+    done = world.look_after()
+    assert done is not None
+    assert (done.rewritten, done.removed) == (None, FilesRemoved(files=7, size=700))
 
 
 def test_options_turn_it_off(world: World) -> None:

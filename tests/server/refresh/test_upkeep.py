@@ -17,7 +17,7 @@ from tidegate_server.refresh.upkeep import (
     UpkeepRules,
     has_small_files,
     horizon,
-    longer_retention,
+    longer_retentions,
     read_upkeep,
     removal_due,
     time_to_compact,
@@ -26,7 +26,7 @@ from tidegate_server.refresh.upkeep import (
 
 NOW = datetime(2024, 1, 20, tzinfo=UTC)
 WEEK, DAY, HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
-FOUND = FilesFound(version=99, files=1, size=1000, retention=WEEK)
+FOUND = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=30 * DAY)
 RULES = UpkeepRules()
 
 
@@ -76,13 +76,15 @@ def test_versions_stay_for_the_tables_own_retention() -> None:
 def test_a_tables_option_shortens_the_retention_or_has_it_raised() -> None:
     rules = replace(RULES, retention=2 * DAY)
     assert horizon(FOUND, rules, NOW) == Horizon(before=NOW - 2 * DAY, shortens_log=False)
-    assert longer_retention(FOUND, rules) is longer_retention(FOUND, RULES) is None
+    assert longer_retentions(FOUND, rules) == longer_retentions(FOUND, RULES) == {}
     short = replace(RULES, retention=HOUR)
     assert horizon(FOUND, short, NOW).before == NOW - LEAST_AGE
     long = replace(RULES, retention=30 * DAY)
-    assert longer_retention(FOUND, long) == 30 * DAY
+    files, log = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+    assert longer_retentions(FOUND, long) == {files: "interval 2592000 seconds"}
+    assert set(longer_retentions(FOUND, replace(long, retention=31 * DAY))) == {files, log}
     assert horizon(FOUND, long, NOW).before == NOW - WEEK
-    assert longer_retention(replace(FOUND, retention=30 * DAY), long) is None
+    assert longer_retentions(replace(FOUND, retention=30 * DAY), long) == {}
 
 
 def test_of_a_busy_table_only_the_newest_versions_stay() -> None:
