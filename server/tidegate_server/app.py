@@ -27,6 +27,7 @@ from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
 from tidegate_server.command.system_tables import SYSTEM_SCHEMA, SystemTables
+from tidegate_server.command.upkeep import Upkeep
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.errors import Code, ServerError, error
@@ -42,6 +43,7 @@ from tidegate_server.link.messages.requests import (
 from tidegate_server.link.supervisor import ENGINE_COMMAND, Supervisor
 from tidegate_server.model.clock import Clock, SystemClock, new_id
 from tidegate_server.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.versions import Source
 from tidegate_server.observability.metrics import Metrics
 from tidegate_server.observability.runs import observed
@@ -59,6 +61,7 @@ from tidegate_server.session.manager import SessionManager
 from tidegate_server.store.breaches import Breaches
 from tidegate_server.store.database import Database
 from tidegate_server.store.privileges import SqlPrivileges
+from tidegate_server.store.upkeep import UpkeepRuns
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +140,19 @@ class Gateway:
             server_id=server_id,
             tell=[courier.take for courier in self._couriers],
         )
+        upkeep_runs = UpkeepRuns(self._database)
+        self._upkeep = Upkeep(
+            catalog=catalog,
+            ledger=ledger,
+            runs=upkeep_runs,
+            engine=self._engine,
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            lease_seconds=config.scheduler.lease,
+            options=config.options,
+            ended=metrics.upkeep_ended,
+        )
         self._system_tables = SystemTables(
             catalog,
             ledger,
@@ -145,6 +161,7 @@ class Gateway:
             lambda table: (
                 table_option(table, config.options)(TIMEZONE_OPTION) or config.scheduler.timezone
             ),
+            upkeep_runs.runs,
         )
         self._refresher = Refresher(
             catalog=catalog,
@@ -156,7 +173,7 @@ class Gateway:
             lease_seconds=config.scheduler.lease,
             check_owner=lambda table_id: check_owner(table_id, self._services),
         )
-        run_refresh = observed(self._refresher.run, metrics, new_id, self._alerts.refresh_ended)
+        run_refresh = observed(self._refresher.run, metrics, new_id, self._refresh_ended)
         waves = Waves(
             catalog=catalog,
             engine=self._engine,
@@ -243,6 +260,8 @@ class Gateway:
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
             stack.callback(self._supervisor.stop)
             stack.callback(self._close_scheduler, refreshes_ended)
+            self._upkeep.open()
+            stack.callback(self._upkeep.close)
             self.host, self.port = self._listener.start()
             stack.callback(self._listener.stop)
             stack.callback(self._http.stop)
@@ -282,6 +301,10 @@ class Gateway:
     def hurry(self) -> None:
         """Let a stop that is under way wait for nothing."""
         self._supervisor.hurry()
+
+    def _refresh_ended(self, run: RefreshRun) -> None:
+        self._alerts.refresh_ended(run)
+        self._upkeep.refresh_ended(run)
 
     def _publish_system_tables(self, text: str) -> None:
         """Bring the system tables up to date once the engine knows them; raises as it waits."""

@@ -11,6 +11,13 @@ from tidegate_server.model.table import ENFORCE_OPTION
 from tidegate_server.refresh.eligibility import RULES_OPTION, Rule, read_rules
 from tidegate_server.refresh.retries import RETRIES_OPTION, SUSPEND_OPTION
 from tidegate_server.refresh.staleness import Bound, OnStale, parse_bound
+from tidegate_server.refresh.upkeep import (
+    FILES_OPTION,
+    INTERVAL_OPTION,
+    RETENTION_OPTION,
+    UPKEEP_OPTION,
+    VERSIONS_OPTION,
+)
 from tidegate_server.scheduler.continuous import EXCLUDE_OPTION
 from tidegate_server.scheduler.cron import CRON_OPTION, TIMEZONE_OPTION, check_cron, read_timezone
 from tidegate_server.scheduler.fires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
@@ -207,6 +214,11 @@ _CHECKS: Mapping[str, Check] = {
     SUSPEND_OPTION: _whole_number,
     RULES_OPTION: _incremental_rules,
     EXCLUDE_OPTION: lambda key, value: None,
+    UPKEEP_OPTION: _one_of("FALSE", "TRUE"),
+    FILES_OPTION: _whole_number,
+    VERSIONS_OPTION: _whole_number,
+    RETENTION_OPTION: read_duration,
+    INTERVAL_OPTION: read_duration,
     ENFORCE_OPTION: _one_of("WARN", "FAIL"),
     MAX_STALENESS_KEY: read_bound,
     READ_CONSISTENCY_KEY: _one_of("LATEST", SNAPSHOT),

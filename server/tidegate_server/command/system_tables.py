@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +27,7 @@ from tidegate_server.model.clock import Clock
 from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.refresh.upkeep import UpkeepRun
 from tidegate_server.scheduler.base import Ledger
 from tidegate_server.scheduler.cron import read_timezone
 from tidegate_server.scheduler.lateness import read_lateness
@@ -44,7 +45,8 @@ _PARTITION_TABLE = "materialized_table_partitions"
 _PARTITION_RUNS = 2000
 """Runs of one table that are looked through for its partitions."""
 _DEFINITION_TABLE = "materialized_table_definitions"
-_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE)
+_UPKEEP_TABLE = "materialized_table_upkeep"
+_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _UPKEEP_TABLE)
 """Tables that cost a look at each table's runs or past: filled for statements that name them."""
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
@@ -150,6 +152,27 @@ _DEFINITIONS = pa.schema(
     [*((c.name, c.arrow) for c in _KEYS), ("in_force", pa.bool_()), *definitions.ARROW]
 )
 
+_UPKEEP = pa.schema(
+    [
+        ("upkeep_id", pa.string()),
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("started_at", _TIME),
+        ("finished_at", _TIME),
+        ("files_rewritten", pa.int64()),
+        ("files_written", pa.int64()),
+        ("files_left", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("removed_before", _TIME),
+        ("error_class", pa.string()),
+        ("error_message", pa.string()),
+        ("server_id", pa.string()),
+    ]
+)
+
 _LAG = pa.schema([(name, kind) for name, _, kind, _ in LAG] + [(c.name, c.arrow) for c in _KEYS])
 
 
@@ -162,6 +185,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     _PARTITION_TABLE: _PARTITIONS,
     _DEFINITION_TABLE: _DEFINITIONS,
     _LAG_TABLE: _LAG,
+    _UPKEEP_TABLE: _UPKEEP,
 }
 """The system tables and their columns."""
 
@@ -184,14 +208,17 @@ class SystemTables:
         clock: Clock,
         directory: Path,
         timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
+        upkeep: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
     ) -> None:
         """Take what is published and the directory the tables lie in.
 
         :param timezone: where a table's dates are read on the clock.
+        :param upkeep: the newest runs of the upkeep, that many at most.
         """
         self._timezone = timezone
         self._catalog = catalog
         self._ledger = ledger
+        self._upkeep = upkeep
         self._clock = clock
         self._directory = directory
         self._lock = threading.Lock()
@@ -224,6 +251,9 @@ class SystemTables:
             ),
             _LAG_TABLE: _SystemTable(
                 "How far each materialized table lags behind its sources", self._lag
+            ),
+            _UPKEEP_TABLE: _SystemTable(
+                "How the files of each materialized table were looked after", self._kept_up
             ),
         }
 
@@ -321,6 +351,10 @@ class SystemTables:
         ]
         return pa.Table.from_pylist(rows, schema=_PARTITIONS)
 
+    def _kept_up(self) -> pa.Table:
+        rows = [_looked_after(run) for run in self._upkeep(_HISTORY_ROWS)]
+        return pa.Table.from_pylist(rows, schema=_UPKEEP)
+
     def _calendar(self, table: MaterializedTable) -> Calendar:
         return Calendar(
             now=self._clock.now(),
@@ -417,6 +451,28 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
         }
         for origin in table.lineage
     ]
+
+
+def _looked_after(run: UpkeepRun) -> dict[str, Any]:
+    rewritten, removed = run.rewritten, run.removed
+    return {
+        "upkeep_id": run.upkeep_id,
+        "table_id": run.table_id,
+        "table_catalog": run.table.catalog,
+        "table_schema": run.table.schema,
+        "table_name": run.table.table,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "files_rewritten": None if rewritten is None else rewritten.removed,
+        "files_written": None if rewritten is None else rewritten.added,
+        "files_left": run.files_left,
+        "files_removed": None if removed is None else removed.files,
+        "bytes_removed": None if removed is None else removed.size,
+        "removed_before": run.removed_before,
+        "error_class": run.error_class,
+        "error_message": run.error_message,
+        "server_id": run.server_id,
+    }
 
 
 def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:

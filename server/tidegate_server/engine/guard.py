@@ -42,7 +42,15 @@ PROPERTY_DEFINITION = "tidegate.definition"
 _BY_REFRESH = (
     "Its content follows from its query: ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
 )
-_BY_REFRESHES = "The files of a materialized table are looked after by its refreshes."
+_BY_SERVER = "The server looks after the files of a materialized table."
+_COMPACTED = (
+    f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.small-files says when they are "
+    "compacted."
+)
+_REMOVED = (
+    f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.retention says how long those of "
+    "earlier versions stay."
+)
 _ELSEWHERE = "Choose a name and a place of its own; DROP MATERIALIZED TABLE {table} frees this one."
 _BY_QUERY = (
     "Its columns follow from its query: ALTER MATERIALIZED TABLE {table} AS query adds some."
@@ -75,10 +83,10 @@ _HINTS: Mapping[str, str] = {
     "CREATE OR REPLACE TABLE": _ELSEWHERE,
     "CREATE OR REPLACE VIEW": _ELSEWHERE,
     "CONVERT TO DELTA": _ELSEWHERE,
-    "OPTIMIZE": _BY_REFRESHES,
-    "VACUUM": _BY_REFRESHES,
-    "REORG": _BY_REFRESHES,
-    "GENERATE": _BY_REFRESHES,
+    "OPTIMIZE": _COMPACTED,
+    "VACUUM": _REMOVED,
+    "REORG": _COMPACTED,
+    "GENERATE": _BY_SERVER,
 }
 
 

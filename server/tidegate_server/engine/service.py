@@ -37,6 +37,8 @@ from tidegate_server.link.messages.answers import (
     Answer,
     Done,
     EngineInfo,
+    FilesLooked,
+    FilesLookedAfter,
     LastCommitted,
     Planned,
     Refreshed,
@@ -64,14 +66,17 @@ from tidegate_server.link.messages.requests import (
     ListNames,
     ListTables,
     ListTemporaryViews,
+    LookAtFiles,
     OpenSession,
     Ping,
     PlaceTables,
     PutView,
     Refresh,
     RegisterSystemTable,
+    RemoveFiles,
     RenameTable,
     Request,
+    RewriteFiles,
     RewriteNames,
     SetTableProperties,
     SourceVersions,
@@ -121,6 +126,8 @@ class Service:
                 yield from self._watched(request, str(uuid.uuid4()))
             case VerifyTable():
                 yield from self._watched(request, request.order.refresh_id)
+            case RewriteFiles() | RemoveFiles():
+                yield from self._watched(request, request.upkeep_id)
             case Ping():
                 yield self._info
             case _:
@@ -196,6 +203,14 @@ class Service:
                 return Refreshed(outcome=outcome)
             case VerifyTable():
                 return verify(request.order, request.version, self._spark, self._tables, operation)
+            case RewriteFiles():
+                done = self._tables.rewrite_files(request.name, request.table_id, request.upkeep_id)
+                return FilesLookedAfter(rewritten=done)
+            case RemoveFiles():
+                removed = self._tables.remove_files(
+                    request.name, request.table_id, request.horizon, request.upkeep_id
+                )
+                return FilesLookedAfter(removed=removed)
             case ExplainRefresh():
                 return Planned(plan=explain(request.order, self._spark, self._tables))
             case CreateTable():
@@ -245,6 +260,12 @@ class Service:
                 return Done()
             case SourceVersions():
                 return Versions(versions=source_versions(request.sources, self._tables))
+            case LookAtFiles():
+                return FilesLooked(
+                    found=self._tables.look_at_files(
+                        request.name, request.table_id, request.versions, request.back
+                    )
+                )
             case LastCommit():
                 return self._last_commit(request)
             case SetTableProperties():

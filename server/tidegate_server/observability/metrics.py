@@ -14,6 +14,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from tidegate_server.model.runs import RefreshRun
+from tidegate_server.refresh.upkeep import UpkeepRun
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -58,7 +59,21 @@ class Metrics:
         self._denials = self._counter(
             "tidegate_access_denials", "Statements refused for want of a privilege."
         )
+        self._upkeeps = self._counter(
+            "tidegate_upkeeps", "Times that a table's files were looked after.", "outcome"
+        )
+        self._upkeep_files = self._counter(
+            "tidegate_upkeep_files", "Files of tables rewritten as fewer ones, or removed.", "fate"
+        )
         self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
+
+    def upkeep_ended(self, run: UpkeepRun) -> None:
+        """Count how a table's files were looked after."""
+        self._upkeeps.labels("FAILED" if run.error_class else "DONE").inc()
+        if run.rewritten is not None:
+            self._upkeep_files.labels("rewritten").inc(run.rewritten.removed)
+        if run.removed is not None:
+            self._upkeep_files.labels("removed").inc(run.removed.files)
 
     def alert_ended(self, channel: str, outcome: str) -> None:
         """Count an alert that was delivered, failed, or dropped."""

@@ -22,6 +22,7 @@ from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
 from tidegate_server.storage.row_change import RowChange
 
 
@@ -310,4 +311,29 @@ class TableFormat(Protocol):
         self, session: SparkSession, order: RefreshOrder, vector: Mapping[str, int], *, base: int
     ) -> Written:
         """Commit vector and epoch without rows; raises as ``write``."""
+        ...
+
+    def look_at_files(
+        self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
+    ) -> FilesFound | None:
+        """Return what is known of the files; None if there is no table of this ``tidegate.id``.
+
+        :param versions: those of which it is asked when they were made.
+        :param back: and the one so many before the newest.
+        """
+        ...
+
+    def rewrite_files(
+        self, name: TableName, materialized_id: str, upkeep_id: str
+    ) -> FilesRewritten:
+        """Write many small files as few large ones, in commits that change no row.
+
+        The caller holds the table's lease: a refresh that runs beside it could conflict.
+        """
+        ...
+
+    def remove_files(
+        self, name: TableName, materialized_id: str, horizon: Horizon, upkeep_id: str
+    ) -> FilesRemoved:
+        """Delete what no version since the horizon needs; refreshes may run meanwhile."""
         ...

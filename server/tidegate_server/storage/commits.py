@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
@@ -48,6 +49,11 @@ class Commit:
     metrics: Mapping[str, str] = field(default_factory=dict)
     without_files: bool = False
     """Whether it adds and removes no file at all and leaves the schema alone."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was made."""
+        return datetime.fromtimestamp(self.timestamp / 1000, UTC)
 
     @property
     def keeps_rows(self) -> bool:

@@ -30,6 +30,7 @@ from tidegate_server.model.runs import Strategy
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
 from tidegate_server.storage.assertions import judge
 from tidegate_server.storage.base import (
     FoundChange,
@@ -52,6 +53,7 @@ from tidegate_server.storage.delta_sql import (
     property_list,
     type_sql,
 )
+from tidegate_server.storage.delta_upkeep import look, remove, rewrite, shorten_log
 from tidegate_server.storage.delta_write import (
     advance,
     append_rows,
@@ -401,6 +403,37 @@ class DeltaFormat:
             if not commit.keeps_rows:
                 return False
         return False
+
+    def look_at_files(
+        self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
+    ) -> FilesFound | None:
+        snapshot = self._owned(name, materialized_id)
+        return None if snapshot is None else look(self._jvm, snapshot, versions, back)
+
+    def rewrite_files(
+        self, name: TableName, materialized_id: str, upkeep_id: str
+    ) -> FilesRewritten:
+        if self._owned(name, materialized_id) is None:
+            return FilesRewritten()
+        return rewrite(self._spark.newSession(), name, upkeep_id)
+
+    def remove_files(
+        self, name: TableName, materialized_id: str, horizon: Horizon, upkeep_id: str
+    ) -> FilesRemoved:
+        snapshot = self._owned(name, materialized_id)
+        if snapshot is None:
+            return FilesRemoved()
+        session = self._spark.newSession()
+        done = remove(session, snapshot, horizon.before, upkeep_id)
+        if horizon.shortens_log:
+            shorten_log(session, self._snapshot(name), horizon.before)
+        return done
+
+    def _owned(self, name: TableName, materialized_id: str) -> Any:
+        """Return the newest snapshot of the table of this ``tidegate.id``, or None."""
+        found = self.find(name)
+        owned = found is not None and found.materialized_id == materialized_id
+        return self._snapshot(name) if owned else None
 
     def _known(self, order: RefreshOrder) -> Any:
         snapshot = self._snapshot(order.name)

@@ -25,6 +25,7 @@ from tidegate_server.store.tables import (
     schema_version,
     signing_keys,
     sources,
+    upkeep_runs,
     workflows,
 )
 
@@ -137,6 +138,11 @@ def add_rolling_back(connection: Connection) -> None:
     add_columns(connection, materialized_tables, ("rolling_back",))
 
 
+def add_upkeep(connection: Connection) -> None:
+    """Create the record of how the tables' files were looked after."""
+    upkeep_runs.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -151,6 +157,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_held_versions,
     add_execute_as,
     add_rolling_back,
+    add_upkeep,
 )
 
 

@@ -44,6 +44,7 @@ from tidegate_server.model.table import (
     RollingBack,
 )
 from tidegate_server.model.types import Schema
+from tidegate_server.refresh.upkeep import FilesRemoved, FilesRewritten
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -268,6 +269,27 @@ lag_breaches = Table(
     metadata,
     Column("table_id", _ID, primary_key=True),
     Column("since", UtcTimestamp, nullable=False),
+)
+
+upkeep_runs = Table(
+    "upkeep_runs",
+    metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=True),
+    Column("upkeep_id", _ID, nullable=False, unique=True),
+    Column("table_id", _ID, nullable=False),
+    Column("catalog_name", _NAME, nullable=False),
+    Column("schema_name", _NAME, nullable=False),
+    Column("table_name", _NAME, nullable=False),
+    Column("server_id", _NAME, nullable=False),
+    Column("started_at", UtcTimestamp, nullable=False),
+    Column("finished_at", UtcTimestamp, nullable=False),
+    Column("rewritten", Json(FilesRewritten)),
+    Column("files_left", BigInteger),
+    Column("removed", Json(FilesRemoved)),
+    Column("removed_before", UtcTimestamp),
+    Column("error_class", _NAME),
+    Column("error_message", Text),
+    Index("ix_upkeep_table", "table_id", "sequence"),
 )
 
 privileges = Table(

@@ -230,6 +230,8 @@ def test_statements_on_other_tables_pass(lake: Lake, mt: Stored) -> None:
         ("ALTER TABLE mt SET LOCATION '/elsewhere'", "Use ALTER MATERIALIZED TABLE {mt}."),
         ("COMMENT ON TABLE mt IS 'x'", "CREATE OR ALTER MATERIALIZED TABLE {mt} with the COMMENT"),
         ("RESTORE TABLE mt TO VERSION AS OF 0", "{mt} ROLLBACK TO VERSION n."),
+        ("OPTIMIZE mt", "materialized-table.upkeep.small-files says when"),
+        ("VACUUM mt RETAIN 0 HOURS", "materialized-table.upkeep.retention says how long"),
         ("SHOW CREATE TABLE mt", "Use SHOW CREATE MATERIALIZED TABLE {mt}."),
         ("DROP SCHEMA {schema} CASCADE", "Drop them first: {mt}"),
     ],

@@ -16,6 +16,7 @@ from tidegate_server.refresh.request import (
     RefreshOutcome,
     RefreshPlan,
 )
+from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +245,21 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesLooked:
+    """What is known of a table's files; None if the table is gone."""
+
+    found: FilesFound | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesLookedAfter:
+    """What became of a table's files."""
+
+    rewritten: FilesRewritten = FilesRewritten()
+    removed: FilesRemoved = FilesRemoved()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommitted:
     """The last refresh commit, or None when the table has none, and that of a held version."""
 
@@ -348,6 +364,8 @@ Answer = (
     | Planned
     | Verified
     | Versions
+    | FilesLooked
+    | FilesLookedAfter
     | LastCommitted
     | TableList
     | NameList

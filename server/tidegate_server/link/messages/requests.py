@@ -12,6 +12,7 @@ from tidegate_server.model.versions import Source
 from tidegate_server.refresh.request import (
     RefreshOrder,
 )
+from tidegate_server.refresh.upkeep import Horizon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +336,38 @@ class VerifyTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtFiles:
+    """Ask for what is known of a materialized table's files, when ``versions`` were made, and the
+    one ``back`` before the newest; answered by :class:`FilesLooked`."""
+
+    name: TableName
+    table_id: str
+    versions: tuple[int, ...]
+    back: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteFiles:
+    """Write a materialized table's small files as large ones; answered by
+    :class:`FilesLookedAfter`. The asker holds the table's lease."""
+
+    upkeep_id: str
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFiles:
+    """Delete files that no version since the horizon needs; answered by
+    :class:`FilesLookedAfter`."""
+
+    upkeep_id: str
+    name: TableName
+    table_id: str
+    horizon: Horizon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceVersions:
     """Ask for the newest version of each source, without a Spark job; answered by
     :class:`Versions`."""
@@ -426,6 +459,9 @@ Request = (
     | DropTable
     | DiscardHeld
     | Refresh
+    | LookAtFiles
+    | RewriteFiles
+    | RemoveFiles
     | ExplainRefresh
     | SourceVersions
     | VerifyTable

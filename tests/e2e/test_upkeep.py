@@ -1,0 +1,36 @@
+"""The files of a materialized table are looked after while it is refreshed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dying import until
+from tests.fix_server import Server, named_rows
+
+pytestmark = pytest.mark.spark
+
+KEPT = "information_schema.materialized_table_upkeep"
+
+
+def test_a_table_that_is_refreshed_often_is_compacted(server: Server) -> None:
+    def ask(*statements: str) -> list[dict[str, object]]:
+        return named_rows(server, "USE kept", *statements)
+
+    named_rows(server, "CREATE SCHEMA kept")
+    ask(
+        "CREATE TABLE raw (n INT) USING delta",
+        "CREATE MATERIALIZED TABLE mt WITH ('materialized-table.upkeep.small-files' = '5') "
+        "FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM raw",
+    )
+    for number in range(10):
+        ask(f"INSERT INTO raw VALUES ({number})", "ALTER MATERIALIZED TABLE mt REFRESH")
+    recorded = f"SELECT * FROM {KEPT} WHERE table_name = 'mt'"
+    until(lambda: ask(recorded), "nothing was compacted")
+    [run] = ask(recorded)
+    assert (run["files_left"], run["files_removed"], run["error_class"]) == (1, None, None)
+    assert ask("SELECT count(*) AS c FROM mt") == [{"c": 10}]
+    ask("INSERT INTO raw VALUES (10)", "ALTER MATERIALIZED TABLE mt REFRESH")
+    [last] = ask("SHOW REFRESH HISTORY FOR mt LIMIT 1")
+    assert last["action"] == "INCREMENTAL"
+    assert ask("VERIFY MATERIALIZED TABLE mt")[0]["equal"]
+    ask("DROP MATERIALIZED TABLE mt", "DROP SCHEMA kept CASCADE")
