@@ -85,23 +85,33 @@ class Operator:
 
 
 def obstacles(
-    root: Operator, changed: frozenset[str], rules: frozenset[Rule] = ALL_RULES
+    root: Operator,
+    changed: frozenset[str],
+    rules: frozenset[Rule] = ALL_RULES,
+    *,
+    combined: Operator | None = None,
 ) -> tuple[Obstacle, ...]:
-    """Return all that stands against an incremental refresh after these sources changed."""
-    found = dict.fromkeys(_obstacles(root, changed, rules))
+    """Return all that stands against an incremental refresh after these sources changed.
+
+    :param combined: an operator whose only row follows from the change of what it reads.
+    """
+    found = dict.fromkeys(_obstacles(root, changed, rules, combined))
     return tuple(found)
 
 
 def _obstacles(
-    operator: Operator, changed: frozenset[str], rules: frozenset[Rule]
+    operator: Operator,
+    changed: frozenset[str],
+    rules: frozenset[Rule],
+    combined: Operator | None,
 ) -> Iterator[Obstacle]:
     yield from operator.obstacles
     if operator.inexact is not None and not operator.replaced:
         yield operator.inexact
     if operator.children and operator.changes(changed):
-        yield from _rule_obstacles(operator, changed, rules)
+        yield from _rule_obstacles(operator, changed, rules, combined)
     for child in operator.children:
-        yield from _obstacles(child, changed, rules)
+        yield from _obstacles(child, changed, rules, combined)
     for subquery in operator.subqueries:
         yield from _subquery_obstacles(subquery, operator, changed, rules)
 
@@ -114,14 +124,19 @@ def _subquery_obstacles(
             code="SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
             text=f"a source of a scalar subquery in {reader.name} changed",
         )
-    yield from _obstacles(subquery, frozenset(), rules)
+    yield from _obstacles(subquery, frozenset(), rules, None)
 
 
 def _rule_obstacles(
-    operator: Operator, changed: frozenset[str], rules: frozenset[Rule]
+    operator: Operator,
+    changed: frozenset[str],
+    rules: frozenset[Rule],
+    combined: Operator | None,
 ) -> Iterator[Obstacle]:
     needed = {operator.rule}
-    if any(operator.children[index].changes(changed) for index in operator.keyed_by):
+    if operator is not combined and any(
+        operator.children[index].changes(changed) for index in operator.keyed_by
+    ):
         if operator.keyless is not None:
             yield operator.keyless
         if not operator.replaced:

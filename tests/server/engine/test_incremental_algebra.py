@@ -87,3 +87,37 @@ def test_what_does_not_follow_is_computed_anew(session: Session, sources: str) -
     dropping.refresh()
     assert {row[0] for row in dropping.rows()} == {"a", "b", "c", None}
     assert [row[1] for row in dropping.rows() if row[0] == "c"] == [2]
+
+
+def test_the_row_of_an_aggregate_over_everything_follows(session: Session, sources: str) -> None:
+    totals = Maintained(
+        session, sources, "SELECT count(*) AS c, sum(m) AS s, max(m) AS hi FROM u WHERE m < 1000"
+    )
+    counted = Maintained(session, sources, "SELECT sum(m) + 0 AS s, count(*) AS c FROM u")
+    summed = Maintained(session, sources, "SELECT sum(n) AS s, count(p) AS c FROM t")
+    joined = Maintained(session, sources, "SELECT count(*) AS c FROM t JOIN u ON t.k = u.k")
+    added = Maintained(session, sources, "SELECT count(*) AS c, sum(m) AS s FROM u")
+    session.execute("INSERT INTO t VALUES (7, 'a', 7, 7), (8, 'b', NULL, NULL)")
+    session.execute("INSERT INTO u VALUES ('b', 5), ('q', 50), ('far', 5000)")
+    assert {landed(mt) for mt in (totals, summed, joined, added)} == {"GROUPS_COMBINED"}
+    assert refused(counted) == "AGGREGATE_WITHOUT_KEYS"  # more than the aggregate itself
+    session.execute("UPDATE u SET m = m + 1 WHERE k = 'far'")
+    assert landed(totals) == "GROUPS_COMBINED"  # nothing that it reads changed
+    assert landed(added) == "GROUPS_COMBINED"
+    session.execute("DELETE FROM u WHERE k = 'q'")
+    assert refused(totals) == "AGGREGATE_WITHOUT_KEYS"  # the largest is gone
+    session.execute("DELETE FROM t WHERE n IS NOT NULL")
+    assert refused(summed) == "AGGREGATE_WITHOUT_KEYS"  # perhaps only NULLs are left
+    session.execute("DELETE FROM u")
+    assert [landed(added), landed(joined)] == ["GROUPS_COMBINED"] * 2
+    assert added.rows() == [(0, None)]
+    session.execute("INSERT INTO u VALUES ('a', 3)")
+    assert landed(added) == "GROUPS_COMBINED"
+    assert added.rows() == [(1, 3)]
+
+
+def refused(mt: Maintained) -> str:
+    outcome = mt.refresh()
+    assert mt.differences() == []
+    assert outcome.plan.strategy is Strategy.FULL, outcome.plan
+    return outcome.plan.reason_code

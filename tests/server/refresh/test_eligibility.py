@@ -46,6 +46,14 @@ def test_keys_are_needed_only_where_something_changed() -> None:
     assert codes(root, BOTH) == ["AGGREGATE_WITHOUT_KEYS"]
 
 
+def test_an_only_row_that_follows_from_its_change_needs_no_keys() -> None:
+    root = aggregate(T, keyless=KEYLESS)
+    assert codes(root, BOTH) == ["AGGREGATE_WITHOUT_KEYS"]
+    assert obstacles(root, BOTH, combined=root) == ()
+    refused = replace(root, obstacles=(TIES,))
+    assert obstacles(refused, BOTH, combined=refused) == (TIES,)
+
+
 def test_an_outer_join_needs_keys_for_the_side_it_looks_up() -> None:
     outer = Operator(
         name="Join", rule=Rule.OUTER_JOIN, children=(T, U), keyed_by=(1,), keyless=KEYLESS

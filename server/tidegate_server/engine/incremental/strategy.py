@@ -60,6 +60,11 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 # With more of them, Spark had better put small ones together.
 _FEW_PARTITIONS = 16
 _UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
+_IN_DOUBT = Obstacle(
+    code="AGGREGATE_WITHOUT_KEYS",
+    text="rows were taken away after which an aggregate without GROUP BY does not follow from "
+    "its change",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +224,7 @@ class Preparation:
             accept=accept,
         )
         if self._evidence.algebraic and self.query.algebra is not None:
-            combined = self._combined(catalyst, self.query.algebra, difference)
+            combined = self._combined(catalyst, self.query.algebra, difference, full)
             if combined is not None:
                 evidence = replace(self._evidence, affected_keys=difference.affected)
                 plan = plan_incremental(self.order, full, evidence)
@@ -243,23 +248,29 @@ class Preparation:
         )
 
     def _combined(
-        self, catalyst: Catalyst, algebra: Algebra, difference: Difference
+        self, catalyst: Catalyst, algebra: Algebra, difference: Difference, full: RefreshPlan
     ) -> Settled | None:
         """Return the diff that follows from the groups' change; None if it does not follow.
 
         The keys are then known, by which the groups are computed anew.
+
+        :raises _DeclinedError: if it does not follow and there are no keys.
         """
         change = difference.of(algebra.node.children[0])
         if change is None:
             return None
         groups, names = changed_groups(algebra, catalyst, change.plan, change.weight)
         self.check()
-        if self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt:
+        small = self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt
+        if small or algebra.keyless:
             settled = self._settled(combined(algebra, groups, self._stored_groups(algebra)))
             difference.affected = int(settled.row["affected"])
             if not settled.row["doubt"]:
                 difference.accept(difference.affected)
                 return settled
+        if algebra.keyless:
+            evidence = replace(self._evidence, obstacles=(_IN_DOUBT,))
+            raise _DeclinedError(plan_incremental(self.order, full, evidence))
         groups = groups.localCheckpoint(eager=False)
         keys, doubt = collect_groups(catalyst, groups, names, DOUBT, _KEY_LIMIT)
         difference.known[id(algebra.node)] = keys
@@ -321,7 +332,14 @@ class Preparation:
             if change.frame is None:
                 text = f"the change of {change.source.name} is not known: {change.reason}"
                 found.append(Obstacle(code="SOURCE_CHANGE_UNKNOWN", text=text))
-        operators = obstacles(self.query.shape.operator, frozenset(changed), _rules(self.order))
+        algebra = self.query.algebra
+        keyless = algebra is not None and algebra.keyless and self._may_combine()
+        operators = obstacles(
+            self.query.shape.operator,
+            frozenset(changed),
+            _rules(self.order),
+            combined=algebra.node.operator if algebra is not None and keyless else None,
+        )
         return (*found, *operators)
 
     def _gathered(
