@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,7 @@ VIEW = "__stream"
 """The name under which the engine lets a query read its stream; shorter than any call."""
 
 _SCHEMA = "STREAM"
+_MENTIONED = re.compile(r"\b(?:stream|read_files|read_kafka)\b", re.IGNORECASE)
 _LIMITS = "one refresh takes all that has arrived, in one commit"
 _ELSEWHERE = "the place of a stream is kept by the table itself"
 _REFUSED: Mapping[str, str] = {
@@ -80,6 +82,11 @@ class Stream:
         return self.parameters.get("path")
 
     @property
+    def foreign(self) -> bool:
+        """Whether it reaches beyond the server, to files or another system."""
+        return bool(KINDS[self.function].needs)
+
+    @property
     def source(self) -> str:
         """Spark's name of the streaming source."""
         return KINDS[self.function].source or self.parameters["format"]
@@ -123,6 +130,8 @@ def find_stream(text: str) -> Stream | None:
 
     :raises ServerError: MT_STREAM_UNUSABLE or PARSE_SYNTAX, placed in ``text``.
     """
+    if _MENTIONED.search(text) is None:
+        return None
     at = Cursor(text, readable(text))
     found: Stream | None = None
     while not at.ended:
