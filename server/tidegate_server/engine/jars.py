@@ -35,8 +35,8 @@ JARS = (
     Jar("io.delta", "delta-storage", "4.4.0"),
 )
 KAFKA = (
-    Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", pyspark.__version__),
-    Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", pyspark.__version__),
+    Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.1"),
+    Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.1"),
     Jar("org.apache.kafka", "kafka-clients", "3.9.1"),
     Jar("org.apache.commons", "commons-pool2", "2.12.1"),
 )
