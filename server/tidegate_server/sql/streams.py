@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot.tokenizer_core import TokenType
 
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.names import DEFAULT_CATALOG, TableName, quote_literal
+from tidegate_server.model.names import DEFAULT_CATALOG, TableName, quote_identifier, quote_literal
 from tidegate_server.sql.cursor import Cursor, position
 from tidegate_server.sql.dialect import readable
 
@@ -17,6 +17,7 @@ VIEW = "__stream"
 """The name under which the engine lets a query read its stream; shorter than any call."""
 
 _SCHEMA = "STREAM"
+_PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _MENTIONED = re.compile(r"\b(?:stream|read_files|read_kafka)\b", re.IGNORECASE)
 _LIMITS = "one refresh takes all that has arrived, in one commit"
 _ELSEWHERE = "the place of a stream is kept by the table itself"
@@ -114,7 +115,9 @@ class Stream:
 
     def sql(self) -> str:
         """Return the stream as a query may name it."""
-        written = (f"{key} => {quote_literal(value)}" for key, value in self.parameters.items())
+        written = (
+            f"{_written(key)} => {quote_literal(value)}" for key, value in self.parameters.items()
+        )
         return f"STREAM {self.function}({', '.join(written)})"
 
     def hidden(self, text: str) -> str:
@@ -163,9 +166,7 @@ def _stream(at: Cursor, start: int) -> Stream:
         if parameters:
             at.expect(",")
         here = at.offset
-        key = "path" if at.sees_string() else at.name("a parameter")
-        if not at.sees_string() or key != "path":
-            at.expect("=>")
+        key = "path" if at.sees_string() else _key(at)
         lower = key.lower()
         if reason := _REFUSED.get(lower):
             raise _unusable(f"{key} cannot be set, since {reason}", at.text, here)
@@ -183,6 +184,19 @@ def _stream(at: Cursor, start: int) -> Stream:
             formats = ", ".join(kind.formats)
             raise _unusable(f"{function} reads the formats {formats}", at.text, start)
     return Stream(function=function, parameters=parameters, start=start, end=at.passed)
+
+
+def _key(at: Cursor) -> str:
+    """Step over a parameter's name, which may have dots, and the arrow."""
+    parts = [at.name("a parameter")]
+    while at.accept("."):
+        parts.append(at.name("a parameter"))
+    at.expect("=>")
+    return ".".join(parts)
+
+
+def _written(key: str) -> str:
+    return key if _PLAIN.fullmatch(key) else quote_identifier(key)
 
 
 def _value(at: Cursor) -> str:
