@@ -73,6 +73,8 @@ def _unsupported(table: MaterializedTable) -> Iterator[tuple[str, str]]:
         yield "IMMUTABLE WHERE", "Rows that were taken in are never changed."
     if table.on_update is not None:
         yield "REFRESH_TRIGGER = ON UPDATE", "A stream is looked at as often as FRESHNESS says."
+    if table.date_formatters():
+        yield "A date-formatter", "Refreshes add what has arrived, whatever its partition."
     if table.start_mode is not None and table.start_mode.kind not in _BEGINNINGS:
         yield f"START_MODE = {table.start_mode.kind.value}", _START
 

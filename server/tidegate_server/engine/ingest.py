@@ -12,8 +12,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.streams import reading
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.faults import Point, hold
+from tidegate_server.model.names import visible_name
 from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.refresh.request import (
     CommittedRefresh,
@@ -52,7 +53,7 @@ def refuse_anew(order: RefreshOrder) -> None:
         raise error(
             Code.MT_STREAM_UNSUPPORTED,
             what="A refresh of what was taken in already",
-            table=str(order.name),
+            table=str(visible_name(order.name)),
             hint="A stream may not have those rows any more. REFRESH takes in what has arrived; "
             "to begin anew, drop the table and create it again.",
         )
@@ -166,5 +167,10 @@ def _awaited(query: StreamingQuery, landing: _Landing, check: Callable[[], None]
             raise
         # Spark did not note what was committed, which it will learn from the table.
         logger.warning("a stream ended badly after its commit", exc_info=True)
+    except ServerError:
+        query.stop()
+        # What was committed before it could be canceled stands.
+        if landing.written is None:
+            raise
     finally:
         query.stop()

@@ -23,7 +23,7 @@ def over(stream: str) -> Source:
 @pytest.fixture
 def world() -> World:
     made = World()
-    columns = Schema((Column(name="a", type="int"),))
+    columns = Schema((Column(name="a", type="int"), Column(name="s", type="string")))
     for query, stream in ((QUERY, "rate()"), (OTHER, "read_files(/in)")):
         made.engine.analyses[query] = replace(analysis(columns), sources=(over(stream),))
     made.engine.analyses["SELECT a FROM t"] = analysis(columns, "t")
@@ -40,6 +40,11 @@ def refused(world: World, statement: str) -> ServerError:
     ("columns", "clauses", "said"),
     [
         ("(CONSTRAINT c ASSERT (row_count > 0))", "", "ASSERT"),
+        (
+            "PARTITIONED BY (s)",
+            "WITH ('partition.fields.s.date-formatter' = 'yyyy')",
+            "date-formatter",
+        ),
         ("", "IMMUTABLE WHERE (a > 1)", "IMMUTABLE WHERE"),
         ("", "REFRESH_MODE = FULL REFRESH_TRIGGER = ON UPDATE", "REFRESH_TRIGGER"),
     ],

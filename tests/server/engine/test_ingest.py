@@ -18,7 +18,9 @@ from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.rollback import roll_back
 from tidegate_server.engine.run import explain, refresh
 from tidegate_server.engine.sessions import Child
+from tidegate_server.engine.survey import survey
 from tidegate_server.errors import ServerError
+from tidegate_server.link.messages.answers import Reach
 from tidegate_server.model.clauses import Expectation, Violation
 from tidegate_server.model.runs import Strategy, Trigger
 from tidegate_server.model.versions import SourceKind
@@ -131,7 +133,7 @@ def test_a_death_loses_and_doubles_nothing(
     raw = Ingested(lake, over(folder))
     dying = dies(lake.root)
     wanted = [1, 2]
-    for value in (3, 5, 7):
+    for value in (3, 5):
         with pytest.raises(Died):
             raw.refresh(dying)
         folder.arrive(value)
@@ -230,6 +232,17 @@ def test_rows_are_not_computed_anew(lake: Lake, folder: Folder) -> None:
     with pytest.raises(ServerError) as caught:
         raw.refresh(force=True)
     assert caught.value.code == "MT_STREAM_UNSUPPORTED"
+
+
+def test_the_survey_tells_where_a_stream_comes_from(lake: Lake, folder: Folder) -> None:
+    told = survey(Child(lake.session), over(folder))
+    assert (told.reaches, told.readings[-1].location) == ((Reach.PATHS,), str(folder.path))
+    assert survey(Child(lake.session), "SELECT value FROM STREAM rate()").reaches == ()
+    kafka = "STREAM read_kafka(bootstrapServers => 'h:1', subscribe => 't')"
+    assert survey(Child(lake.session), f"SELECT * FROM {kafka}").reaches == (Reach.PATHS,)
+    lake.sql("CREATE TABLE stream (x INT, y INT) USING delta")
+    named = survey(Child(lake.session), "SELECT a FROM stream rate(a, b)")
+    assert [one.name.table for one in named.readings if one.name] == ["stream"]
 
 
 def test_a_missing_source_is_told(lake: Lake) -> None:
