@@ -115,4 +115,4 @@ def test_a_topic_is_taken_in_across_a_restart(start_server: StartServer, broker:
         rows = named_rows(server, "SELECT n FROM numbers ORDER BY n")
         assert [row["n"] for row in rows] == list(range(9))
     [last] = named_rows(server, "SHOW REFRESH HISTORY FOR numbers LIMIT 1")
-    assert last["reason_code"] == "NOTHING_ARRIVED"
+    assert last["action"] == "NO_DATA"

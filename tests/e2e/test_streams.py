@@ -72,12 +72,12 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
         rows = named_rows(server, "SELECT * FROM arriving.raw ORDER BY a")
         assert [(row["a"], row["b"]) for row in rows] == [(1, None), (2, None), (4, None), (8, 16)]
         named_rows(server, "ALTER MATERIALIZED TABLE arriving.raw REFRESH")
-        assert last(server, "arriving.raw")["reason_code"] == "NOTHING_ARRIVED"
+        assert last(server, "arriving.raw")["action"] == "NO_DATA"
         [shown] = named_rows(server, "SHOW CREATE MATERIALIZED TABLE arriving.raw")
         assert "FROM STREAM read_files(" in str(next(iter(shown.values())))
-        lineage = named_rows(server, "SHOW LINEAGE arriving.total")
+        lineage = named_rows(server, "SHOW LINEAGE arriving.raw")
         assert any("read_files" in str(row) for row in lineage), lineage
-        assert named_rows(server, "DESCRIBE MATERIALIZED TABLE EXTENDED arriving.raw")
+        assert named_rows(server, "DESCRIBE EXTENDED arriving.raw")
         assert named_rows(
             server,
             "EXPLAIN CREATE MATERIALIZED TABLE arriving.other FRESHNESS = INTERVAL '1' DAY "
