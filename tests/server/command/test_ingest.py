@@ -65,6 +65,12 @@ def test_rows_are_not_asked_for_again(world: World, what: str) -> None:
         assert (problem.code, bool(problem.hint)) == ("MT_STREAM_UNSUPPORTED", True)
 
 
+def test_lineage_shows_the_stream(world: World) -> None:
+    world.execute(f"CREATE MATERIALIZED TABLE raw AS {QUERY}")
+    [edge] = world.rows("SHOW LINEAGE raw")
+    assert edge[1:] == ("spark_catalog.STREAM.rate()", "STREAM")
+
+
 @pytest.mark.parametrize("query", [OTHER, "SELECT a FROM t"])
 def test_a_table_stays_with_its_stream(world: World, query: str) -> None:
     world.execute(f"CREATE MATERIALIZED TABLE raw AS {QUERY}")
