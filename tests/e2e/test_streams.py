@@ -55,6 +55,7 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
         arrive(tmp_path, "two", 4, 7)
         until(lambda: total() == [{"n": 3, "s": 7}], "what arrived later was not taken in")
         named_rows(server, "ALTER MATERIALIZED TABLE arriving.raw SUSPEND")
+        until(lambda: last(server, "arriving.raw")["finished_at"], "a refresh never ended")
         arrive(tmp_path, "three", 8)
         [plan] = [
             row
