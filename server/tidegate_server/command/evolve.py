@@ -77,6 +77,7 @@ def evolution(
     rebuild = _rebuilding(before)
     query = tuple(_query(before, wanted))
     changes = (
+        *_stream(before, wanted),
         *_mode(before, wanted),
         *_partitioning(before, wanted),
         *columns,
@@ -171,6 +172,12 @@ def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Chan
             return
     if old != new:
         yield Change(object="REFRESH_MODE", before=old, after=new, effect=Effect.NONE)
+
+
+def _stream(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    """Another stream is told first: whatever else differs follows from it."""
+    if (other := check_same_stream(before, wanted)) is not None:
+        yield _rejected("QUERY", before.original_query, wanted.original_query, other)
 
 
 def _partitioning(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
@@ -269,9 +276,7 @@ def _key_text(table: MaterializedTable) -> str | None:
 
 def _query(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
     old, new = before.original_query, wanted.original_query
-    if (other := check_same_stream(before, wanted)) is not None:
-        yield _rejected("QUERY", old, new, other)
-    elif not same_query(before.expanded_query, wanted.expanded_query):
+    if not same_query(before.expanded_query, wanted.expanded_query):
         yield Change(object="QUERY", before=old, after=new, effect=_rebuilding(before))
     elif [source.table_id for source in before.sources] != [s.table_id for s in wanted.sources]:
         old = ", ".join(str(source.name) for source in before.sources)

@@ -26,7 +26,8 @@ def world() -> World:
     columns = Schema((Column(name="a", type="int"), Column(name="s", type="string")))
     for query, stream in ((QUERY, "rate()"), (OTHER, "read_files(/in)")):
         made.engine.analyses[query] = replace(analysis(columns), sources=(over(stream),))
-    made.engine.analyses["SELECT a FROM t"] = analysis(columns, "t")
+    strict = Schema((Column(name="a", type="int", nullable=False),))
+    made.engine.analyses["SELECT a FROM t"] = analysis(strict, "t")
     return made
 
 
