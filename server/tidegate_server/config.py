@@ -187,6 +187,8 @@ class EngineSection(_Section):
 
     master: str = "local[*]"
     driver_memory: str = "2g"
+    kafka: bool = False
+    """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
     settings: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings of the engine's session."""
     start_timeout: Annotated[float, Field(gt=0)] = 300.0

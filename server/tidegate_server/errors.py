@@ -310,6 +310,31 @@ class Code(Enum):
     MT_STATE = ErrorSpec(
         "55000", "{table} is {found}; {action} needs it to be {expected}.", "{hint}"
     )
+    MT_STREAM_UNUSABLE = ErrorSpec(
+        "42601",
+        "The stream is not usable: {reason}.",
+        "Write for example FROM STREAM read_files('/place', format => 'json', schema => 'a INT').",
+    )
+    MT_STREAM_QUERY = ErrorSpec(
+        "0A000",
+        "A query over a stream selects, filters and explodes its rows; {found} is not possible.",
+        "Let this table take the rows in as they are, and compute the rest in a materialized "
+        "table that reads this one.",
+    )
+    MT_STREAM_UNSUPPORTED = ErrorSpec(
+        "0A000", "{what} is not possible for {table}, which takes in a stream.", "{hint}"
+    )
+    MT_STREAM_CHANGED = ErrorSpec(
+        "42809",
+        "{table} reads {found}; its query cannot read {wanted} instead.",
+        "What was taken in is known for that stream alone: create another table, or keep the "
+        "stream and change what is selected from it.",
+    )
+    MT_STREAM_SOURCE = ErrorSpec(
+        "58004",
+        "Spark has no streaming source {source} here.",
+        "Set engine.kafka = true in the server's configuration and start the server again.",
+    )
     MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is not usable: {reason}.")
     MT_EXECUTION_MODE = ErrorSpec(
         "22023",

@@ -21,6 +21,7 @@ from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Column, Schema
+from tidegate_server.model.versions import takes_in
 from tidegate_server.sql.statements import CreateMaterializedTable
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,13 @@ def taken_over(
             hint="Create the table under another name, with BACKFILL FROM the plain one.",
         )
     table = _fitted(define(statement, text, context), plain.found)
+    if takes_in(table.sources):
+        raise error(
+            Code.MT_STREAM_UNSUPPORTED,
+            what="Taking over a plain table",
+            table=table.name,
+            hint="Create the table under another name; a view can show the rows of both.",
+        )
     if table.derived:
         raise error(
             Code.NOT_SUPPORTED,

@@ -28,6 +28,8 @@ from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.types import text_schema
+from tidegate_server.model.versions import takes_in
 from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.sql.statements import CreateMaterializedTable
 
@@ -72,9 +74,18 @@ def explain_create(
         table = convert.taken_over(statement, plain, text, context)
     else:
         table = define(statement, text, context)
+    if takes_in(table.sources):
+        return RowsResult(text_schema("plan"), [(_ingest_text(table),)])
     planned = run(" ".join(filter(None, ("EXPLAIN", detail, table.expanded_query))), context)
     checks = check_rows(table)
     return _with_checks(planned, checks) if checks else planned
+
+
+def _ingest_text(table: MaterializedTable) -> str:
+    """Return what EXPLAIN says of a query over a stream, which Spark plans batch by batch."""
+    told = [f"{row.reason_code}: {row.reason_text}" for row in check_rows(table)]
+    checks = ["== Checks of a Refresh ==", *told] if told else []
+    return "\n".join(["== Ingest ==", table.expanded_query, *checks])
 
 
 def _with_checks(planned: Result, checks: Sequence[PlanRow]) -> Result:

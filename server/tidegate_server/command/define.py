@@ -19,6 +19,7 @@ from tidegate_server.command.derived import (
     typed,
 )
 from tidegate_server.command.immutable import backfill_source, check_region
+from tidegate_server.command.ingest import check_created, check_ingest
 from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_target
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
@@ -118,6 +119,8 @@ def define(
     catalog = context.services.catalog
     check_neighbours(table, catalog.consumers, catalog.find, setting)
     table = _with_derived(statement, table, context)
+    check_ingest(table)
+    check_created(statement, table)
     if table.immutable is not None:
         check_region(table.immutable, table.schema, text, context)
     if statement.backfill_from is None or existing is not None:

@@ -12,12 +12,14 @@ from enum import Enum
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
+from tidegate_server.command.ingest import check_same_stream
 from tidegate_server.command.shape import shown_type
 from tidegate_server.command.start import resumes
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.clauses import Assertion, Expectation
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.types import Column, Schema, plain_type
+from tidegate_server.model.versions import takes_in
 from tidegate_server.sql.dialect import tokenize
 from tidegate_server.sql.render import render_trigger
 
@@ -75,6 +77,7 @@ def evolution(
     rebuild = _rebuilding(before)
     query = tuple(_query(before, wanted))
     changes = (
+        *_stream(before, wanted),
         *_mode(before, wanted),
         *_partitioning(before, wanted),
         *columns,
@@ -137,14 +140,16 @@ def _words(query: str) -> list[tuple[TokenType, str]]:
 
 
 def _rebuilding(table: MaterializedTable) -> Effect:
-    continuous = table.refresh_mode is RefreshMode.CONTINUOUS
-    return Effect.REBUILD if continuous else Effect.NEXT_REFRESH
+    # What a stream brought stays, and it is taken in further from where it was.
+    rebuilt = table.refresh_mode is RefreshMode.CONTINUOUS and not takes_in(table.sources)
+    return Effect.REBUILD if rebuilt else Effect.NEXT_REFRESH
 
 
 def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
     """Return the effect of what leaves the content alone but starts a pipeline afresh."""
     continuous = before.refresh_mode is RefreshMode.CONTINUOUS
-    return Effect.REBUILD if continuous and not resumes(wanted.start_mode) else Effect.NONE
+    goes_on = resumes(wanted.start_mode) or takes_in(before.sources)
+    return Effect.REBUILD if continuous and not goes_on else Effect.NONE
 
 
 # ---- what cannot change ----------------------------------------------------------------------
@@ -167,6 +172,12 @@ def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Chan
             return
     if old != new:
         yield Change(object="REFRESH_MODE", before=old, after=new, effect=Effect.NONE)
+
+
+def _stream(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    """Another stream is told first: whatever else differs follows from it."""
+    if (other := check_same_stream(before, wanted)) is not None:
+        yield _rejected("QUERY", before.original_query, wanted.original_query, other)
 
 
 def _partitioning(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:

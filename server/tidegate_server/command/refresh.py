@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidegate_server.command import backfill, resolve
 from tidegate_server.command.context import Context
+from tidegate_server.command.ingest import check_refresh
 from tidegate_server.command.orders import informed_order, step_id
 from tidegate_server.command.plan_rows import (
     LATER,
@@ -28,7 +29,7 @@ from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Column, Schema
-from tidegate_server.model.versions import PartitionSpec
+from tidegate_server.model.versions import PartitionSpec, takes_in
 from tidegate_server.refresh.downstream import refreshed_with
 from tidegate_server.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
 from tidegate_server.refresh.waves import ancestors, descendants, needs, spread
@@ -65,6 +66,7 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
             action="REFRESH",
             expected="ACTIVATED or SUSPENDED",
         )
+    check_refresh(statement, table)
     job = _job(statement, table, context)
     if statement.asynchronous:
         context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
@@ -80,6 +82,7 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
     What reads a table that would be refreshed before it is decided only then.
     """
     table = resolve.materialized_table(statement.name, context)
+    check_refresh(statement, table)
     steps = _explained(statement, table, context)
     wave = [step.table for step in steps]
     changed: dict[str, str] = {}
@@ -311,7 +314,8 @@ def _steps(
                 trigger=Trigger.CASCADE,
                 requested_by=context.session.user,
                 partitions=replaced.get(table.id, ()),
-                force=statement.kind is RefreshKind.FULL,
+                # What a stream brought is not there to be computed anew.
+                force=statement.kind is RefreshKind.FULL and not takes_in(table.sources),
                 policy=_policy(statement),
                 wave_id=context.operation_id,
                 refresh_id=step_id(context.operation_id, f"{mark}{number}"),

@@ -20,6 +20,7 @@ from tidegate_server.model.table import (
     RefreshMode,
 )
 from tidegate_server.model.types import Column, Schema, text_schema
+from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.lag import LagReport
 from tidegate_server.sql.render import render_create
 from tidegate_server.sql.statements import (
@@ -210,6 +211,12 @@ def _evaluated(table: MaterializedTable) -> str | None:
 # ---- SHOW LINEAGE ----------------------------------------------------------------------------
 
 
+def _kind(source: Source) -> str:
+    if source.kind is SourceKind.STREAM:
+        return "STREAM"
+    return "MATERIALIZED_TABLE" if source.materialized_table else "TABLE"
+
+
 def show_lineage(statement: ShowLineage, context: Context) -> Result:
     """List what a materialized table reads and what reads it, by table or by column."""
     table = resolve.materialized_table(statement.name, context)
@@ -220,7 +227,7 @@ def show_lineage(statement: ShowLineage, context: Context) -> Result:
         (
             str(table.name),
             str(source.name),
-            "MATERIALIZED_TABLE" if source.materialized_table else "TABLE",
+            _kind(source),
         )
         for source in table.sources
     ]

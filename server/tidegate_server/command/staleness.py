@@ -25,7 +25,7 @@ from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.model.versions import Source, SourceKind, takes_in
 from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.refresh.staleness import Bound, Known, OnStale, as_of, is_whole
 from tidegate_server.refresh.waves import ancestors
@@ -232,6 +232,8 @@ def _inlined(
 
 def _of_its_own(table: MaterializedTable) -> str | None:
     """Return what a table's rows depend on besides its query, if anything."""
+    if takes_in(table.sources):
+        return "a stream"
     if table.derived:
         return "columns that are evaluated on read"
     if table.immutable is not None:

@@ -17,11 +17,20 @@ from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.references import ParsedQuery, parse_query
 from tidegate_server.engine.sessions import Child
 from tidegate_server.engine.sources import Tables, current_place
+from tidegate_server.engine.streams import (
+    aliased,
+    check_plan,
+    check_rows,
+    put_back,
+    reading,
+    with_columns,
+)
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Analysis
 from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Schema, distinct_names
-from tidegate_server.model.versions import Source
+from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.sql.streams import Stream, find_stream
 from tidegate_server.storage.base import TableFormat
 
 _OF_A_SESSION = frozenset({"current_schema", "current_catalog"})
@@ -32,10 +41,15 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
 
     The user's text is analyzed first, so that errors speak of it and not of our rewriting.
 
-    :raises ServerError: MT_QUERY_UNSUPPORTED for what cannot be refreshed outside this session.
+    :raises ServerError: MT_QUERY_UNSUPPORTED for what cannot be refreshed outside this session,
+        MT_STREAM_* for a stream that cannot be read so.
     """
     spark = child.spark
     query_text = text.strip().rstrip(";").rstrip()
+    stream = find_stream(query_text)
+    if stream is not None:
+        with child.lock:
+            return _analyze_stream(spark, query_text, with_columns(spark, stream), format)
     with child.lock:
         query = parse_query(spark, query_text)
         frame = spark.sql(query_text)
@@ -62,6 +76,35 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         ),
         temporary_objects=tuple(temporary),
         lineage=lineage,
+        unstable=found,
+    )
+
+
+def _analyze_stream(
+    spark: SparkSession, text: str, stream: Stream, format: TableFormat
+) -> Analysis:
+    """Analyze a query over a stream, whose rows are looked at one by one."""
+    hidden = stream.hidden(text)
+    with reading(spark, stream):
+        check_rows(spark, hidden)
+        query = parse_query(spark, hidden)
+        if not query.references[0].aliased:
+            hidden = aliased(hidden, query.references[0].end, stream)
+            query = parse_query(spark, hidden)
+        frame = spark.sql(hidden)
+        plan = analyzed_plan(frame)
+        check_plan(plan, hidden)
+        schema = result_schema(frame)
+        found = unstable(plan)
+        _refuse_session_names(found)
+        tables = Tables(spark, format)
+        expanded = next(expansions(tables, query, current_place(spark)), hidden)
+        temporary = _temporary_names(spark, query, plan)
+    return Analysis(
+        schema=schema,
+        expanded_query=put_back(expanded, stream),
+        sources=(Source(name=stream.name, kind=SourceKind.STREAM, table_id=str(stream.name)),),
+        temporary_objects=tuple(temporary),
         unstable=found,
     )
 

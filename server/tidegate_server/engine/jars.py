@@ -34,6 +34,13 @@ JARS = (
     Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0"),
     Jar("io.delta", "delta-storage", "4.4.0"),
 )
+KAFKA = (
+    Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.1"),
+    Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.1"),
+    Jar("org.apache.kafka", "kafka-clients", "3.9.1"),
+    Jar("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+"""What STREAM read_kafka needs."""
 _TIMEOUT = 600.0
 
 
@@ -45,18 +52,21 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "jars"
 
 
-def resolve_jars(java_home: str = "") -> tuple[Path, ...]:
+def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...]:
     """Return the jars' paths, fetching what is missing.
+
+    :param kafka: whether those for Kafka are among them.
 
     :raises ServerError: ENGINE_UNAVAILABLE if a jar is neither cached nor to be fetched.
     """
     cache = cache_dir()
-    missing = [jar for jar in JARS if not (cache / jar.file).exists()]
+    jars = (*JARS, *KAFKA) if kafka else JARS
+    missing = [jar for jar in jars if not (cache / jar.file).exists()]
     if missing:
         cache.mkdir(parents=True, exist_ok=True)
         for jar in missing:
             _fetch(jar, cache, java_home)
-    return tuple(cache / jar.file for jar in JARS)
+    return tuple(cache / jar.file for jar in jars)
 
 
 def _fetch(jar: Jar, cache: Path, java_home: str) -> None:

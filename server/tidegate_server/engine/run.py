@@ -23,6 +23,7 @@ from tidegate_server.engine.incremental.strategy import (
     planned_once,
     read_query,
 )
+from tidegate_server.engine.ingest import ingest, plan_ingest
 from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.sessions import apply_settings
@@ -38,7 +39,7 @@ from tidegate_server.errors import Code, error
 from tidegate_server.faults import Point, hold
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.runs import Rejection, RunMetrics, Strategy
-from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.model.versions import Source, SourceKind, takes_in
 from tidegate_server.refresh.planner import (
     SOURCES_CHANGED,
     UNSTABLE_QUERY,
@@ -106,6 +107,8 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
 
 
 def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
+    if takes_in(order.sources):
+        return plan_ingest(order)
     with ExitStack() as resources:
         return _plan(order, session, format, lambda: None, resources).plan
 
@@ -131,6 +134,8 @@ def refresh(
 def _refreshed(
     order: RefreshOrder, session: SparkSession, format: TableFormat, operation: Operation
 ) -> RefreshOutcome:
+    if takes_in(order.sources):
+        return ingest(order, session, format, operation)
     with ExitStack() as resources:
         planned = _plan(order, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last

@@ -91,7 +91,7 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
 
     :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars cannot be had.
     """
-    jars = resolve_jars(options.java_home)
+    jars = resolve_jars(options.java_home, kafka=options.kafka)
     _prepare_environment(options)
     _write_log_settings(directories.logs)
     # PySpark would write every failed query to standard error besides raising it.

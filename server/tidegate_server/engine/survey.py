@@ -9,6 +9,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -20,6 +21,7 @@ from tidegate_server.engine.sessions import Child
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import Mention, Reach, Reading, Surveyed
 from tidegate_server.model.names import DEFAULT_CATALOG, TableName, qualify, quote_identifier
+from tidegate_server.sql.streams import Stream, find_stream
 from tidegate_server.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,16 @@ def survey(child: Child, text: str) -> Surveyed:
     Of a statement that cannot be analyzed the names it mentions count as read; its error comes
     when it is run.
     """
+    written = _survey(child, text)
+    try:
+        stream = find_stream(text)
+    except ServerError:
+        return written
+    # To Spark alone the same text may mean something else, if anything.
+    return written if stream is None else _with_stream(written, child, text, stream)
+
+
+def _survey(child: Child, text: str) -> Surveyed:
     spark = child.spark
     try:
         plan = parse_statement(spark, text)
@@ -84,6 +96,18 @@ def survey(child: Child, text: str) -> Surveyed:
         locations=tuple(_locations(plan, nodes)),
         settings=tuple(_settings(plan)),
         lists_tables=kind(plan) in _LISTINGS,
+    )
+
+
+def _with_stream(written: Surveyed, child: Child, text: str, stream: Stream) -> Surveyed:
+    """Add what a query over a stream reads, and where the stream itself comes from."""
+    rest = _survey(child, stream.hidden(text))
+    beyond = (Reach.PATHS,) if stream.foreign else ()
+    own = (Reading(location=stream.path),) if stream.path is not None else ()
+    return replace(
+        written,
+        readings=(*written.readings, *rest.readings, *own),
+        reaches=tuple(dict.fromkeys([*written.reaches, *rest.reaches, *beyond])),
     )
 
 

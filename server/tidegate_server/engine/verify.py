@@ -107,7 +107,7 @@ def compare(wanted: DataFrame, stored: DataFrame) -> tuple[int, int, list[Mappin
 def _impossible(
     order: RefreshOrder, version: int, newest: int, commit: CommittedRefresh | None
 ) -> str | None:
-    plain = [str(s.name) for s in order.sources if s.kind is SourceKind.PLAIN]
+    plain = [str(s.name) for s in order.sources if s.kind is not SourceKind.VERSIONED]
     if version > newest:
         return f"its newest version is {newest}"
     if commit is None:

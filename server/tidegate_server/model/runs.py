@@ -33,6 +33,7 @@ class Strategy(Enum):
     NO_DATA = "NO_DATA"
     ROLLBACK = "ROLLBACK"
     PUBLISH = "PUBLISH"
+    INGEST = "INGEST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

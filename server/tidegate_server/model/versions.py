@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,6 +15,7 @@ class SourceKind(Enum):
 
     VERSIONED = "VERSIONED"  # a table format with snapshots: Delta
     PLAIN = "PLAIN"  # parquet, csv, jdbc: no versions, change is assumed
+    STREAM = "STREAM"  # files that arrive, Kafka, rate: taken in once, by an offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,11 @@ class Source:
     """The views through which the query reads it, outermost first."""
     columns: Schema = Schema()
     """The columns it had when the query was defined; empty in older definitions."""
+
+
+def takes_in(sources: Sequence[Source]) -> bool:
+    """Say whether a query with these sources takes in a stream, which then is its only one."""
+    return any(source.kind is SourceKind.STREAM for source in sources)
 
 
 SourceVector = Mapping[str, int]

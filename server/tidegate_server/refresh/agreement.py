@@ -184,7 +184,7 @@ def _moments(
             seen[known] = (version, mark if partial else "")
         began = run.started_at or run.queued_at
         for source in table.sources:
-            if source.kind is SourceKind.PLAIN:
+            if source.kind is not SourceKind.VERSIONED:
                 seen[source.table_id] = (int(began.timestamp() * 1_000_000), mark)
         if not any(seen[key][1] for key in others if key in seen):
             found.append(_Moment(at, seen))

@@ -113,6 +113,8 @@ class RefreshOrder:
     """IMMUTABLE WHERE, as the user's SQL condition."""
     fingerprint: str | None = None
     """Filled in by the engine: what tells the query, its views looked through, from another."""
+    offsets: str | None = None
+    """Filled in by the engine: up to where the stream is taken in."""
     unique: tuple[str, ...] = ()
     """Filled in by the engine: columns of a key that every row to be committed has for itself."""
     filled: bool = False
@@ -146,6 +148,8 @@ class CommittedRefresh:
     """Whether every part of the table was computed, or backfilled, by this commit or before."""
     frozen_at: datetime | None = None
     """The moment for which IMMUTABLE WHERE was taken; None if the commit could change every row."""
+    offsets: str | None = None
+    """Up to where the stream is taken in, in the words of its source; None without a stream."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
 
@@ -167,6 +171,7 @@ def repeating(
         assertions=(),
         key=None,
         filled=commit.filled,
+        offsets=commit.offsets,
         immutable=None,
         frozen_at=commit.frozen_at,
     )

@@ -100,7 +100,7 @@ def _shown(source: Source, run: RefreshRun, known: Known) -> datetime | None:
     """Return up to which moment a run shows one source."""
     read_at = run.data_timestamp or run.started_at or run.queued_at
     seen, newest = run.sources.get(source.table_id), known.versions.get(source.table_id)
-    if source.kind is SourceKind.PLAIN or seen is None or newest is None:
+    if source.kind is not SourceKind.VERSIONED or seen is None or newest is None:
         return read_at
     above = known.tables.get(source.name.folded())
     if above is not None:

@@ -127,7 +127,7 @@ class ContinuousWatcher:
         None while that is not possible, for sources without versions, and for a table that is
         refreshed together with one it reads, which has yet to see what came.
         """
-        plain = any(source.kind is SourceKind.PLAIN for source in table.sources)
+        plain = any(source.kind is not SourceKind.VERSIONED for source in table.sources)
         return None if plain or len(self._pipeline(table)) > 1 else self._look([table])
 
     def _look(self, tables: list[MaterializedTable]) -> Mapping[str, int] | None:
@@ -206,7 +206,7 @@ class ContinuousWatcher:
         if heard not in known:
             return Trigger.UPSTREAM_CHANGE
         plain = any(
-            source.kind is SourceKind.PLAIN and (entry.id, source.table_id) not in silent
+            source.kind is not SourceKind.VERSIONED and (entry.id, source.table_id) not in silent
             for entry in pipeline
             for source in entry.sources
         )

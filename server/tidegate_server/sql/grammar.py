@@ -518,6 +518,10 @@ def _reset_option(at: Cursor) -> Statement:
 
 _THEIRS = (("MATERIALIZED", "VIEW"), ("DYNAMIC", "TABLE"), ("STREAMING", "TABLE"))
 _MAKING = ("CREATE", "CREATE OR REPLACE", "CREATE OR REFRESH", "CREATE OR ALTER")
+_STREAMING = (
+    "CREATE OR ALTER MATERIALIZED TABLE name AS SELECT * FROM STREAM "
+    "read_files('/place', format => 'json')"
+)
 _FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(_MAKING, "CREATE OR ALTER MATERIALIZED TABLE name AS query"),
     **dict.fromkeys(
@@ -538,6 +542,10 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         (*verb.split(), *words): _foreign(words, wanted)
         for verb, wanted in _FOREIGN.items()
         for words in _THEIRS
+    },
+    **{
+        (*verb.split(), "STREAMING", "TABLE"): _foreign(("STREAMING", "TABLE"), _STREAMING)
+        for verb in _MAKING
     },
     **{
         ("SHOW", kind, "TABLES"): _foreign((kind, "TABLES"), "SHOW MATERIALIZED TABLES")

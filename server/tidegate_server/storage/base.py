@@ -292,6 +292,15 @@ class TableFormat(Protocol):
         """Add fitted rows in one commit that builds on version ``base``; raises as ``write``."""
         ...
 
+    def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
+        """Add the rows that a stream brought, with ``order.offsets``, in one commit.
+
+        ``frame`` has the query's columns in order; ``base`` is the version of the last refresh,
+        whose offsets the rows follow. Raises as ``write``; MT_REFRESH_FENCED also if another
+        refresh was committed since.
+        """
+        ...
+
     def change_rows(
         self,
         session: SparkSession,

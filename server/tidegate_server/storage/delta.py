@@ -65,6 +65,7 @@ from tidegate_server.storage.delta_write import (
 from tidegate_server.storage.expectations import (
     admitted,
     broken_expectation,
+    counted,
     expect,
     kept,
     refuse_broken,
@@ -373,6 +374,18 @@ class DeltaFormat:
         snapshot = self._known(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
         return self._landed(lambda: append_rows(frame, snapshot, order, metadata), order, snapshot)
+
+    def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
+        snapshot = self._known(order)
+        if self._base(order, snapshot) != base:
+            raise self._fenced(order)
+        metadata = user_metadata(order, {}, strategy=Strategy.INGEST.value, base=base)
+        rows = _fitted(frame, order.columns, _schema(snapshot))
+        with counted(rows, order) as (admissible, counts):
+            done = self._landed(
+                lambda: append_rows(admissible, snapshot, order, metadata), order, snapshot
+            )
+        return replace(done, expectations=counts)
 
     def change_rows(
         self,

@@ -60,6 +60,7 @@ def user_metadata(
         "base": base,
         "fingerprint": order.fingerprint,
         "rolled_back_to": order.rollback_to,
+        "offsets": order.offsets,
         "unique": order.unique or None,
         "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
         "breaks": breaks,
@@ -102,6 +103,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         unique=tuple(facts.get("unique", ())),
         filled=bool(facts.get("filled", True)),
         frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
+        offsets=facts.get("offsets"),
         breaks=facts.get("breaks"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,27 @@ def expect(rows: DataFrame, order: RefreshOrder) -> Expected:
         return {e.name: known.get(e.name, 0) for e in order.expectations}
 
     return Expected(rows=observed, counts=found)
+
+
+@contextmanager
+def counted(rows: DataFrame, order: RefreshOrder) -> Iterator[tuple[DataFrame, Mapping[str, int]]]:
+    """Yield the rows to write and how many break each expectation, for rows that can be read but
+    once and are therefore kept meanwhile.
+
+    :raises ServerError: MT_EXPECTATION_FAILED.
+    """
+    if not order.expectations:
+        yield rows, {}
+        return
+    kept_rows = rows.persist()
+    try:
+        refuse_broken(kept_rows, order)
+        counts = (F.count_if(violated(e)).alias(e.name) for e in order.expectations)
+        found = kept_rows.agg(*counts).collect()[0]
+        numbers = {e.name: int(found[i]) for i, e in enumerate(order.expectations)}
+        yield kept(kept_rows, order), numbers
+    finally:
+        kept_rows.unpersist()
 
 
 def kept(rows: DataFrame, order: RefreshOrder) -> DataFrame:

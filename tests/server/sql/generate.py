@@ -72,6 +72,7 @@ _TEXTS = [
 _QUERIES = (
     ["SELECT 1", "-- why\nSELECT ';' AS a -- because", "(SELECT 1) UNION ALL (SELECT 2)"]
     + ["WITH q AS (SELECT a FROM t /* ; */) SELECT a FROM q", "VALUES (1, 'a;b'), (2, \"c\")"]
+    + ["SELECT * FROM STREAM read_files('/a;b', format => 'json')"]
     + ["FROM t SELECT a", "TABLE t", "SELECT a // daily\n, b FROM t", "select `x``y` from `größe`"]
     + ["SELECT ds, count(*) FROM t GROUP BY GROUPING SETS(ds, (ds, hh))", "SELECT r'\\d' FROM t"]
 )

@@ -272,6 +272,7 @@ def test_a_slip_of_the_pen_is_recognised(text: str, hint: str) -> None:
         ("REFRESH MATERIALIZED VIEW m", "ALTER MATERIALIZED TABLE `m` REFRESH."),
         ("REFRESH MATERIALIZED VIEW CONCURRENTLY m", "ALTER MATERIALIZED TABLE `m` REFRESH."),
         ("REFRESH DYNAMIC TABLE concurrently", "ALTER MATERIALIZED TABLE `concurrently` REFRESH."),
+        ("CREATE STREAMING TABLE s AS SELECT 1", "FROM STREAM read_files('/place'"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "Write CREATE OR ALTER MATERIALIZED TABLE"),
         ("create or refresh streaming table s AS SELECT 1", "Write CREATE OR ALTER MATERIALIZED"),
         ("CREATE OR REPLACE TRANSIENT DYNAMIC TABLE d AS SELECT 1", "Write CREATE OR ALTER"),

@@ -31,6 +31,7 @@ class EngineOptions:
     java_home: str
     direct_bytes: int
     spool_quota: int
+    kafka: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

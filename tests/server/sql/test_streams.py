@@ -1,0 +1,93 @@
+"""STREAM read_files(...) and its like in the text of a query."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate_server.errors import ServerError
+from tidegate_server.sql.streams import KINDS, VIEW, Stream, find_stream
+
+
+def found(text: str) -> Stream:
+    stream = find_stream(text)
+    assert stream is not None
+    return stream
+
+
+def test_a_stream_of_files_in_sparks_words() -> None:
+    stream = found(
+        "select a from stream READ_FILES ('/in', format => 'JSON', schema => 'a INT', "
+        "fileNamePattern => '*.json', multiLine => true, n => 5) f where a > 1"
+    )
+    assert (stream.function, stream.path, stream.source) == ("read_files", "/in", "json")
+    assert stream.options == {"pathGlobFilter": "*.json", "multiLine": "true", "n": "5"}
+    assert stream.name.table == "read_files(/in)"
+
+
+def test_a_stream_of_kafka_is_the_same_whatever_its_brokers() -> None:
+    call = "SELECT * FROM STREAM read_kafka(bootstrapServers => '{}', subscribe => 't')"
+    one, other = (found(call.format(broker)) for broker in ("a:1", "b:2"))
+    assert one.source == "kafka"
+    assert one.options == {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
+    assert one.name == other.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t",
+        "SELECT stream FROM stream",
+        "SELECT 'STREAM read_files(' -- STREAM rate()",
+        "SELECT rate(a) FROM `STREAM`",
+        "SELECT * FROM STREAM t",
+    ],
+)
+def test_other_queries_read_no_stream(text: str) -> None:
+    assert find_stream(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "column", "said"),
+    [
+        ("FROM STREAM read_files('/a')", "MT_STREAM_UNUSABLE", 6, "needs format"),
+        ("FROM STREAM read_files(format => 'csv')", "MT_STREAM_UNUSABLE", 6, "needs path"),
+        ("FROM STREAM read_files('/a', format => 'delta')", "MT_STREAM_UNUSABLE", 6, "formats"),
+        ("FROM STREAM rate(a => 1, A => 2)", "MT_STREAM_UNUSABLE", 26, "twice"),
+        ("FROM STREAM rate(maxFilesPerTrigger => 2)", "MT_STREAM_UNUSABLE", 18, "one commit"),
+        ("FROM STREAM rate(), STREAM rate()", "MT_STREAM_UNUSABLE", 21, "one stream"),
+        ("FROM read_files('/a')", "MT_STREAM_UNUSABLE", 6, "STREAM read_files(...)"),
+        ("FROM STREAM read_kafka(subscribe => 't')", "MT_STREAM_UNUSABLE", 6, "bootstrapServers"),
+        ("FROM STREAM rate(a => b)", "PARSE_SYNTAX", 23, "a literal"),
+        ("FROM STREAM rate(a 1)", "PARSE_SYNTAX", 20, "=>"),
+        ("FROM STREAM rate(", "PARSE_SYNTAX", 18, "a parameter"),
+    ],
+)
+def test_errors_are_placed(text: str, code: str, column: int, said: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        find_stream(text)
+    assert (caught.value.code, caught.value.column) == (code, column)
+    assert said in caught.value.message
+
+
+_NAMES = st.from_regex(r"kafka\.[a-z]{1,8}|[a-z][A-Za-z_]{0,8}x", fullmatch=True)
+
+
+@given(st.dictionaries(_NAMES, st.text(), max_size=4), st.text(min_size=1))
+def test_a_stream_is_written_as_it_is_read(options: dict[str, str], path: str) -> None:
+    parameters = {"path": path, "format": "csv", **options}
+    unique = len({key.lower() for key in parameters}) == len(parameters)
+    stream = Stream(function="read_files", parameters=parameters, start=0, end=0)
+    if unique:
+        read = found(f"SELECT * FROM {stream.sql()}")
+        assert dict(read.parameters) == parameters
+
+
+def test_hiding_a_stream_moves_nothing_else() -> None:
+    text = "SELECT a\nFROM STREAM read_files('/ü',\n  format => 'csv') f\nWHERE b"
+    hidden = found(text).hidden(text)
+    assert [len(line) for line in hidden.split("\n")] == [len(line) for line in text.split("\n")]
+    assert VIEW in hidden
+    assert hidden.endswith(" f\nWHERE b")
+    assert all(len(f"STREAM {name}()") > len(VIEW) for name in KINDS)
