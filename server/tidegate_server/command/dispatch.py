@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import assert_never
 
 from tidegate_server.command import (
@@ -87,6 +88,9 @@ from tidegate_server.sql.statements import (
 
 log = logging.getLogger(__name__)
 
+_CONNECTOR = re.compile(
+    r"\s*CREATE\s+(TEMPORARY\s+)?TABLE\b.*?'connector'\s*=", re.IGNORECASE | re.DOTALL
+)
 _OF_TABLES = frozenset({Code.MT_NOT_FOUND.name, Code.MT_WRONG_KIND.name})
 _OF_PARTITIONS = frozenset({Code.MT_PARTITION_UNKNOWN.name, Code.MT_PARTITION_TYPE.name})
 
@@ -102,7 +106,9 @@ def execute(text: str, context: Context) -> Result:
         admission = authorize.admit(statement, text, context)
         result = _carry_out(admission.statement, text, admission.context)
     except ServerError as problem:
-        if not isinstance(statement, SparkStatement):
+        if isinstance(statement, SparkStatement):
+            _advise(problem, text)
+        else:
             _place(problem, text)
         raise
     if isinstance(admission.statement, _REDEFINING):
@@ -123,6 +129,16 @@ def returns_rows(text: str) -> bool:
             return True
         case _:
             return begins_like_rows(text)
+
+
+def _advise(problem: ServerError, text: str) -> None:
+    """Say what to write instead of a table of Flink's, which Spark cannot parse."""
+    if problem.code == "PARSE_SYNTAX_ERROR" and _CONNECTOR.match(text):
+        problem.hint = (
+            "Tables with a connector are Flink's. What arrives in files or in Kafka comes in by "
+            "CREATE MATERIALIZED TABLE name AS SELECT * FROM STREAM read_files('/place', format "
+            "=> 'json') or STREAM read_kafka(...); other tables are made by CREATE TABLE ... USING."
+        )
 
 
 def _place(problem: ServerError, text: str) -> None:

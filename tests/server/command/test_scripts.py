@@ -11,6 +11,7 @@ from tests.server.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import Analysis
+from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.table import RefreshMode
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.render import render
@@ -87,3 +88,23 @@ def test_what_flink_calls_invalid_is_refused(world: World, freshness: str, code:
             "AS SELECT * FROM t1"
         )
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("CREATE TEMPORARY TABLE k (a INT) WITH (\n 'connector' = 'kafka', 'topic' = 't')", True),
+        ("create table k (a INT) with ('topic' = 't', 'connector'='filesystem')", True),
+        ("CREATE TABLE k (a INT) WIT ('connectors' = 'x')", False),
+        ("SELECT 'CREATE TABLE' WITH 'connector' = 1", False),
+    ],
+)
+def test_a_table_of_flink_s_with_a_connector_is_told_what_to_write(
+    world: World, text: str, advised: bool
+) -> None:
+    world.engine.failures[Execute] = ServerError(
+        code="PARSE_SYNTAX_ERROR", sqlstate="42601", message="Syntax error at or near 'WITH'."
+    )
+    with pytest.raises(ServerError) as caught:
+        world.execute(text)
+    assert ("STREAM read_kafka" in caught.value.hint) is advised
