@@ -251,3 +251,30 @@ def test_a_missing_source_is_told(lake: Lake) -> None:
             lake, "SELECT * FROM STREAM read_kafka(bootstrapServers => 'h:1', subscribe => 't')"
         )
     assert caught.value.code == "MT_STREAM_SOURCE"
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "stored"),
+    [
+        ("parquet", "", "SELECT id AS a, concat('n', id) AS b FROM range({})"),
+        ("orc", "", "SELECT id AS a, concat('n', id) AS b FROM range({})"),
+        ("csv", ", header => true", "SELECT id AS a, concat('n', id) AS b FROM range({})"),
+        ("text", "", "SELECT concat('n', id) AS value FROM range({})"),
+    ],
+)
+def test_every_format_brings_its_columns(
+    lake: Lake, tmp_path: Path, format: str, options: str, stored: str
+) -> None:
+    def arrive(rows: int) -> None:
+        writer = lake.session.sql(stored.format(rows)).coalesce(1).write
+        writer.option("header", "true").format(format).mode("append").save(str(tmp_path))
+
+    arrive(2)
+    call = f"read_files('{tmp_path}', format => '{format}'{options})"
+    raw = Ingested(lake, f"SELECT * FROM STREAM {call}")
+    raw.refresh()
+    arrive(1)
+    raw.refresh()
+    names = ["n0", "n0", "n1"]
+    wanted = [(n,) for n in names] if format == "text" else [(int(n[1:]), n) for n in names]
+    assert raw.rows() == wanted
