@@ -62,10 +62,12 @@ def option_keys(at: Cursor) -> tuple[str, ...]:
 def partition(at: Cursor) -> dict[str, str]:
     """Read ``(k = v, ...)``, each column once; literals become strings."""
     found: dict[str, str] = {}
+    told: set[str] = set()
     for offset, key, value in _list(at, lambda: (at.offset, *_partition_value(at))):
-        if key.lower() in map(str.lower, found):
+        if key.lower() in told:
             wanted = "a column that is not named before"
             raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=key, expected=wanted)
+        told.add(key.lower())
         found[key] = value
     return found
 

@@ -26,6 +26,8 @@ _TYPE_ENDS = frozenset(
     | {"FIRST", "AFTER", "ENFORCED", "AS", ";", ""}
     | {"DEFAULT", "GENERATED", "REFERENCES", "CHECK"}
 )
+_DEEPEST = 100
+"""Levels of a nested type: it is taken apart level by level."""
 _EXPRESSION_ENDS = (",", ")", ";")
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "ASSERT", "CHECK", "FOREIGN"})
 
@@ -153,6 +155,8 @@ def _data_type(at: Cursor) -> str:
         depth -= spelling.count(")") + (0 if spelling in ("->", "=>") else spelling.count(">"))
         if depth < 0:
             raise at.unexpected("a data type")
+        if depth > _DEEPEST:
+            raise at.unexpected(f"a data type of at most {_DEEPEST} levels")
         at.advance()
     if depth:
         raise at.unexpected("the end of the data type")

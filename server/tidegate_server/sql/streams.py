@@ -162,6 +162,7 @@ def _stream(at: Cursor, start: int) -> Stream:
     function = at.advance().text.lower()
     at.expect("(")
     parameters: dict[str, str] = {}
+    told: set[str] = set()
     while not at.accept(")"):
         if parameters:
             at.expect(",")
@@ -170,11 +171,11 @@ def _stream(at: Cursor, start: int) -> Stream:
         lower = key.lower()
         if reason := _REFUSED.get(lower):
             raise _unusable(f"{key} cannot be set, since {reason}", at.text, here)
-        if lower in {known.lower() for known in parameters}:
+        if lower in told:
             raise _unusable(f"{key} is there twice", at.text, here)
+        told.add(lower)
         parameters[lower if lower in ("path", "format", "schema") else key] = _value(at)
     kind = KINDS[function]
-    told = {key.lower() for key in parameters}
     for group in kind.needs:
         if told.isdisjoint(name.lower() for name in group):
             raise _unusable(f"{function} needs {' or '.join(group)}", at.text, start)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,7 @@ from tidegate_server.sql.statements import (
     ShowOptions,
     SparkStatement,
 )
+from tidegate_server.sql.streams import find_stream
 
 FIXTURES = Path(__file__).parents[2] / "sql" / "fixtures"
 
@@ -452,3 +456,65 @@ _OPTIONS = st.dictionaries(_TEXTS, _TEXTS, max_size=3)
 )
 def test_generated_statements_survive_printing(statement: CreateMaterializedTable) -> None:
     assert parse(render(statement)) == statement
+
+
+def test_types_are_nested_so_deep_and_no_deeper() -> None:
+    nested = "CREATE MATERIALIZED TABLE t (a {}INT{}) AS SELECT 1"
+    assert parse(nested.format("ARRAY<" * 100, ">" * 100))
+    with pytest.raises(ServerError) as caught:
+        parse(nested.format("ARRAY<" * 101, ">" * 101))
+    assert caught.value.code == Code.PARSE_SYNTAX.name
+    assert "at most 100 levels" in caught.value.message
+
+
+_TABLE = "CREATE MATERIALIZED TABLE t "
+_SELECT = f"{_TABLE}AS SELECT "
+_PARTITION = "ALTER MATERIALIZED TABLE t REFRESH PARTITION "
+_LONG: dict[str, Callable[[int], str]] = {
+    "columns": lambda n: f"{_TABLE}({_many(n, 'c{} INT')}) AS SELECT 1",
+    "names": lambda n: f"{_TABLE}({_many(n, 'c{}')}) AS SELECT 1",
+    "options": lambda n: f"{_TABLE}WITH (" + _many(n, "'k{}' = 'v'") + ") AS SELECT 1",
+    "partition": lambda n: f"{_PARTITION}({_many(n, 'p{} = 1')})",
+    "stream": lambda n: f"{_SELECT}* FROM STREAM rate({_many(n, 'a{} => 1')})",
+    "streams": lambda n: _SELECT + "STREAM " * n,
+    "select list": lambda n: f"{_SELECT}{_many(n, 'a{}')} FROM t",
+    "open brackets": lambda n: _TABLE + "(" * n,
+    "brackets": lambda n: _SELECT + "(" * n + "1" + ")" * n,
+    "a nested type": lambda n: f"{_TABLE}(a {'ARRAY<' * n}INT{'>' * n}) AS SELECT 1",
+    "a dotted name": lambda n: f"CREATE MATERIALIZED TABLE {'a.' * n}b AS SELECT 1",
+    "nested comments": lambda n: "/* " * n + _SELECT + "1",
+    "line comments": lambda n: "// x\n" * n + _SELECT + "1",
+    "doubled quotes": lambda n: f"{_TABLE}COMMENT '" + "''" * n + "' AS SELECT 1",
+    "semicolons": lambda n: "SELECT 1;" * n,
+    "slips": lambda n: _TABLE + "FRESHNES " * n,
+    "Spark's": lambda n: "SELECT " + "a + " * n + "1",
+}
+
+
+def _many(count: int, item: str) -> str:
+    return ", ".join(item.format(number) for number in range(count))
+
+
+@pytest.mark.parametrize("form", _LONG)
+def test_four_times_the_text_is_four_times_the_work(form: str) -> None:
+    once, more = (_calls(_LONG[form](count)) for count in (800, 3200))
+    assert more < 5 * once
+
+
+def _calls(text: str) -> int:
+    """Return how many functions are called to read a statement."""
+    done = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal done
+        done += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        with suppress(ServerError):
+            parse(text)
+            find_stream(text)
+    finally:
+        sys.setprofile(before)
+    return done
