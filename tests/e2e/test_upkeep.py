@@ -23,13 +23,13 @@ def test_a_table_that_is_refreshed_often_is_compacted(server: Server) -> None:
         "FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM raw",
     )
     for number in range(10):
-        ask(f"INSERT INTO raw VALUES ({number})", "ALTER MATERIALIZED TABLE mt REFRESH")
+        ask(f"INSERT INTO raw VALUES ({number})", "ALTER MATERIALIZED TABLE mt REFRESH INCREMENTAL")
     recorded = f"SELECT * FROM {KEPT} WHERE table_name = 'mt'"
     until(lambda: ask(recorded), "nothing was compacted")
     [run] = ask(recorded)
     assert (run["files_left"], run["files_removed"], run["error_class"]) == (1, None, None)
     assert ask("SELECT count(*) AS c FROM mt") == [{"c": 10}]
-    ask("INSERT INTO raw VALUES (10)", "ALTER MATERIALIZED TABLE mt REFRESH")
+    ask("INSERT INTO raw VALUES (10)", "ALTER MATERIALIZED TABLE mt REFRESH INCREMENTAL")
     [last] = ask("SHOW REFRESH HISTORY FOR mt LIMIT 1")
     assert last["action"] == "INCREMENTAL"
     assert ask("VERIFY MATERIALIZED TABLE mt")[0]["equal"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
+from tests.dying import until
 from tests.fix_spark import Lake
 from tidegate_server.engine.analyze import analyze
 from tidegate_server.engine.operations import Operation
@@ -197,11 +198,17 @@ def test_columns_of_files_are_found_once(lake: Lake, folder: Folder) -> None:
 
 def test_rate_is_a_stream(lake: Lake) -> None:
     raw = Ingested(lake, "SELECT value FROM STREAM rate(rowsPerSecond => 100) r")
-    for _ in range(4):
+
+    def values() -> list[int]:
         raw.refresh()
-    values = [row[0] for row in lake.session.sql("SELECT value FROM raw").collect()]
-    assert values
-    assert sorted(values) == list(range(len(values)))
+        return [row[0] for row in lake.session.sql("SELECT value FROM raw").collect()]
+
+    # A second passes before the stream has rows, and another one before it has more.
+    until(lambda: bool(values()), "no rows came")
+    count = len(values())
+    until(lambda: len(values()) > count, "no more rows came")
+    found = values()
+    assert sorted(found) == list(range(len(found)))
 
 
 @pytest.mark.parametrize(
