@@ -100,7 +100,7 @@ def start_root(
 def spark_root() -> Iterator[SparkSession]:
     """The process's one root session."""
     home = Path(tempfile.mkdtemp(prefix="tg"))
-    spark = start_root(home, **IN_MEMORY, **SHORT_LIVED)
+    spark = start_root(home, memory="2g", **IN_MEMORY, **SHORT_LIVED)
     yield spark
     spark.stop()
     shutil.rmtree(home, ignore_errors=True)

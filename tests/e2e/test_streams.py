@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
 
 
 @pytest.mark.faults
+@pytest.mark.skipif("TIDEGATE_FULL" not in os.environ, reason="part of bin/test --full")
 def test_a_death_around_the_commit_loses_and_doubles_nothing(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
