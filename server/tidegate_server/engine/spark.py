@@ -45,6 +45,8 @@ logger.plan.level = error
 # The direct path also carries results whose size Spark estimated too low.
 _RESULT_LIMIT_FACTOR = 4
 _WARM_QUERIES = 20
+_TABLES_REMEMBERED = 500
+"""Of how many tables Delta keeps the newest state: a megabyte each, by default for 10,000 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
+        f"-Ddelta.log.cacheSize={_TABLES_REMEMBERED}",
         "-Xshare:auto",
         "-Xlog:cds=error,cds+dynamic=error",
         *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),

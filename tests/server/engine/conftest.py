@@ -49,7 +49,7 @@ class EngineProcess:
             socket=str(self.socket),
             data=str(self.data),
             master="local[2]",
-            driver_memory="1g",
+            driver_memory="2g",
             java_home="",
             direct_bytes=32 << 20,
             spool_quota=1 << 30,
