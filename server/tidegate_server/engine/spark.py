@@ -46,7 +46,7 @@ logger.plan.level = error
 _RESULT_LIMIT_FACTOR = 4
 _WARM_QUERIES = 20
 _TABLES_REMEMBERED = 500
-"""Of how many tables Delta keeps the newest state: a megabyte each, by default for 10,000 of them."""
+"""Of how many tables Delta keeps the newest state, a megabyte each; its default is 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
