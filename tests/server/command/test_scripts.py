@@ -95,7 +95,7 @@ def test_what_flink_calls_invalid_is_refused(world: World, freshness: str, code:
     [
         ("CREATE TEMPORARY TABLE k (a INT) WITH (\n 'connector' = 'kafka', 'topic' = 't')", True),
         ("create table k (a INT) with ('topic' = 't', 'connector'='filesystem')", True),
-        ("CREATE TABLE k (a INT) WIT ('connectors' = 'x')", False),
+        ("CREATE TABLE k (a INT) AS ('connectors' = 'x')", False),
         ("SELECT 'CREATE TABLE' WITH 'connector' = 1", False),
     ],
 )
