@@ -39,6 +39,10 @@ def _number(name: str, read: Callable[[RefreshRun], object]) -> RunColumn:
     return RunColumn(name, "bigint", pa.int64(), read)
 
 
+def _seconds(name: str, read: Callable[[RefreshRun], float | None]) -> RunColumn:
+    return RunColumn(name, "double", pa.float64(), read)
+
+
 def _time(name: str, read: Callable[[RefreshRun], object]) -> RunColumn:
     return RunColumn(name, "timestamp", pa.timestamp("us", tz="UTC"), read)
 
@@ -84,6 +88,10 @@ HISTORY: tuple[RunColumn, ...] = (
     _number("peak_memory", lambda run: run.metrics.peak_memory),
     _text("requested_by", lambda run: run.requested_by),
     _text("server_id", lambda run: run.server_id),
+    _number("affected_keys", lambda run: run.metrics.affected_keys),
+    _seconds("seconds", lambda run: run.seconds),
+    _seconds("predicted_seconds", lambda run: run.metrics.predicted_seconds),
+    _seconds("predicted_full_seconds", lambda run: run.metrics.full_seconds),
 )
 """The columns of the refresh history, in their order."""
 

@@ -227,16 +227,11 @@ def informed_order(
 def past_runs(runs: Iterable[RefreshRun]) -> tuple[PastRun, ...]:
     """Return what costs are learned from: the runs that did something and succeeded."""
     return tuple(
-        PastRun(
-            strategy=run.action,
-            seconds=(run.finished_at - run.started_at).total_seconds(),
-            metrics=run.metrics,
-        )
+        PastRun(strategy=run.action, seconds=run.seconds, metrics=run.metrics)
         for run in runs
         if run.state is RunState.SUCCEEDED
         and run.action not in (None, Strategy.NO_DATA)
-        and run.started_at is not None
-        and run.finished_at is not None
+        and run.seconds is not None
     )
 
 

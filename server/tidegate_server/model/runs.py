@@ -118,3 +118,10 @@ class RefreshRun:
     sqlstate: str | None = None
     error_message: str | None = None
     attempt: int = 1
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from its start to its end; None before."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()

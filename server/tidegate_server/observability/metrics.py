@@ -96,9 +96,8 @@ class Metrics:
         """Count a refresh run and note how long it took, if it began."""
         strategy = run.action.value if run.action else _UNDECIDED
         self._refreshes.labels(run.state.value, strategy, run.trigger.value).inc()
-        if run.started_at is not None and run.finished_at is not None:
-            seconds = (run.finished_at - run.started_at).total_seconds()
-            self._refresh_seconds.labels(strategy).observe(seconds)
+        if run.seconds is not None:
+            self._refresh_seconds.labels(strategy).observe(run.seconds)
 
     def authentication_failed(self, port: str) -> None:
         """Count a refused login; ``port`` is ``thrift`` or ``http``."""

@@ -23,7 +23,7 @@ COLUMNS = (
     + ["sqlstate", "error_message", "attempt", "sources", "rows_read", "rows_written"]
     + ["rows_inserted", "rows_updated", "rows_deleted", "rows_copied", "bytes", "files"]
     + ["expectations", "spark_job_ids", "executor_ms", "peak_memory", "requested_by"]
-    + ["server_id"]
+    + ["server_id", "affected_keys", "seconds", "predicted_seconds", "predicted_full_seconds"]
 )
 
 
@@ -69,7 +69,12 @@ def test_a_row_tells_what_was_read_written_and_refused(world: World) -> None:
                 files_written=1,
                 expectations={"positive": 3},
                 spark_job_ids=(4, 5),
+                affected_keys=7,
+                predicted_seconds=1.5,
+                full_seconds=9.25,
             ),
+            started_at=NOW,
+            finished_at=NOW + timedelta(milliseconds=1750),
         )
     )
     [row] = history(world, "SHOW REFRESH HISTORY")
@@ -85,6 +90,8 @@ def test_a_row_tells_what_was_read_written_and_refused(world: World) -> None:
     assert json.loads(str(row["expectations"])) == {"positive": 3}
     assert json.loads(str(row["spark_job_ids"])) == [4, 5]
     assert (row["rows_read"], row["rows_inserted"], row["bytes"], row["files"]) == (10, 2, 99, 1)
+    predicted = (row["predicted_seconds"], row["predicted_full_seconds"])
+    assert (row["affected_keys"], row["seconds"], *predicted) == (7, 1.75, 1.5, 9.25)
 
 
 @pytest.mark.parametrize(
