@@ -22,14 +22,20 @@ def test_a_table_that_is_refreshed_often_is_compacted(server: Server) -> None:
         "CREATE MATERIALIZED TABLE mt WITH ('materialized-table.upkeep.small-files' = '5') "
         "FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM raw",
     )
-    for number in range(10):
-        ask(f"INSERT INTO raw VALUES ({number})", "ALTER MATERIALIZED TABLE mt REFRESH INCREMENTAL")
-    recorded = f"SELECT * FROM {KEPT} WHERE table_name = 'mt'"
-    until(lambda: ask(recorded), "nothing was compacted")
-    [run] = ask(recorded)
-    assert (run["files_left"], run["files_removed"], run["error_class"]) == (1, None, None)
-    assert ask("SELECT count(*) AS c FROM mt") == [{"c": 10}]
-    ask("INSERT INTO raw VALUES (10)", "ALTER MATERIALIZED TABLE mt REFRESH INCREMENTAL")
+    refreshed = 0
+
+    def refresh_and_look() -> list[dict[str, object]]:
+        nonlocal refreshed
+        refreshed += 1
+        ask("INSERT INTO raw VALUES (1)", "ALTER MATERIALIZED TABLE mt REFRESH INCREMENTAL")
+        return ask(f"SELECT * FROM {KEPT} WHERE table_name = 'mt'")
+
+    until(refresh_and_look, "nothing was compacted")
+    [run] = refresh_and_look()
+    assert run["error_class"] is None
+    assert run["files_removed"] is None
+    assert run["files_left"] in (1, 2, 3), "one, and what refreshes added beside it"
+    assert ask("SELECT count(*) AS c FROM mt") == [{"c": refreshed}]
     [last] = ask("SHOW REFRESH HISTORY FOR mt LIMIT 1")
     assert last["action"] == "INCREMENTAL"
     assert ask("VERIFY MATERIALIZED TABLE mt")[0]["equal"]
