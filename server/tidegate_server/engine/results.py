@@ -14,13 +14,14 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.engine.errors import exceeds_result_limit
 from tidegate_server.engine.local import constant_rows, local_rows, named
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import arrow_schema, wire_frame
 from tidegate_server.errors import Code, error
+from tidegate_server.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class ResultStore:
         """
         wire = wire_frame(frame)
         session = frame.sparkSession
-        time_zone = str(session.conf.get("spark.sql.session.timeZone"))
+        time_zone = _zone(session, str(session.conf.get("spark.sql.session.timeZone")))
         schema = arrow_schema(wire, time_zone)
         table = constant_rows(wire, schema, time_zone)
         if table is not None:
@@ -233,6 +234,18 @@ class ResultStore:
             self.close(result_id)
             operation.check()
             raise self.too_large()
+
+
+def _zone(session: SparkSession, given: str) -> str:
+    """Return a session's time zone in a spelling that Arrow and its readers know.
+
+    Spark also takes Java's ``GMT+8``, ``+8`` and short names such as ``PST``.
+    """
+    if "/" in given or given == "UTC":
+        return given
+    zone = java(session).org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(given)
+    known = str(zone.normalized().getId())
+    return "UTC" if known == "Z" else known
 
 
 def _is_small(wire: DataFrame, direct_bytes: int) -> bool:

@@ -60,13 +60,12 @@ def session_handle(handle: Handle) -> Any:
 def operation_handle(operation: Operation) -> Any:
     """Return the TOperationHandle.
 
-    Its hasResultSet is what the statement's words promise, and what came of one that has ended:
-    EXECUTE IMMEDIATE and scripts promise nothing.
+    Its hasResultSet is what the statement's words promise, or what came of one that has ended.
     """
     return ttypes.TOperationHandle(
         operationId=_identifier(operation.handle),
         operationType=operation_type(operation.kind),
-        hasResultSet=operation.predicted_result_set or operation.view().has_result_set,
+        hasResultSet=operation.view().has_result_set,
     )
 
 

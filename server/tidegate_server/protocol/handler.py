@@ -209,7 +209,7 @@ class Handler:
     async def GetResultSetMetadata(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)
         await until_ended(operation, FETCH_WAIT)
-        schema = _shown_schema(session, operation.result())
+        schema = _shown_schema(operation)
         zone = session.state.settings.get("spark.sql.session.timeZone")
         return ttypes.TGetResultSetMetadataResp(
             status=status.success(), schema=convert.table_schema(schema, session.protocol, zone)
@@ -406,7 +406,7 @@ class Handler:
     def _fetch(
         self, session: Session, operation: Operation, orientation: FetchOrientation, rows: int
     ) -> Fetched:
-        schema = _shown_schema(session, operation.result())
+        schema = _shown_schema(operation)
         page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
         return Fetched(page, _encoded_page(session, schema, page).data)
 
@@ -449,9 +449,10 @@ def _orientation(number: int) -> FetchOrientation:
     return FetchOrientation(name)
 
 
-def _shown_schema(session: Session, result: Result) -> Schema:
-    schema = result.schema
-    return text_schema("Result") if session.options.always_result_set and not schema else schema
+def _shown_schema(operation: Operation) -> Schema:
+    """Return the columns of a result; one without any, where rows were promised, has a text."""
+    schema = operation.result().schema
+    return text_schema("Result") if not schema and operation.view().has_result_set else schema
 
 
 def _operation_status(operation: Operation, *, with_progress: bool) -> Any:

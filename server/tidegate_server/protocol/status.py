@@ -44,16 +44,30 @@ def failed(problem: ServerError) -> Any:
     """
     bad_handle = problem.code in _BAD_HANDLES
     codes = ttypes.TStatusCode
+    lines = problem.detail[:_DETAIL_LIMIT].splitlines()
     return ttypes.TStatus(
         statusCode=codes.INVALID_HANDLE_STATUS if bad_handle else codes.ERROR_STATUS,
         infoMessages=[
             f"*java.sql.SQLException:{problem}:0:-1",
-            *problem.detail[:_DETAIL_LIMIT].splitlines(),
+            # A line that begins with a star is an exception, to Hive's JDBC driver.
+            *(f" {line}" if line.startswith("*") else line for line in lines),
         ],
         sqlState=problem.sqlstate,
         errorCode=ERROR_NUMBER,
-        errorMessage=summary(problem),
+        errorMessage=_quotable(summary(problem), problem.sqlstate),
     )
+
+
+def _quotable(text: str, sqlstate: str) -> str:
+    """Return a text that Python's ``repr`` puts between double quotes.
+
+    Superset looks for the message behind ``errorMessage="`` in the text of PyHive's exception,
+    which is the ``repr`` of the response, and shows the whole response if it does not find it.
+    """
+    text = text.replace('"', "'")
+    if "'" not in text:
+        text = text.replace("`", "'")
+    return text if "'" in text else f"{text} (SQLSTATE '{sqlstate}')"
 
 
 def summary(problem: ServerError) -> str:

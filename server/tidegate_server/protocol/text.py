@@ -7,7 +7,7 @@ order. Turned over, and without what a mask leaves out, it is the wire's bytes.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -140,6 +140,8 @@ def _local_microseconds(array: Any) -> Longs:
         return instants
     if not len(instants):
         return instants
+    if zone[0] in "+-":
+        return instants + _fixed_offset(zone)
     if int(instants.min()) > _FIRST_INSTANT and int(instants.max()) < _ARROW_RULES_END:
         local = pc.local_timestamp(pa.array(instants).view(array.type))
         return np.asarray(local.view(pa.int64()).to_numpy())
@@ -157,16 +159,15 @@ def _offset(instant: int, zone: str) -> int:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
         seconds=max(seconds, _FIRST_PYTHON_SECOND)
     )
-    offset = moment.astimezone(_zone(zone)).utcoffset() or timedelta()
+    offset = moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()
     return offset // timedelta(microseconds=1)
 
 
-def _zone(name: str) -> tzinfo:
-    if name[0] not in "+-":
-        return ZoneInfo(name)
-    hours, minutes = int(name[1:3]), int(name[4:6] or 0)
-    sign = -1 if name[0] == "-" else 1
-    return timezone(sign * timedelta(hours=hours, minutes=minutes))
+def _fixed_offset(zone: str) -> int:
+    """Return the microseconds of an offset such as ``+05:30`` or ``-08:30:15``."""
+    hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:0:0".split(":")[:3])
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds) // timedelta(microseconds=1)
+    return -offset if zone[0] == "-" else offset
 
 
 def _filled(array: Any) -> Longs:

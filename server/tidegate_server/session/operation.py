@@ -94,7 +94,6 @@ class Operation:
         clock: Clock,
         statement: str = "",
         has_result_set: bool = True,
-        force_result_set: bool = False,
         overlay: Mapping[str, str] | None = None,
         on_end: Callable[[OperationKind, OperationState, float], None] | None = None,
     ) -> None:
@@ -109,8 +108,7 @@ class Operation:
         self.work_ended = threading.Event()
         """Set when no thread works for this operation any more, whatever its state."""
         self._clock = clock
-        self._predicted_result_set = has_result_set or force_result_set
-        self._forced_result_set = force_result_set
+        self._predicted_result_set = has_result_set
         self._lock = threading.Lock()
         self._state = OperationState.INITIALIZED
         self._result: Result | None = None
@@ -133,11 +131,6 @@ class Operation:
     def started(self) -> bool:
         """Whether a thread ever began to work for it."""
         return self._started
-
-    @property
-    def predicted_result_set(self) -> bool:
-        """Whether rows are expected, said before anything ran."""
-        return self._predicted_result_set
 
     def touch(self) -> None:
         """Note that a client asked for it."""
@@ -162,9 +155,9 @@ class Operation:
             return OperationView(
                 state=self._state,
                 error=self._error,
+                # Clients that were told of rows fetch them, if only to find that there are none.
                 has_result_set=self._predicted_result_set
-                if result is None
-                else result.has_result_set or self._forced_result_set,
+                or (result is not None and result.has_result_set),
                 modified_rows=None if result is None else result.modified_rows,
                 progress=progress,
                 started_at=self._started_at,

@@ -22,6 +22,7 @@ from tidegate_server.session.handle import Handle, issue
 from tidegate_server.session.metadata import Listing, TablePattern, as_plain_tables
 from tidegate_server.session.operation import Operation, OperationKind
 from tidegate_server.session.snapshot import Snapshot
+from tidegate_server.sql.query import runs_others
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,8 @@ class Session:
             has_result_set=answers_rows,
             overlay=overlay,
         )
-        work = self._statement_work(operation, changes_names=not answers_rows)
+        changes_names = not answers_rows or runs_others(statement)
+        work = self._statement_work(operation, changes_names=changes_names)
         limit = self._services.config.server.query_timeout
         timeout = min(timeout or limit, limit) if limit else timeout
         with serving(user=self.user, session_id=self.id, operation_id=operation.id):
@@ -189,8 +191,7 @@ class Session:
             kind=kind,
             clock=self._services.clock,
             statement=statement,
-            has_result_set=has_result_set,
-            force_result_set=self.options.always_result_set,
+            has_result_set=has_result_set or self.options.always_result_set,
             overlay=overlay,
             on_end=self._count,
         )

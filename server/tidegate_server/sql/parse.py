@@ -23,7 +23,10 @@ from tidegate_server.sql.statements import (
 
 # What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
 # statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
-_KEY = r"(?:`(?P<quoted>(?:[^`]|``)++)`|(?P<key>(?=[\w:-]*\.)[A-Za-z_][\w.:-]*+))\s*+"
+_KEY = (
+    r"(?:hive(?:conf|var):)?+"
+    r"(?:`(?P<quoted>(?:[^`]|``)++)`|(?P<key>(?=[\w:-]*\.|\w++\s*+=)[A-Za-z_][\w.:-]*+))\s*+"
+)
 _REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 _BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?+|{_REST})", re.I)
 _BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?+{_REST}", re.I)

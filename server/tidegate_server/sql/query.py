@@ -14,8 +14,10 @@ _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
 _BEFORE_PATHS = frozenset({"ADD", "LIST", "REFRESH", "RESET", "SET"})
 _ROWS = frozenset(
     {"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(", "SHOW", "DESCRIBE", "DESC"}
-    | {"EXPLAIN", "SET", "LIST", "CALL"}
+    | {"EXPLAIN", "SET", "LIST", "OPTIMIZE", "REORG", "RESTORE", "VACUUM"}
+    | {"BEGIN", "CALL", "EXECUTE"}
 )
+_AROUND_OTHERS = frozenset({"BEGIN", "CALL", "EXECUTE"})
 _WITHOUT_ROWS = (
     *("ALTER", "ADD", "ANALYZE", "CLEAR", "COMMENT", "DESC", "DESCRIBE", "DROP", "EXPLAIN", "LIST"),
     *("MSCK", "REFRESH", "REPAIR", "RESET", "SHOW", "TRUNCATE", "UNCACHE", "UNSET", "USE"),
@@ -83,6 +85,12 @@ def begins_like_rows(text: str) -> bool:
     if not words or Cursor("", words).spelling() not in _ROWS:
         return False
     return not _inserts(text, Cursor("", words).spelling())
+
+
+def runs_others(text: str) -> bool:
+    """Say whether a statement runs others: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
+    words = head(text, 1)
+    return bool(words) and Cursor("", words).spelling() in _AROUND_OTHERS
 
 
 def lists_tables(text: str) -> bool:

@@ -94,6 +94,29 @@ def test_timestamps_carry_the_zone_of_the_session(session: Session) -> None:
     assert table.to_pylist()[0]["c0"].hour == 3
 
 
+@pytest.mark.parametrize(
+    ("given", "zone"),
+    [
+        ("GMT+8", "+08:00"),
+        ("UTC+08:00", "+08:00"),
+        ("+8", "+08:00"),
+        ("PST", "America/Los_Angeles"),
+        ("-08:30:15", "-08:30:15"),
+        ("GMT", "UTC"),
+    ],
+)
+@pytest.mark.parametrize("source", ["VALUES 1", "range(3)"])
+def test_zones_are_spelled_as_arrow_knows_them(
+    session: Session, given: str, zone: str, source: str
+) -> None:
+    session.execute(f"SET spark.sql.session.timeZone = {given}")
+    moment = "TIMESTAMP'2020-01-02 03:04:05'"
+    query = f"SELECT {moment}, unix_micros({moment}) FROM {source} ORDER BY 1 LIMIT 1"
+    table = session.table(session.execute(query))
+    assert table.schema.types[0] == pa.timestamp("us", tz=zone)
+    assert table.column(0).cast(pa.int64()) == table.column(1)
+
+
 def test_nested_values_are_valid_json_with_nulls_kept(session: Session) -> None:
     answer = session.execute(
         "SELECT array(1, null) a, map(1, 'x') b, named_struct('x', 1, 'y', cast(null AS int)) c, "

@@ -138,9 +138,17 @@ def test_instants_are_shown_in_their_columns_zone(
     assert decoded("timestamp", array) == ("stringVal", wanted)
 
 
-def test_a_zone_may_be_an_offset() -> None:
-    array = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", "+05:30"))
-    assert decoded("timestamp", array)[1] == ["2026-01-01 05:30:00"]
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("+05:30", "2026-01-01 05:30:00"),
+        ("-08:30:15", "2025-12-31 15:29:45"),
+        ("+14", "2026-01-01 14:00:00"),
+    ],
+)
+def test_a_zone_may_be_an_offset(zone: str, shown: str) -> None:
+    array = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", zone))
+    assert decoded("timestamp", array)[1] == [shown]
 
 
 def test_whole_seconds_have_no_fraction_and_keep_their_zeros() -> None:

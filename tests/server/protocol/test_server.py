@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -33,11 +34,12 @@ from tidegate.wire.service import (
 )
 from tidegate_server.command.context import Context
 from tidegate_server.config import Config, ServerSection
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.protocol.handler import Handler
 from tidegate_server.protocol.scan import MessageScanner
+from tidegate_server.protocol.status import failed
 
 V = ttypes.TProtocolVersion
 CODES = ttypes.TStatusCode
@@ -223,7 +225,8 @@ def test_a_failing_statement_fails_its_synchronous_call(peer: Peer) -> None:
     response = peer.execute(peer.session(), "SELECT nope")
     status = response.status
     assert (status.statusCode, status.sqlState) == (CODES.ERROR_STATUS, "42P01")
-    assert status.errorMessage == "[TABLE_OR_VIEW_NOT_FOUND] cannot run SELECT nope"
+    told = "[TABLE_OR_VIEW_NOT_FOUND] cannot run SELECT nope (SQLSTATE '42P01')"
+    assert status.errorMessage == told
     assert status.infoMessages[0].startswith("*java.sql.SQLException:[TABLE_OR_VIEW_NOT_FOUND]")
     assert status.infoMessages[1:] == ["first line", "second line"]
     assert status.errorCode is not None
@@ -235,7 +238,33 @@ def test_a_failing_statement_tells_its_error_in_status_and_fetch(peer: Peer) -> 
     status = peer.status(operation)
     assert (status.operationState, status.sqlState) == (STATES.ERROR_STATE, "42P01")
     assert status.errorMessage == "[TABLE_OR_VIEW_NOT_FOUND] cannot run SELECT nope"
-    assert peer.fetch(operation).status.errorMessage == status.errorMessage
+    fetched = peer.fetch(operation)
+    assert fetched.status.errorMessage == f"{status.errorMessage} (SQLSTATE '42P01')"
+    # What Superset makes of PyHive's exception, whose text is this.
+    found = re.search(r'errorMessage="(.*?)(?<!\\)"', repr(fetched))
+    assert found is not None
+    assert found[1] == fetched.status.errorMessage
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("The table `a`.`b` is not there", "The table 'a'.'b' is not there"),
+        ("The table `a` isn't there", "The table `a` isn't there"),
+        ('Near "x"', "Near 'x'"),
+        ("Division by zero", "Division by zero (SQLSTATE '22012')"),
+    ],
+)
+def test_messages_can_be_found_in_the_text_of_their_response(told: str, shown: str) -> None:
+    problem = ServerError(code="X", sqlstate="22012", message=told)
+    answer = failed(problem)
+    assert answer.errorMessage == f"[X] {shown}"
+    assert f'errorMessage="[X] {shown}"' in repr(answer)
+
+
+def test_a_line_with_a_star_is_no_exception() -> None:
+    problem = ServerError(code="X", sqlstate="22012", message="m", detail="*(1) Scan\nplan")
+    assert failed(problem).infoMessages[1:] == [" *(1) Scan", "plan"]
 
 
 def test_the_status_waits_for_the_end(gateway: Gateway, peer: Peer) -> None:

@@ -30,6 +30,10 @@ from tidegate_server.sql.query import (
         "DESC t",
         "EXPLAIN INSERT INTO t SELECT 1",
         "SET x",
+        "VACUUM t DRY RUN",
+        "OPTIMIZE t",
+        "EXECUTE IMMEDIATE 'SELECT 1'",
+        "BEGIN SELECT 1; END",
         "SELECT 'open",
     ],
 )
