@@ -18,7 +18,7 @@ from tidegate_server.auth.token_store import SqlTokenStore
 from tidegate_server.auth.tokens import DelegationTokens
 from tidegate_server.catalog.sql import SqlCatalog
 from tidegate_server.command.alerts import Alerts, couriers
-from tidegate_server.command.authorize import check_owner
+from tidegate_server.command.authorize import check_owner, engine_settings
 from tidegate_server.command.context import Services
 from tidegate_server.command.dispatch import execute, returns_rows
 from tidegate_server.command.options import check_server_options
@@ -405,7 +405,7 @@ def _engine_options(config: Config, java_home: Path) -> EngineOptions:
         direct_bytes=config.engine.direct_bytes,
         spool_quota=config.engine.spool_quota,
         kafka=config.engine.kafka,
-        settings=config.engine.settings,
+        settings=engine_settings(config),
     )
 
 

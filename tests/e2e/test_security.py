@@ -39,6 +39,12 @@ def test_a_guarded_server_runs_statements_over_every_transport(
         assert total(server.connect(**login, transport=transport)) == 45
     with server.connect(**login) as connection:
         token = connection.delegation_token()
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SET day = 1")
+            cursor.execute("SELECT '${env:HOME} ${system:user.home} ${day}'")
+            assert cursor.fetchall() == [("${env:HOME} ${system:user.home} 1",)]
+            with pytest.raises(tidegate.OperationalError, match="ACCESS_DENIED"):
+                cursor.execute("SET spark.sql.variable.substitute = true")
     assert total(server.connect(auth="TOKEN", token=token)) == 45
     with pytest.raises(tidegate.OperationalError, match="password is wrong"):
         server.connect(**{**login, "password": "wrong"})

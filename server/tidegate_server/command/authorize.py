@@ -78,6 +78,7 @@ from tidegate_server.sql.statements import (
 )
 
 _UNCHECKED = ("NONE", "NOSASL")
+_SUBSTITUTION = "spark.sql.variable.substitute"
 _ALLOW = 'An administrator can allow it with authorization.allow = ["{reach}"].'
 _ASK = "Its owner or an administrator can GRANT it."
 
@@ -168,6 +169,18 @@ def check_settings(settings: Mapping[str, str], config: Config, user: str) -> No
 def may_set(key: str, config: Config, user: str) -> bool:
     """Say whether a user may change a setting."""
     return not is_static(key) or not _refuses(Reach.STATIC_SETTINGS, config, user)
+
+
+def engine_settings(config: Config) -> dict[str, str]:
+    """Return the settings that the engine starts with.
+
+    Spark puts the server's environment and the JVM's properties in place of ``${env:X}`` and
+    ``${system:X}`` anywhere in a statement, also in one that another makes, and secrets are often
+    kept there. Where users are told apart it does not; the gateway replaces settings by itself.
+    """
+    allowed = Reach.STATIC_SETTINGS.value in config.authorization.allow
+    guarded = {_SUBSTITUTION: "false"} if _tells_apart(config) and not allowed else {}
+    return {**guarded, **config.engine.settings}
 
 
 def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
@@ -384,7 +397,7 @@ def _survey(sql: str, context: Context) -> Surveyed | None:
     config, user = context.services.config, context.session.user
     if user in config.authorization.administrators:
         return None
-    if not config.authorization.enabled and config.server.auth in _UNCHECKED:
+    if not _tells_apart(config):
         return None
     return survey(sql, context)
 
@@ -445,9 +458,14 @@ def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
 
 def _refuses(reach: Reach, config: Config, user: str) -> bool:
     section = config.authorization
-    if not section.enabled and config.server.auth in _UNCHECKED:
+    if not _tells_apart(config):
         return False
     return user not in section.administrators and reach.value not in section.allow
+
+
+def _tells_apart(config: Config) -> bool:
+    """Say whether users are told apart: by authorization, or by how they log in."""
+    return config.authorization.enabled or config.server.auth not in _UNCHECKED
 
 
 def _reaching(reach: Reach, what: str, user: str) -> ServerError:

@@ -84,6 +84,7 @@ _STATIC = (
     "spark.sql.hive.metastore.",
     "spark.sql.queryexecutionlisteners",
     "spark.sql.streaming.streamingquerylisteners",
+    "spark.sql.variable.substitute",
     "spark.sql.warehouse.dir",
     "spark.submit.",
     "spark.ui.",

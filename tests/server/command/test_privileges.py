@@ -14,7 +14,12 @@ from tests.contract.examples import NOON
 from tests.contract.examples import table as example
 from tests.server.command.fakes import FakeEngine, World, analysis, name
 from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.authorize import check_owner, check_settings, hidden_names
+from tidegate_server.command.authorize import (
+    check_owner,
+    check_settings,
+    engine_settings,
+    hidden_names,
+)
 from tidegate_server.command.context import Services
 from tidegate_server.command.privileges import Action, Rights, is_foreign, is_static, overlap
 from tidegate_server.command.visible import narrowed, without_hidden
@@ -499,6 +504,34 @@ def test_each_reach_can_be_allowed(guarded: Guarded, reach: Reach) -> None:
         assert reaching(guarded, Surveyed(reaches=(other,)), config) == "ACCESS_DENIED"
 
 
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        (Config(), {}),
+        (Config(server=LOGINS), {"spark.sql.variable.substitute": "false"}),
+        (
+            Config(authorization=AuthorizationSection(enabled=True)),
+            {"spark.sql.variable.substitute": "false"},
+        ),
+        (
+            Config(server=LOGINS, authorization=AuthorizationSection(allow=("static-settings",))),
+            {},
+        ),
+        (
+            Config.model_validate(
+                {
+                    "authorization": {"enabled": True},
+                    "engine": {"settings": {"spark.sql.variable.substitute": "true"}},
+                }
+            ),
+            {"spark.sql.variable.substitute": "true"},
+        ),
+    ],
+)
+def test_the_environment_of_the_server_is_no_text(config: Config, settings: dict[str, str]) -> None:
+    assert engine_settings(config) == settings
+
+
 def test_a_place_in_the_warehouse_is_free_unless_a_table_lies_there(guarded: Guarded) -> None:
     config = Config(server=LOGINS)
     warehouse = str(config.data.resolve() / "warehouse")
@@ -546,6 +579,7 @@ def test_the_overlap_has_several_spellings() -> None:
         ("spark.sql.catalog.mine", True),
         ("Spark.SQL.Extensions", True),
         ("spark.hadoop.fs.s3a.access.key", True),
+        ("spark.sql.variable.substitute", True),
         ("spark.sql.shuffle.partitions", False),
         ("materialized-table.initialize", False),
     ],
