@@ -227,7 +227,13 @@ def informed_order(
 def past_runs(runs: Iterable[RefreshRun]) -> tuple[PastRun, ...]:
     """Return what costs are learned from: the runs that did something and succeeded."""
     return tuple(
-        PastRun(strategy=run.action, seconds=run.seconds, metrics=run.metrics)
+        PastRun(
+            strategy=run.action,
+            seconds=run.seconds,
+            metrics=run.metrics,
+            reason_code=run.reason_code or "",
+            rows_changed=sum(change.rows or 0 for change in run.changes),
+        )
         for run in runs
         if run.state is RunState.SUCCEEDED
         and run.action not in (None, Strategy.NO_DATA)

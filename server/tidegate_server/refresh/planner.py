@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from tidegate_server.model.runs import Rejection, SourceChange, Strategy
 from tidegate_server.model.versions import SourceKind
-from tidegate_server.refresh.cost import HYSTERESIS, Way, Work, predict
+from tidegate_server.refresh.cost import (
+    HYSTERESIS,
+    KEYS_AFFECTED,
+    ROWS_APPENDED,
+    Way,
+    Work,
+    predict,
+)
 from tidegate_server.refresh.eligibility import Obstacle
 from tidegate_server.refresh.request import (
     CommittedRefresh,
@@ -201,8 +208,14 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
     elif not evidence.appends:
         read += evidence.rows_in_sources
     written = evidence.affected_keys if evidence.keyed else evidence.rows_changed
-    way = Way.APPEND if evidence.appends else Way.REWRITE
-    return way, Work(rows_read=read, rows_written=written or 0)
+    if evidence.appends:
+        way = Way.APPEND
+    elif evidence.keyed and not evidence.algebraic:
+        way = Way.RECOMPUTE
+    else:
+        way = Way.REWRITE
+    changed = evidence.rows_changed
+    return way, Work(rows_read=read, rows_written=written or 0, rows_changed=changed)
 
 
 def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
@@ -242,9 +255,9 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
     ]
     shown = ", ".join(moved) or "no source rows changed"
     if evidence.appends:
-        return "ROWS_APPENDED", f"adds rows for {shown}"
+        return ROWS_APPENDED, f"adds rows for {shown}"
     if evidence.algebraic:
         return "GROUPS_COMBINED", f"adds up the stored groups and {shown}"
     if evidence.keyed:
-        return "KEYS_AFFECTED", f"computes affected keys anew for {shown}"
+        return KEYS_AFFECTED, f"computes affected keys anew for {shown}"
     return "ROWS_CHANGED", f"applies the query to {shown}"

@@ -32,6 +32,10 @@ class PastRun:
     strategy: Strategy
     seconds: float
     metrics: RunMetrics
+    reason_code: str = ""
+    """Why it was made so."""
+    rows_changed: int = 0
+    """Rows of the sources' changes, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

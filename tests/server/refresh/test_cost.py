@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.refresh.cost import Way, Work, predict
 from tidegate_server.refresh.request import PastRun
@@ -11,8 +13,8 @@ from tidegate_server.refresh.request import PastRun
 WORK = Work(rows_read=1_000_000, rows_written=10_000)
 
 
-def past(seconds: float, strategy: Strategy = Strategy.FULL, deleted: int | None = None) -> PastRun:
-    metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000, rows_deleted=deleted)
+def past(seconds: float, strategy: Strategy = Strategy.FULL) -> PastRun:
+    metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000)
     return PastRun(strategy=strategy, seconds=seconds, metrics=metrics)
 
 
@@ -50,7 +52,7 @@ def test_one_outlier_changes_nothing() -> None:
 
 def rewrite(times: float) -> PastRun:
     listed = predict(Way.REWRITE, WORK, ())
-    return past(times * listed, Strategy.INCREMENTAL, deleted=5)
+    return replace(past(times * listed, Strategy.INCREMENTAL), reason_code="ROWS_CHANGED")
 
 
 def test_ways_learn_apart() -> None:
@@ -71,13 +73,30 @@ def test_a_single_slow_run_is_no_reason_to_leave_a_way() -> None:
     assert predict(Way.REWRITE, WORK, (rewrite(9.0), rewrite(9.0), full)) == 9 * listed
 
 
-def test_a_run_that_looked_keys_up_and_removed_nothing_was_a_rewrite() -> None:
-    listed = predict(Way.APPEND, WORK, ())
-    metrics = RunMetrics(rows_read=1_000_000, rows_written=10_000, affected_keys=3)
-    run = PastRun(strategy=Strategy.INCREMENTAL, seconds=99.0, metrics=metrics)
-    append = replace(run, seconds=listed, metrics=replace(metrics, affected_keys=None))
-    assert predict(Way.APPEND, WORK, (run, run, append, append)) == listed
-    assert predict(Way.REWRITE, WORK, (run, run, append, append)) > predict(Way.REWRITE, WORK, ())
+@pytest.mark.parametrize(
+    ("reason", "way"),
+    [
+        ("ROWS_APPENDED", Way.APPEND),
+        ("KEYS_AFFECTED", Way.RECOMPUTE),
+        ("GROUPS_COMBINED", Way.REWRITE),
+        ("ROWS_CHANGED", Way.REWRITE),
+    ],
+)
+def test_the_reason_of_a_run_tells_its_way(reason: str, way: Way) -> None:
+    full = past(predict(Way.OVERWRITE, WORK, ()))
+    run = replace(past(99.0, Strategy.INCREMENTAL), reason_code=reason)
+    runs = (*[full] * 5, *[run] * 3)
+    assert {w for w in Way if predict(w, WORK, runs) > 5 * predict(w, WORK, ())} == {way}
+
+
+def test_changed_rows_are_dearer_than_others() -> None:
+    changed = replace(WORK, rows_changed=500_000)
+    for way in (Way.REWRITE, Way.RECOMPUTE):
+        listed = predict(way, changed, ())
+        assert listed > predict(way, WORK, ())
+        run = replace(rewrite(1.0), seconds=listed, rows_changed=500_000)
+        if way is Way.REWRITE:
+            assert predict(way, changed, (run, run, run)) == listed
 
 
 def test_what_no_run_could_tell_is_not_learned() -> None:

@@ -205,7 +205,7 @@ def test_rows_are_appended_to_small_tables_too() -> None:
 
 
 def test_a_table_changes_over_only_when_it_pays() -> None:
-    even = replace(LARGE, rows_in_sources=1_100_000, rows_in_changed=1_100_000, rows_in_table=1_000)
+    even = replace(LARGE, rows_in_sources=7_000_000, rows_in_changed=7_000_000, rows_in_table=1_000)
     first = plan_incremental(ORDER, FULL, even)
     assert first.predicted_seconds is not None
     assert first.full_seconds is not None
