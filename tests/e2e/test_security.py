@@ -43,7 +43,7 @@ def test_a_guarded_server_runs_statements_over_every_transport(
             cursor.execute("SET day = 1")
             cursor.execute("SELECT '${env:HOME} ${system:user.home} ${day}'")
             assert cursor.fetchall() == [("${env:HOME} ${system:user.home} 1",)]
-            with pytest.raises(tidegate.OperationalError, match="ACCESS_DENIED"):
+            with pytest.raises(tidegate.ProgrammingError, match="ACCESS_DENIED"):
                 cursor.execute("SET spark.sql.variable.substitute = true")
     assert total(server.connect(auth="TOKEN", token=token)) == 45
     with pytest.raises(tidegate.OperationalError, match="password is wrong"):
