@@ -52,6 +52,8 @@ class ServerSection(_Section):
     max_sessions: Annotated[int, Field(ge=1)] = 2000
     max_sessions_per_user: Annotated[int, Field(ge=0)] = 0
     """Sessions that one login may have open; 0 means as many as there may be."""
+    max_statements_per_user: Annotated[int, Field(ge=0)] = 0
+    """Statements that one login may have waiting or at work; 0 means as many as it likes."""
     session_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
     """Seconds without a call or running work after which a session is closed."""
     operation_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0

@@ -90,6 +90,7 @@ from tidegate_server.storage.base import TableFormat
 _TICK = 0.3
 _WORKERS = 24
 _CONTROL_WORKERS = 8
+_URGENT_WORKERS = 2
 
 
 class Service:
@@ -111,6 +112,8 @@ class Service:
         self._metastore = Metastore(spark)
         self._work = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._control = ThreadPoolExecutor(_CONTROL_WORKERS, thread_name_prefix="control")
+        # A cancel waits for nobody's list of columns.
+        self._urgent = ThreadPoolExecutor(_URGENT_WORKERS, thread_name_prefix="urgent")
 
     def answers(self, request: Request) -> Iterator[Answer]:
         """Yield progress while the request runs, then its final answer.
@@ -130,6 +133,8 @@ class Service:
                 yield from self._watched(request, request.upkeep_id)
             case Ping():
                 yield self._info
+            case Cancel():
+                yield self._urgent.submit(self._controlled, request).result()
             case _:
                 yield self._control.submit(self._controlled, request).result()
 
@@ -137,6 +142,7 @@ class Service:
         """Take no more work."""
         self._work.shutdown(wait=False, cancel_futures=True)
         self._control.shutdown(wait=False, cancel_futures=True)
+        self._urgent.shutdown(wait=False, cancel_futures=True)
 
     def _watched(self, request: Request, operation_id: str) -> Iterator[Answer]:
         operation = self._operations.begin(operation_id)
@@ -150,8 +156,8 @@ class Service:
                     continue
                 exceeded = exceeded or self._stop_beyond_quota(request, operation)
                 if operation.canceled:
-                    self._control.submit(self._operations.interrupt, operation).result()
-                progress = self._control.submit(self._operations.progress, operation_id).result()
+                    self._urgent.submit(self._operations.interrupt, operation).result()
+                progress = self._urgent.submit(self._operations.progress, operation_id).result()
                 if progress is not None:
                     yield progress
                 continue

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -195,7 +196,8 @@ class Handler:
 
     async def CancelOperation(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)
-        await self._pooled(lambda: session.cancel(operation))
+        urgent = self._sessions.executor.urgent
+        await self._pooled(lambda: session.cancel(operation), urgent)
         return ttypes.TCancelOperationResp(status=status.success())
 
     async def CloseOperation(self, request: Any, caller: Caller) -> Any:
@@ -410,10 +412,11 @@ class Handler:
         page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
         return Fetched(page, _encoded_page(session, schema, page).data)
 
-    async def _pooled(self, work: Callable[[], T]) -> T:
+    async def _pooled(self, work: Callable[[], T], pool: Executor | None = None) -> T:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
-        return await loop.run_in_executor(self._sessions.executor.short, context.run, work)
+        pool = pool or self._sessions.executor.short
+        return await loop.run_in_executor(pool, context.run, work)
 
 
 def _is_strange(session: Session, caller: Caller) -> bool:

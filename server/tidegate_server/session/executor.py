@@ -17,13 +17,15 @@ from tidegate_server.session.operation import Operation
 
 logger = logging.getLogger(__name__)
 
+_URGENT = 4
 _CANCEL_ATTEMPTS = 100
 _FIRST_CANCEL_PAUSE = 0.25
 _LONGEST_CANCEL_PAUSE = 5.0
 
 
 class Executor:
-    """Two pools: statements may wait for Spark for hours, short calls must never wait for them."""
+    """Pools of threads: statements may wait for Spark for hours, short calls must never wait for
+    them, nor a cancel for the lists of other clients."""
 
     def __init__(self, engine: Engine, cancel_refresh: Callable[[str], bool], workers: int) -> None:
         """Take what stops work elsewhere, by an operation's id, and the number of threads.
@@ -35,6 +37,7 @@ class Executor:
         self._statements = ThreadPoolExecutor(workers, thread_name_prefix="statement")
         self.short = ThreadPoolExecutor(max(4, workers // 4), thread_name_prefix="call")
         """For encoding, metadata and closing."""
+        self.urgent = ThreadPoolExecutor(_URGENT, thread_name_prefix="cancel")
 
     def submit(
         self, operation: Operation, work: Callable[[], Result], timeout: float | None = None
@@ -68,6 +71,7 @@ class Executor:
         """Take no more work and forget what is queued; running threads end by themselves."""
         self._statements.shutdown(wait=False, cancel_futures=True)
         self.short.shutdown(wait=False, cancel_futures=True)
+        self.urgent.shutdown(wait=False, cancel_futures=True)
 
     def _start_timer(self, operation: Operation, seconds: float) -> threading.Timer:
         def expire() -> None:

@@ -194,6 +194,7 @@ class SessionManager:
             snapshot=self.snapshot,
             execute=self._execute,
             returns_rows=self._returns_rows,
+            require_turn=self._require_turn,
         )
 
     def _permitted(self, settings: Mapping[str, str], user: str) -> dict[str, str]:
@@ -214,6 +215,15 @@ class SessionManager:
         if limit and own >= limit:
             hint = "Close sessions, or raise server.max_sessions_per_user."
             raise error(Code.TOO_MANY, what=f"sessions of user {user}", limit=limit, hint=hint)
+
+    def _require_turn(self, session: Session) -> None:
+        limit, user = self._settings.max_statements_per_user, session.real_user
+        if not limit:
+            return
+        own = sum(s.open_operations() for s in self.sessions() if s.real_user == user)
+        if own >= limit:
+            hint = "Wait until one ends or cancel one, or raise server.max_statements_per_user."
+            raise error(Code.TOO_MANY, what=f"statements of user {user}", limit=limit, hint=hint)
 
     def _require_schema(self, schema: str | None) -> None:
         if schema is None or schema.lower() in _ALWAYS_THERE:

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 ExecuteText = Callable[[str, Context], Result]
 """Runs a statement to its end; raises ServerError."""
+RequireTurn = Callable[["Session"], None]
+"""Raises TOO_MANY if who logged in has as many statements at work as one login may have."""
 ReturnsRows = Callable[[str], bool]
 """Says from the text alone whether a statement answers rows."""
 
@@ -59,6 +61,7 @@ class Session:
         snapshot: Snapshot,
         execute: ExecuteText,
         returns_rows: ReturnsRows,
+        require_turn: RequireTurn,
     ) -> None:
         self.handle = handle
         self.id = state.session_id
@@ -76,6 +79,7 @@ class Session:
         self._executor = executor
         self._execute = execute
         self._returns_rows = returns_rows
+        self._require_turn = require_turn
         self._operations: dict[bytes, Operation] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -92,9 +96,10 @@ class Session:
     ) -> Operation:
         """Start a statement and return at once; ``timeout`` in seconds.
 
-        :raises ServerError: TOO_MANY if the session holds too many operations open;
-            INVALID_SESSION_HANDLE once closed.
+        :raises ServerError: TOO_MANY if the session holds too many operations open, or its user has
+            too many at work; INVALID_SESSION_HANDLE once closed.
         """
+        self._require_turn(self)
         statement = substitute(text, {**self.state.settings, **(overlay or {})})
         answers_rows = self._returns_rows(statement)
         operation = self._register(

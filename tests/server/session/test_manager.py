@@ -228,6 +228,35 @@ def test_one_login_may_have_so_many_sessions() -> None:
         world.manager.shutdown()
 
 
+def test_one_login_may_have_so_many_statements_at_work() -> None:
+    world = World(max_statements_per_user=2)
+    try:
+        first = world.open().submit("BLOCK")
+        session = world.open()
+        session.submit("BLOCK")
+        with pytest.raises(ServerError, match="TOO_MANY.*statements of user eva"):
+            session.submit("SELECT 1")
+        other = world.manager.open("ada", {}, world.manager.connect())
+        other.submit("SELECT 1")
+        session.cancel(first)
+        session.submit("SELECT 1")
+    finally:
+        world.let_go.set()
+        world.manager.shutdown()
+
+
+def test_a_cancel_waits_for_no_other_call() -> None:
+    world = World()
+    hold = threading.Event()
+    try:
+        for _ in range(100):
+            world.manager.executor.short.submit(hold.wait)
+        assert world.manager.executor.urgent.submit(lambda: True).result(timeout=30)
+    finally:
+        hold.set()
+        world.manager.shutdown()
+
+
 @pytest.mark.parametrize("asked", [None, 30.0])
 def test_the_server_ends_what_runs_too_long(asked: float | None) -> None:
     world = World(query_timeout=0.05)
