@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.engine.analyze import analyzed_plan
@@ -35,7 +33,7 @@ from tidegate_server.engine.upstream import (
     explained,
     recorded_columns,
 )
-from tidegate_server.errors import Code, error
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.faults import Point, hold
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.runs import Rejection, RunMetrics, Strategy
@@ -67,6 +65,8 @@ _STARTS = frozenset(
     {
         *("FIRST_REFRESH", "FORCED", "FOREIGN_COMMIT", "DEFINITION_CHANGED"),
         *("FROM_BEGINNING", "PARTIAL_BEFORE"),
+        # Once: what the source was before cannot be known any more.
+        *("SOURCE_CHANGE_UNKNOWN", "SOURCES_REPLACED"),
     }
 )
 
@@ -204,7 +204,10 @@ def _plan(
 def _prepared(preparation: Preparation, full: RefreshPlan) -> Prepared:
     try:
         return preparation.prepare(full)
-    except (PySparkException, Py4JError) as failed:
+    except ServerError:
+        raise
+    except Exception as failed:
+        # Whatever a rule stumbles over, the query itself can still be computed.
         preparation.check()
         logger.exception("%s cannot be refreshed incrementally", preparation.order.name)
         return Prepared(plan=_failed(full, failed))
@@ -249,7 +252,9 @@ def _carried_out(
     if planned.plan.strategy is Strategy.INCREMENTAL:
         try:
             return _outcome(planned, _applied(planned, session, format))
-        except (PySparkException, Py4JError, DiffMismatchError) as failed:
+        except ServerError:
+            raise
+        except Exception as failed:
             operation.check()
             logger.exception("%s is refreshed fully instead", planned.order.name)
             plan = telling_region(_failed(planned.plan, failed), planned.order)

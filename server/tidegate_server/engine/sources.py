@@ -222,7 +222,7 @@ class Tables:
             return
         state = self.format.find(name)
         if state is not None:
-            self.states[key] = state
+            state = self.states[key] = self._told_apart(key, state)
         shown, owned = key, state is not None and state.materialized_id is not None
         if owned:
             # The rows of one with derived columns lie behind the view that has its name.
@@ -235,6 +235,24 @@ class Tables:
             materialized_table=owned,
             via=via,
         )
+
+    def _told_apart(self, name: TableName, state: TableState) -> TableState:
+        """Return a table's state; under a second name, as it was found under the first.
+
+        :raises ServerError: MT_QUERY_UNSUPPORTED for two tables of one id: versions that are
+            recorded by it would be those of either.
+        """
+        for other, known in self.states.items():
+            if known.table_id != state.table_id:
+                continue
+            if known.place == state.place:
+                return known
+            raise error(
+                Code.MT_QUERY_UNSUPPORTED,
+                reason=f"{name} and {other} are one Delta table copied file by file, with the same "
+                f"id; copy it by CREATE TABLE ... SHALLOW CLONE or AS SELECT instead",
+            )
+        return state
 
     def _is_permanent(self, parts: tuple[str, ...], place: Place) -> bool:
         """Say whether a function is one of the metastore, which has a schema."""

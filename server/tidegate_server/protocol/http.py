@@ -24,6 +24,7 @@ from tidegate_server.protocol.scan import FrameError, Message, MessageScanner
 logger = logging.getLogger(__name__)
 
 THRIFT: Final = "application/x-thrift"
+_TYPES: Final = (THRIFT, "application/vnd.apache.thrift.binary")
 _XSRF: Final = "x-xsrf-header"
 _STATUS: Final = {
     Code.LOGIN_REFUSED.name: HTTPStatus.UNAUTHORIZED,
@@ -79,14 +80,14 @@ class HttpTransport:
     ) -> Reply:
         self._check(request, objection)
         try:
-            caller = await self._caller(request, self._peer(request, streams.peer))
+            caller, proof = await self._caller(request, self._peer(request, streams.peer))
         except ServerError as problem:
             raise self._refused(problem) from problem
         message = _message(await stream.body(self._limit), self._limit)
         answer = self._answerer.at_once(message, caller)
         if answer is None:
             answer = await unless_lost(self._answerer.answer(message, caller), streams.reader)
-        return Reply(HTTPStatus.OK, answer, THRIFT, self._cookie(request, caller))
+        return Reply(HTTPStatus.OK, answer, THRIFT, (*self._cookie(request, caller), *proof))
 
     def _check(self, request: Request, objection: ServerError | None) -> None:
         """Refuse what cannot be a call, before anything else is looked at."""
@@ -105,9 +106,9 @@ class HttpTransport:
         if self._settings.xsrf_header and request.header(_XSRF) is None:
             text = "The request lacks the header X-XSRF-HEADER, which this server asks for."
             raise RefusedError(HTTPStatus.FORBIDDEN, text)
-        # Pages of other sites can make a browser send a POST, but not one of this type.
+        # Pages of other sites can make a browser send a POST, but not one of these types.
         kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
-        if kind != THRIFT:
+        if kind not in _TYPES:
             text = f"Expected Content-Type {THRIFT}, but {kind[:100] or 'none'} came."
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
         coding = (request.header("content-encoding") or "identity").strip().lower()
@@ -120,42 +121,47 @@ class HttpTransport:
         protocol = request.header("x-forwarded-proto")
         return self._forwarded.peer(peer, request.all("x-forwarded-for"), protocol)
 
-    async def _caller(self, request: Request, peer: Peer) -> Caller:
-        identity = await self._identity(request, peer)
+    async def _caller(self, request: Request, peer: Peer) -> tuple[Caller, Headers]:
+        """Return who calls, and the headers by which the server proves itself to them."""
+        identity, proof = await self._identity(request, peer)
         other = _do_as(request.target)
         self._access.proxies.effective(identity, other, peer)
         # Nobody can be told apart where nothing is checked; else the login is before the body.
-        return Caller(self._connection_id, peer, identity, act_as=other, has_session=True)
+        caller = Caller(self._connection_id, peer, identity, act_as=other, has_session=True)
+        return caller, proof
 
-    async def _identity(self, request: Request, peer: Peer) -> Identity:
+    async def _identity(self, request: Request, peer: Peer) -> tuple[Identity, Headers]:
         given = request.header("authorization")
         if given is not None:
             return await self._authorized(given, peer)
         if not self._access.checks:
-            return NOBODY
+            return NOBODY, ()
         if self._access.cookies is not None and self._access.allows_secrets(peer):
             for value in _cookies(request):
                 identity = self._access.cookies.read(value)
                 if identity is not None:
-                    return identity
+                    return identity, ()
         raise refused("This server asks for a login", "Send it as Authorization.")
 
-    async def _authorized(self, given: str, peer: Peer) -> Identity:
+    async def _authorized(self, given: str, peer: Peer) -> tuple[Identity, Headers]:
         scheme, _, secret = given.partition(" ")
         match scheme.lower():
             case "basic":
                 user, password = _basic(secret)
-                return await self._password(user, password, peer)
+                return await self._password(user, password, peer), ()
             case "bearer":
-                return await self._access.with_bearer(secret.strip(), peer)
+                return await self._access.with_bearer(secret.strip(), peer), ()
             case "negotiate" if self._access.kerberos is not None:
                 exchange = self._access.kerberos.exchange()
                 # Hive's JDBC driver writes "Negotiate : " before the ticket.
                 token = _decoded(secret.lstrip(": "))
-                await self._access.with_ticket(exchange, token, peer)
+                answer = await self._access.with_ticket(exchange, token, peer)
                 if not exchange.complete:
                     raise refused("A Kerberos login over HTTP has one step alone")
-                return exchange.identity()
+                # Clients that ask for mutual authentication check it (RFC 4559).
+                shown = f"Negotiate {base64.b64encode(answer).decode('ascii')}"
+                proof: Headers = (("WWW-Authenticate", shown),) if answer else ()
+                return exchange.identity(), proof
             case _:
                 raise refused("This server does not take this scheme of Authorization")
 

@@ -45,14 +45,17 @@ class Evidence:
     rows_in_sources: int = 0
     rows_in_changed: int = 0
     """Rows of the sources that changed."""
+    rows_guessed: int = 0
+    """Changed rows of sources whose commits do not count them, as after an INSERT OVERWRITE: about
+    as many as the sizes of files tell, or all rows of the source."""
     rows_in_table: int = 0
     affected_keys: int | None = None
     """None while they are not counted yet."""
 
     @property
     def rows_changed(self) -> int:
-        """Changed source rows; those that are not known count as none."""
-        return sum(change.rows or 0 for change in self.changes)
+        """Changed source rows, as far as they are known or can be guessed."""
+        return sum(change.rows or 0 for change in self.changes) + self.rows_guessed
 
     @property
     def few(self) -> bool:

@@ -47,6 +47,8 @@ class TableState:
     """The last version that may have changed rows; what vectors record and compare."""
     newest: int
     """The newest version, with the same rows; what is read."""
+    place: str
+    """Where its files are. Tables copied file by file have one id and two places."""
     materialized_id: str | None = None
     """``tidegate.id`` of a materialized table."""
 
@@ -75,6 +77,8 @@ class FoundChange:
     """Why the change is not known; empty unless the method is WHOLE."""
     rows: int | None = None
     """Rows added and removed, when the commits tell; an upper bound."""
+    guess: int | None = None
+    """About how many they are, when only the sizes of files tell."""
     frame: DataFrame | None = None
     """The table's columns and ``__weight BIGINT``, 1 for an added and -1 for a removed row; the
     same row may come again. None when the method is UNCHANGED or WHOLE."""

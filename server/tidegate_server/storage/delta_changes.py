@@ -56,6 +56,7 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
         return FoundChange(
             method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
             rows=wanted.rows,
+            guess=wanted.guess,
             frame=_changed_rows(session, log, metadata, before, after, recorded=recorded),
         )
 

@@ -50,6 +50,18 @@ class LoggedCommit:
             return None
         return sum(int(self.metrics[metric]) * weight for metric, weight in weights.items())
 
+    @property
+    def guess(self) -> int | None:
+        """Like ``rows``; where files were replaced, by their sizes."""
+        if self.rows is not None or self.change_files:
+            return self.rows
+        added = _total(_records(file) for file in self.added)
+        size = sum(int(file.get("size") or 0) for file in self.added)
+        if not added or not size:
+            return None
+        gone = sum(int(f.get("size") or 0) for f in self.removed if f.get("dataChange"))
+        return added + added * gone // size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -73,6 +85,11 @@ class Span:
     def rows(self) -> int | None:
         """How many rows were added and removed in all, if the commits tell."""
         return _total(commit.rows for commit in self.commits)
+
+    @property
+    def guess(self) -> int | None:
+        """About how many rows were added and removed in all; None if nothing hints at it."""
+        return _total(commit.guess for commit in self.commits if commit.changes_rows)
 
     def until(self, version: int) -> Span:
         """Return the commits up to a version."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -56,6 +59,20 @@ def pinned(lake: Lake, sql: str) -> list[tuple[object, ...]]:
     session = lake.root.newSession()
     text = Tables(session, lake.format).pinned(query, "spark_catalog", "default")
     return sorted((tuple(row) for row in session.sql(text).collect()), key=repr)
+
+
+def test_tables_copied_file_by_file_are_told_apart_by_nobody(lake: Lake) -> None:
+    lake.sql("CREATE TABLE first (n INT) USING delta", "INSERT INTO first VALUES (1)")
+    [detail] = lake.session.sql("DESCRIBE DETAIL first").collect()
+    place = Path(str(detail["location"]).removeprefix("file:"))
+    other = shutil.copytree(place, place.with_name("copied"))
+    lake.sql(f"CREATE TABLE second USING delta LOCATION '{other}'")
+    failed = failure(lake, "SELECT * FROM first UNION ALL SELECT * FROM second")
+    assert failed.code == "MT_QUERY_UNSUPPORTED"
+    assert "copied file by file" in failed.message
+    lake.sql("CREATE TABLE third SHALLOW CLONE first")
+    twice = f"SELECT * FROM first UNION ALL SELECT * FROM third UNION ALL TABLE delta.`{place}`"
+    assert pinned(lake, twice) == [(1,), (1,), (1,)]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,19 @@ def test_rows_are_counted_by_the_commits_own_metrics(
     assert parse_commit(1, text(info(operation, **metrics), add("a"), remove("b"))).rows == rows
 
 
+def test_rows_of_replaced_files_are_guessed_by_their_sizes() -> None:
+    new = {"add": {"path": "a", "dataChange": True, "size": 100, "stats": '{"numRecords": 10}'}}
+    old = {"remove": {"path": "b", "dataChange": True, "size": 300}}
+    tidied = {"remove": {"path": "c", "dataChange": False, "size": 900}}
+    overwrite = parse_commit(1, text(info("WRITE"), new, old, tidied))
+    truncate = parse_commit(2, text(info("TRUNCATE"), old))
+    counted = parse_commit(3, text(info("DELETE", numDeletedRows="2"), old))
+    assert [c.rows for c in (overwrite, truncate, counted)] == [None, None, 2]
+    assert [c.guess for c in (overwrite, truncate, counted)] == [40, None, 2]
+    assert Span(commits=(overwrite, counted)).guess == 42
+    assert Span(commits=(overwrite, truncate)).guess is None
+
+
 def test_rows_without_statistics_are_not_known() -> None:
     assert (
         span(text(info("WRITE"), add("a", stats=None)), text(info("WRITE"), add("b"))).rows is None

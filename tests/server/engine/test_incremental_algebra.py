@@ -14,6 +14,7 @@ pytestmark = pytest.mark.spark
 COUNTED = "SELECT k, count(*) AS c, sum(n) AS s, sum(p) AS sp FROM t GROUP BY k"
 JOINED = "SELECT s, key FROM (SELECT t.k AS key, sum(m) AS s FROM t JOIN u ON t.k = u.k GROUP BY 1)"
 EXTREMES = "SELECT max(n) AS hi, k, min(p) AS lo, count(n) AS c FROM t GROUP BY k"
+FOUND = ("KEYS_AFFECTED", "GROUPS_COMBINED")
 COMPUTED = {
     "SELECT k, sum(n) AS s FROM t GROUP BY k HAVING sum(n) < 100",
     "SELECT k, sum(DISTINCT n) AS s FROM t GROUP BY k",
@@ -66,6 +67,32 @@ def test_sums_and_counts_follow_where_that_is_certain(session: Session, sources:
     session.execute("UPDATE t SET id = id + 1")
     assert landed(counted) == "GROUPS_COMBINED"
     assert counted.actions() <= {"commitInfo", "txn"}
+
+
+def test_groups_in_doubt_may_have_keys_that_no_rows_are_found_by(
+    session: Session, schema: str
+) -> None:
+    session.execute("CREATE TABLE m (id BIGINT, k STRING, g INT, d DOUBLE, n INT) USING delta")
+    session.execute(
+        "INSERT INTO m VALUES (1, 'a', 1, 1.5, 1), (1, 'a', 1, 1.5, 2), (2, 'a', 1, 0.0D, 3), "
+        "(2, 'a', 1, -0.0D, 4), (3, 'b', NULL, double('NaN'), 5), (3, 'b', 2, NULL, 6)"
+    )
+    tables = [
+        Maintained(session, schema, f"SELECT {keys}, min(n) AS lo FROM m GROUP BY {keys}")
+        for keys in ("k, g, d", "d, k", "d, k, g", "k, d, g")
+    ]
+    computed = "SELECT d, id * 10L AS b, min(n) AS lo FROM m GROUP BY d, id * 10L"
+    inside = "SELECT struct(k, d) AS s, g, min(n) AS lo FROM m GROUP BY struct(k, d), g"
+    tables += [Maintained(session, schema, query) for query in (computed, inside)]
+    for change in (
+        "DELETE FROM m WHERE n IN (1, 3)",
+        "UPDATE m SET n = n + 1 WHERE d IS NULL OR isnan(d)",
+        "INSERT INTO m VALUES (2, 'a', 1, -0.0D, 0), (3, 'b', NULL, double('NaN'), 0)",
+        "DELETE FROM m WHERE n = 0 OR d IS NULL",
+    ):
+        session.execute(change)
+        for mt in tables:
+            assert (mt.query, landed(mt)) in {(mt.query, c) for c in FOUND}
 
 
 def test_what_does_not_follow_is_computed_anew(session: Session, sources: str) -> None:

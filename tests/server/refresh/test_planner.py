@@ -216,6 +216,15 @@ def test_a_table_changes_over_only_when_it_pays() -> None:
     assert then.reason_code == "FULL_IS_CHEAPER"
 
 
+def test_a_source_whose_rows_were_replaced_has_changed_largely() -> None:
+    unknown = SourceChange(source="t", before=4, after=5, method="CHANGE_FEED")
+    replaced = replace(LARGE, changes=(unknown,), rows_guessed=LARGE.rows_in_changed)
+    plan = plan_incremental(ORDER, FULL, replaced)
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "CHANGE_TOO_LARGE")
+    one_partition = replace(replaced, rows_guessed=1000)
+    assert plan_incremental(ORDER, FULL, one_partition).strategy is Strategy.INCREMENTAL
+
+
 @pytest.mark.parametrize(
     ("rows", "few"),
     [

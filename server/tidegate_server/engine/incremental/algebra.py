@@ -71,6 +71,17 @@ class Algebra:
         return tuple(found[index] for index in range(len(self.groups)))
 
     @property
+    def keyed_by_groups(self) -> bool:
+        """Whether what the node's rows are computed anew by is all of its groups, in this order.
+
+        A type such as DOUBLE tells groups apart, but is no key.
+        """
+        (keys,) = self.node.keys
+        return len(keys) == len(self.groups) and all(
+            bool(key.semanticEquals(group)) for key, group in zip(keys, self.groups, strict=True)
+        )
+
+    @property
     def keyless(self) -> bool:
         """Whether all rows are one group, whose row stays when they are gone."""
         return not self.groups

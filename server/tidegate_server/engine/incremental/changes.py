@@ -26,6 +26,8 @@ class Change:
     """Why the change is not known; empty unless the method is WHOLE."""
     rows: int | None
     """Rows added and removed, when the commits tell; an upper bound."""
+    guess: int | None
+    """About how many they are, when only the sizes of files tell."""
     frame: DataFrame | None
     """The source's columns and ``__weight BIGINT``, never 0; None when the method is WHOLE.
 
@@ -49,6 +51,7 @@ def source_change(
         method=found.method,
         reason=found.reason,
         rows=found.rows,
+        guess=found.guess,
         frame=_frame(session, format, source, after, found),
     )
 

@@ -103,7 +103,7 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
 
     Lists of values reach the files' statistics; several columns also need their tuples compared.
     """
-    restricted = nearly(catalyst, plan, expressions, keys)
+    restricted = nearly(catalyst, plan, expressions, keys.columns)
     if len(expressions) == 1 and keys.columns:
         return restricted
     pairs = zip(expressions, keys.attributes, strict=True)
@@ -111,11 +111,16 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
     return catalyst.semi_join(restricted, keys.relation, equal)
 
 
-def nearly(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Keys) -> Any:
-    """Return all rows that :func:`restrict` would, and perhaps more, without a join."""
+def nearly(
+    catalyst: Catalyst, plan: Any, expressions: Sequence[Any], columns: Sequence[Values]
+) -> Any:
+    """Return all rows that :func:`restrict` would, and perhaps more, without a join.
+
+    :param columns: the values of each expression; empty where they were not collected.
+    """
     conditions = [
         _contained(catalyst, expression, values)
-        for expression, values in zip(expressions, keys.columns, strict=False)
+        for expression, values in zip(expressions, columns, strict=False)
     ]
     return catalyst.filter(catalyst.all(conditions), plan) if conditions else plan
 

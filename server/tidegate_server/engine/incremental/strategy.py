@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
@@ -26,10 +24,12 @@ from tidegate_server.engine.incremental.algebra import (
 from tidegate_server.engine.incremental.apply import Settled, settle
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
+from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
 from tidegate_server.engine.incremental.shape import Node, read_shape
 from tidegate_server.engine.sources import Tables
+from tidegate_server.errors import ServerError
 from tidegate_server.model.runs import SourceChange, Strategy
 from tidegate_server.refresh.eligibility import (
     ALL_RULES,
@@ -136,7 +136,9 @@ def read_query(
         types = _table_types(order, spark, tables)
         shape = read_shape(plan, types, tables.read_versions())
         algebra = read_algebra(shape, types, catalyst)
-    except (Py4JError, PySparkException) as failed:
+    except ServerError:
+        raise
+    except Exception as failed:
         told = to_server_error(failed).headline
         logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
         plan, shape, algebra = analyzed, _unreadable(analyzed), None
@@ -273,7 +275,8 @@ class Preparation:
             raise _DeclinedError(plan_incremental(self.order, full, evidence))
         groups = groups.localCheckpoint(eager=False)
         keys, doubt = collect_groups(catalyst, groups, names, DOUBT, _KEY_LIMIT)
-        difference.known[id(algebra.node)] = keys
+        if algebra.keyed_by_groups:
+            difference.known[id(algebra.node)] = keys
         difference.affected = keys.count
         if doubt:
             self._evidence = replace(self._evidence, algebraic=False)
@@ -290,8 +293,15 @@ class Preparation:
         catalyst = Catalyst(self.spark)
         plan = catalyst.analyzed(rows)
         columns = list(items(plan.output()))
-        wanted = [columns[index] for index in algebra.columns]
-        return catalyst.frame(nearly(catalyst, plan, wanted, keys))
+        pairs = [
+            (columns[index], values)
+            for group, index, values in zip(
+                algebra.groups, algebra.columns, keys.columns, strict=False
+            )
+            if is_key(group)
+        ]
+        wanted, known = [column for column, _ in pairs], [values for _, values in pairs]
+        return catalyst.frame(nearly(catalyst, plan, wanted, known))
 
     def _settled(self, diff: DataFrame) -> Settled:
         asked = (
@@ -355,6 +365,9 @@ class Preparation:
             for index in node.operator.keyed_by
         )
         leaves = [node for node in nodes if node.operator.source in changed]
+        sizes = {
+            str(node.operator.source): estimated_rows(self.spark, node.plan) for node in leaves
+        }
         added = all(changes[id_].method is Method.APPENDED for id_ in changed)
         return Evidence(
             changes=tuple(_told(change) for change in changes.values()),
@@ -363,7 +376,12 @@ class Preparation:
             keyed=keyed,
             algebraic=keyed and self._may_combine(),
             rows_in_sources=self.query.rows,
-            rows_in_changed=sum(estimated_rows(self.spark, node.plan) for node in leaves),
+            rows_in_changed=sum(sizes[str(node.operator.source)] for node in leaves),
+            rows_guessed=sum(
+                sizes.get(id_, 0) if changes[id_].guess is None else int(changes[id_].guess or 0)
+                for id_ in changed
+                if changes[id_].rows is None
+            ),
             rows_in_table=self._rows_in_table(),
         )
 
