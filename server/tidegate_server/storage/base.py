@@ -9,7 +9,7 @@ Recovery: after a crash ``last_commit`` says what was committed; whatever was no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -79,9 +79,9 @@ class FoundChange:
     """Rows added and removed, when the commits tell; an upper bound."""
     guess: int | None = None
     """About how many they are, when only the sizes of files tell."""
-    frame: DataFrame | None = None
-    """The table's columns and ``__weight BIGINT``, 1 for an added and -1 for a removed row; the
-    same row may come again. None when the method is UNCHANGED or WHOLE."""
+    read: Callable[[], DataFrame] | None = None
+    """Returns the table's columns and ``__weight BIGINT``, 1 for an added and -1 for a removed row;
+    the same row may come again. None when the method is UNCHANGED or WHOLE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

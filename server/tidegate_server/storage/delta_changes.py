@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -45,20 +46,19 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
         return FoundChange(method=Method.UNCHANGED, rows=0)
     if not _files_exist(jvm, log, gone_candidates(span, _MOST_FILES_CHECKED)):
         return _whole("FILES_GONE")
-    with acting(session):
-        if wanted.only_adds:
-            return FoundChange(
-                method=Method.APPENDED,
-                rows=wanted.rows,
-                frame=_added_rows(session, snapshot, wanted),
-            )
-        recorded = all(feeds(each) for each in (metadata, *wanted.metadata))
+    if wanted.only_adds:
         return FoundChange(
-            method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
+            method=Method.APPENDED,
             rows=wanted.rows,
-            guess=wanted.guess,
-            frame=_changed_rows(session, log, metadata, before, after, recorded=recorded),
+            read=partial(_added_rows, session, snapshot, wanted),
         )
+    recorded = all(feeds(each) for each in (metadata, *wanted.metadata))
+    return FoundChange(
+        method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
+        rows=wanted.rows,
+        guess=wanted.guess,
+        read=partial(_changed_rows, session, log, metadata, before, after, recorded=recorded),
+    )
 
 
 def _whole(reason: str) -> FoundChange:
@@ -69,7 +69,8 @@ def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
     jvm: Any = java(session)
     parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
     added = (json.dumps({"add": file}) for commit in span.commits for file in commit.added)
-    rows = read_files(session, snapshot, [parser.fromJson(text) for text in added])
+    with acting(session):
+        rows = read_files(session, snapshot, [parser.fromJson(text) for text in added])
     return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
 
@@ -80,9 +81,10 @@ def _changed_rows(
     jvm: Any = java(session)
     nothing = jvm.scala.Option.empty()
     reader = scala_object(jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader")
-    rows = reader.changesToBatchDF(
-        log, before + 1, after, session._jsparkSession, nothing, nothing, not recorded, nothing
-    )
+    with acting(session):
+        rows = reader.changesToBatchDF(
+            log, before + 1, after, session._jsparkSession, nothing, nothing, not recorded, nothing
+        )
     frame = DataFrame(rows, session)
     columns = [quoted(field["name"]) for field in _fields(metadata)]
     return frame.selectExpr(*columns, f"if({_REMOVED}, -1L, 1L) AS {WEIGHT}")

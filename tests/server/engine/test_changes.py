@@ -25,8 +25,8 @@ def change(lake: Lake, before: int, after: int | None = None) -> Change:
 
 def rows(found: Change) -> list[tuple[object, ...]]:
     """Return the change as rows, the weight last."""
-    assert found.frame is not None
-    return sorted((tuple(row) for row in found.frame.collect()), key=repr)
+    assert found.read is not None
+    return sorted((tuple(row) for row in found.read().collect()), key=repr)
 
 
 def check(lake: Lake, found: Change, *, once: bool = True) -> None:
@@ -66,8 +66,8 @@ def test_maintenance_and_empty_writes_change_nothing(lake: Lake) -> None:
     found, jobs = jobs_of(lake, 2)
     assert (found.method, found.rows, jobs) == (Method.UNCHANGED, 0, [])
     assert rows(found) == []
-    assert found.frame is not None
-    assert found.frame.columns == ["k", "n", "__weight"]
+    assert found.read is not None
+    assert found.read().columns == ["k", "n", "__weight"]
 
 
 def test_added_rows_are_read_from_the_added_files_alone(lake: Lake) -> None:
@@ -205,8 +205,8 @@ def test_a_column_that_cannot_be_compared_is_left_as_recorded(lake: Lake) -> Non
         "UPDATE t SET k = k",
     )
     found = change(lake, 1)
-    assert found.frame is not None
-    assert (found.method, found.frame.count()) == (Method.CHANGE_FEED, 2)
+    assert found.read is not None
+    assert (found.method, found.read().count()) == (Method.CHANGE_FEED, 2)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_what_cannot_be_known_is_everything(
     lake.sql(*changes)
     after = max(lake.version("t"), 2)
     found = source_change(lake.session, lake.format, source, 1, after)
-    assert (found.method, found.reason, found.frame) == (Method.WHOLE, reason, None)
+    assert (found.method, found.reason, found.read) == (Method.WHOLE, reason, None)
 
 
 def test_a_comment_on_a_column_is_no_change_of_the_schema(lake: Lake) -> None:

@@ -261,13 +261,14 @@ def test_rules_can_be_switched_off(make: Make, session: Session) -> None:
 
 def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Session) -> None:
     mt = make("SELECT k, count(*) AS c FROM t GROUP BY k")
+    distinct = make("SELECT k, count(DISTINCT n) AS c FROM t GROUP BY k")
     session.execute("INSERT INTO t VALUES ('a', 4, 4, 4), ('a', 5, 5, 5), ('y', 5, 5, 5)")
     plan = mt.explain()
     assert (plan.strategy, plan.affected_keys) == (Strategy.INCREMENTAL, 2)
     assert [(c.method, c.rows) for c in plan.changes] == [("APPENDED", 3)]
     assert plan.rejected[0].strategy == "FULL"
     assert plan.rejected[0].cost == plan.full_seconds
-    auto = mt.explain(policy=RefreshPolicy.AUTO)
+    auto = distinct.explain(policy=RefreshPolicy.AUTO)
     assert auto.strategy is Strategy.FULL
     assert auto.rejected[0].strategy == "INCREMENTAL"
 

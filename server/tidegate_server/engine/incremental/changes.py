@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +29,8 @@ class Change:
     """Rows added and removed, when the commits tell; an upper bound."""
     guess: int | None
     """About how many they are, when only the sizes of files tell."""
-    frame: DataFrame | None
-    """The source's columns and ``__weight BIGINT``, never 0; None when the method is WHOLE.
+    read: Callable[[], DataFrame] | None
+    """Returns the source's columns and ``__weight BIGINT``, never 0; None when the method is WHOLE.
 
     Each row comes once, unless the rows were appended or a column cannot be compared.
     """
@@ -52,7 +53,7 @@ def source_change(
         reason=found.reason,
         rows=found.rows,
         guess=found.guess,
-        frame=_frame(session, format, source, after, found),
+        read=_reader(session, format, source, after, found),
     )
 
 
@@ -64,14 +65,16 @@ def _found(
     return format.change(session, source.name, source.table_id, before, after)
 
 
-def _frame(
+def _reader(
     session: SparkSession, format: TableFormat, source: Source, after: int, found: FoundChange
-) -> DataFrame | None:
-    match found.method:
-        case Method.UNCHANGED:
-            nothing = format.rows(session, source.name, after).limit(0)
-            return nothing.withColumn(WEIGHT, F.lit(1).cast("bigint"))
-        case Method.CHANGE_FEED | Method.DIFFERENCE if found.frame is not None:
-            return summed(found.frame)
-        case _:
-            return found.frame
+) -> Callable[[], DataFrame] | None:
+    def nothing() -> DataFrame:
+        none = format.rows(session, source.name, after).limit(0)
+        return none.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+    if found.method is Method.UNCHANGED:
+        return nothing
+    if found.read is None or found.method is Method.APPENDED:
+        return found.read
+    read = found.read
+    return lambda: summed(read())

@@ -339,7 +339,7 @@ class Preparation:
             text = f"the query itself chooses a version of {name}"
             found.append(Obstacle(code="TIME_TRAVEL", text=text))
         for change in changed.values():
-            if change.frame is None:
+            if change.read is None:
                 text = f"the change of {change.source.name} is not known: {change.reason}"
                 found.append(Obstacle(code="SOURCE_CHANGE_UNKNOWN", text=text))
         algebra = self.query.algebra
@@ -399,9 +399,9 @@ class Preparation:
     # ---- frames ----------------------------------------------------------------------------
 
     def _changed_source(self, change: Change) -> ChangedSource:
-        if change.frame is None:
+        if change.read is None:
             raise AssertionError(f"the change of {change.source.name} is not known")
-        frame = change.frame
+        frame = change.read()
         if not self._evidence.appends:
             # Keys and rows are computed from the same change.
             frame = frame.persist()
