@@ -30,6 +30,9 @@ from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, Refres
 logger = logging.getLogger(__name__)
 
 _SIDE = "__side"
+_BROKEN = frozenset({"INCREMENTAL_FAILED", "TABLE_DIFFERS"})
+"""Reasons of a full refresh in place of an incremental one that went wrong, which nothing else
+would show."""
 _NAME = re.compile(r"\{(\w+)\}")
 
 Rows = Mapping[tuple[object, ...], int]
@@ -132,6 +135,8 @@ class Replay:
         plan = outcome.plan
         logger.info("%s %s: %s", plan.strategy.value, plan.reason_code, subject.query)
         subject.reasons.append(f"{plan.strategy.value} {plan.reason_code}")
+        if plan.reason_code in _BROKEN:
+            return f"BROKEN REFRESH of {subject.name.table}: {plan.reason_code} {plan.reason_text}"
         wanted, found = self._both(subject)
         subject.rows = sum(found.values())
         if wanted == found:
