@@ -616,7 +616,8 @@ def test_information_is_answered(peer: Peer) -> None:
     assert peer.info(session, kinds.CLI_DBMS_VER).stringValue.startswith("4.")
     assert peer.info(session, kinds.CLI_MAX_TABLE_NAME_LEN).lenValue == 128
     assert "MATERIALIZED" in peer.info(session, kinds.CLI_ODBC_KEYWORDS).stringValue.split(",")
-    assert peer.info(session, kinds.CLI_XOPEN_CLI_YEAR).stringValue == ""
+    assert peer.info(session, kinds.CLI_XOPEN_CLI_YEAR).stringValue == "1995"
+    assert peer.info(session, kinds.CLI_NULL_COLLATION).smallIntValue == 1
 
 
 def test_what_is_not_served_says_so_in_its_own_type(peer: Peer) -> None:
