@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate_server.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.model.names import DEFAULT_CATALOG, FunctionName, TableName
 from tidegate_server.model.result import RowsResult
 from tidegate_server.model.table import PrimaryKey
 from tidegate_server.model.types import (
@@ -52,7 +52,6 @@ class Listing:
 
     schemas: tuple[str, ...] = ()
     tables: tuple[ListedTable, ...] = ()
-    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +167,24 @@ def get_columns(listing: Listing, pattern: TablePattern, column: str | None) -> 
     return _rows(columns, rows)
 
 
-def get_functions(listing: Listing, catalog: str | None, function: str | None) -> RowsResult:
-    """Answer the functions matching a pattern; they belong to no schema."""
-    wanted = compile_pattern(function)
-    names = [n for n in listing.functions if _in_catalog(catalog) and wanted.fullmatch(n)]
+def get_functions(
+    functions: Iterable[FunctionName],
+    catalog: str | None,
+    schema: str | None,
+    function: str | None,
+) -> RowsResult:
+    """Answer the functions matching patterns; those of no schema are seen from every one."""
+    in_schema, wanted = compile_pattern(schema), compile_pattern(function)
+    found = [
+        (None if f.schema is None else DEFAULT_CATALOG, f.schema, f.name, "", 1, f.name)
+        for f in functions
+        if _in_catalog(catalog)
+        and (f.schema is None or in_schema.fullmatch(f.schema))
+        and wanted.fullmatch(f.name)
+    ]
     columns = "FUNCTION_CAT FUNCTION_SCHEM FUNCTION_NAME REMARKS FUNCTION_TYPE:int SPECIFIC_NAME"
     # 1: it is not known whether the function returns a table.
-    return _rows(columns, [(None, None, n, "", 1, n) for n in names])
+    return _rows(columns, found)
 
 
 def get_primary_keys(listing: Listing, pattern: TablePattern) -> RowsResult:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import FunctionName, TableName
 from tidegate_server.model.result import RowsResult
 from tidegate_server.model.table import PrimaryKey
 from tidegate_server.model.types import Column
@@ -39,7 +39,6 @@ LISTING = Listing(
             primary_key=PrimaryKey(name="pk", columns=("day", "shop")),
         ),
     ),
-    functions=("abs", "concat"),
 )
 
 
@@ -227,9 +226,23 @@ def test_type_info_has_17_rows_in_hives_order() -> None:
     assert [r["TYPE_NAME"] for r in found if not r["SEARCHABLE"]] == names.split()[-4:]
 
 
-def test_functions_match_a_pattern() -> None:
-    found = rows(metadata.get_functions(LISTING, None, "con%"))
-    assert [row["FUNCTION_NAME"] for row in found] == ["concat"]
+@pytest.mark.parametrize(
+    ("schema", "function", "expected"),
+    [
+        (None, "con%", [(None, None, "concat")]),
+        ("shop", "F", [("spark_catalog", "shop", "f")]),
+        ("sh%", "%", [(None, None, "concat"), ("spark_catalog", "shop", "f")]),
+        ("default", "f", []),
+        ("", "f", [("spark_catalog", "shop", "f")]),
+    ],
+)
+def test_functions_match_patterns(
+    schema: str | None, function: str, expected: list[tuple[str | None, ...]]
+) -> None:
+    functions = (FunctionName("concat"), FunctionName("f", "shop"))
+    found = rows(metadata.get_functions(functions, None, schema, function))
+    names = ("FUNCTION_CAT", "FUNCTION_SCHEM", "FUNCTION_NAME")
+    assert [tuple(row[name] for name in names) for row in found] == expected
 
 
 def test_primary_keys_are_numbered() -> None:
