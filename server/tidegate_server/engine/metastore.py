@@ -25,6 +25,7 @@ from tidegate_server.link.messages.answers import (
 )
 from tidegate_server.model.names import (
     DEFAULT_CATALOG,
+    FunctionName,
     TableName,
     quote_identifier,
     quote_literal,
@@ -94,10 +95,22 @@ class Metastore:
         )
         return TableList(schemas=(shared,), tables=tuple(views))
 
-    def functions(self, spark: SparkSession) -> FunctionList:
-        """Return the names of all functions a session knows."""
-        rows = spark.sql("SHOW FUNCTIONS").collect()
-        return FunctionList(names=tuple(sorted({str(row[0]) for row in rows})))
+    def functions(self) -> FunctionList:
+        """Return the functions that Spark brings and those of every schema."""
+        rows = self._spark.sql("SHOW FUNCTIONS").collect()
+        # Those of the current schema are shown with it, and are found with those of all below.
+        names = {str(row[0]) for row in rows if "." not in str(row[0])}
+        found = [FunctionName(name) for name in sorted(names)]
+        for schema in sorted(_texts(self._catalog.listDatabases())):
+            found += [FunctionName(name, schema) for name in self._functions_of(schema)]
+        return FunctionList(functions=tuple(found))
+
+    def temporary_functions(self, child: Child) -> FunctionList:
+        """Return the functions of a session alone."""
+        session: Any = child.spark._jsparkSession
+        listed = session.sessionState().catalog().listTemporaryFunctions()
+        names = {str(listed.apply(i).funcName()) for i in range(listed.size())}
+        return FunctionList(functions=tuple(FunctionName(name) for name in sorted(names)))
 
     def register(self, name: TableName, location: str, comment: str) -> None:
         """Make a Delta directory a table of a schema; doing it again is harmless."""
@@ -107,6 +120,14 @@ class Metastore:
             f"CREATE TABLE IF NOT EXISTS {name.quoted()} USING delta "
             f"COMMENT {quote_literal(comment)} LOCATION {quote_literal(location)}"
         )
+
+    def _functions_of(self, schema: str) -> list[str]:
+        try:
+            return sorted(_texts(self._catalog.listFunctions(schema, "*")))
+        except (PySparkException, Py4JError) as failed:
+            # It may have been dropped meanwhile.
+            logger.warning("functions of %s cannot be read: %s", schema, failed)
+            return []
 
     def _tables_of(
         self, schema: str, names: Sequence[str], with_columns: bool
@@ -153,6 +174,11 @@ def _columns(schema: str) -> tuple[Column, ...]:
         )
         for field in fields
     )
+
+
+def _texts(found: Any) -> list[str]:
+    """Return a Scala sequence of texts as a list."""
+    return [str(found.apply(i)) for i in range(found.size())]
 
 
 def _path(*parts: str) -> str:

@@ -65,6 +65,7 @@ from tidegate_server.link.messages.requests import (
     ListFunctions,
     ListNames,
     ListTables,
+    ListTemporaryFunctions,
     ListTemporaryViews,
     LookAtFiles,
     OpenSession,
@@ -309,8 +310,10 @@ class Service:
                 with self._sessions.using(request.session_id) as child:
                     return self._metastore.temporary_views(child)
             case ListFunctions():
+                return self._metastore.functions()
+            case ListTemporaryFunctions():
                 with self._sessions.using(request.session_id) as child:
-                    return self._metastore.functions(child.spark)
+                    return self._metastore.temporary_functions(child)
             case _:
                 raise AssertionError(f"{type(request).__name__} is not control")
 

@@ -1,4 +1,4 @@
-"""Qualified names of tables."""
+"""Qualified names of tables and functions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ DEFAULT_CATALOG = "spark_catalog"
 DEFAULT_SCHEMA = "default"
 STORAGE_PREFIX = "__tidegate_"
 QUARANTINE_SUFFIX = "__quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    """A function's name; those that Spark brings and those of a session have no schema."""
+
+    name: str
+    schema: str | None = None
 
 
 def quote_identifier(name: str) -> str:

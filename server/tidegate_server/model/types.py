@@ -128,6 +128,21 @@ def unknown_type(text: str) -> str | None:
     return None if word is None else _quoted_again(word, quoted)
 
 
+def sql_name(text: str) -> str:
+    """Return a type as Spark's ``DataType.sql``: capitals, but names of fields as they are."""
+    plain, quoted = _unquoted(text)
+    return _quoted_again(_in_capitals(plain), quoted)
+
+
+def field_types(text: str) -> tuple[str, ...]:
+    """Return the types of a struct's fields, in order; none of any other type."""
+    plain, quoted = _unquoted(text)
+    nested = _taken_apart(plain)
+    if nested is None or not plain.lower().startswith("struct"):
+        return ()
+    return tuple(_quoted_again(_without_end(type), quoted) for _, type in nested.parts)
+
+
 def _spelled(text: str) -> str:
     plain = _ROW.sub("STRUCT", text)
     nested = _taken_apart(plain)
@@ -140,9 +155,24 @@ def _spelled(text: str) -> str:
     return plain
 
 
-def _plain(text: str) -> str:
+def _in_capitals(text: str) -> str:
+    nested = _taken_apart(text)
+    if nested is None:
+        return text.upper()
+    named = ((name.strip(": "), _in_capitals(type)) for name, type in nested.parts)
+    parts = (f"{name}: {type}" if name else type for name, type in named)
+    return f"{nested.before.upper()}{', '.join(parts)}{nested.after.upper()}"
+
+
+def _without_end(text: str) -> str:
+    """Leave out NOT NULL and the comment of a field."""
     while (shorter := _FIELD_END.sub("", text)) != text:
         text = shorter
+    return text
+
+
+def _plain(text: str) -> str:
+    text = _without_end(text)
     nested = _taken_apart(text)
     if nested is not None:
         parts = (name.strip(": ").lower() + ":" + _plain(type) for name, type in nested.parts)

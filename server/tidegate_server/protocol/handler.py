@@ -295,7 +295,7 @@ class Handler:
             caller,
             OperationKind.GET_FUNCTIONS,
             lambda s: metadata.get_functions(
-                s.snapshot.functions(s.id), request.catalogName, request.functionName
+                s.functions(), request.catalogName, request.schemaName, request.functionName
             ),
         )
         return ttypes.TGetFunctionsResp(status=status.success(), operationHandle=operation)

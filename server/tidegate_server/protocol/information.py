@@ -35,22 +35,69 @@ _TEXTS: Final = {
     _I.CLI_IDENTIFIER_QUOTE_CHAR: "`",
     _I.CLI_CATALOG_NAME: "Y",
     _I.CLI_ODBC_KEYWORDS: _KEYWORDS,
+    # That a table is listed does not say that the user may read it.
+    _I.CLI_ACCESSIBLE_TABLES: "N",
+    _I.CLI_ACCESSIBLE_PROCEDURES: "N",
+    _I.CLI_INTEGRITY: "N",
+    _I.CLI_ORDER_BY_COLUMNS_IN_SELECT: "N",
+    _I.CLI_SPECIAL_CHARACTERS: "",
+    _I.CLI_XOPEN_CLI_YEAR: "1995",
+    _I.CLI_DESCRIBE_PARAMETER: "N",
+    _I.CLI_COLLATION_SEQ: "UTF8_BINARY",
 }
-_LENGTHS: Final = frozenset(
-    {
-        _I.CLI_MAX_COLUMN_NAME_LEN,
-        _I.CLI_MAX_SCHEMA_NAME_LEN,
-        _I.CLI_MAX_CATALOG_NAME_LEN,
-        _I.CLI_MAX_TABLE_NAME_LEN,
-        _I.CLI_MAX_IDENTIFIER_LEN,
-    }
-)
+# What follows are the numbers of SQLGetInfo:
+# https://learn.microsoft.com/sql/odbc/reference/syntax/sqlgetinfo-function
+_SMALL: Final = {
+    _I.CLI_MAX_DRIVER_CONNECTIONS: 0,  # 0 among the limits: none that is known
+    _I.CLI_MAX_CONCURRENT_ACTIVITIES: 0,
+    _I.CLI_CURSOR_COMMIT_BEHAVIOR: 2,  # SQL_CB_PRESERVE
+    _I.CLI_IDENTIFIER_CASE: 2,  # SQL_IC_LOWER
+    _I.CLI_TXN_CAPABLE: 0,  # SQL_TC_NONE
+    _I.CLI_NULL_COLLATION: 1,  # SQL_NC_LOW: first when ascending
+    _I.CLI_MAX_COLUMNS_IN_GROUP_BY: 0,
+    _I.CLI_MAX_COLUMNS_IN_INDEX: 0,
+    _I.CLI_MAX_COLUMNS_IN_ORDER_BY: 0,
+    _I.CLI_MAX_COLUMNS_IN_SELECT: 0,
+    _I.CLI_MAX_COLUMNS_IN_TABLE: 0,
+    _I.CLI_MAX_TABLES_IN_SELECT: 0,
+}
+_BITS: Final = {
+    _I.CLI_FETCH_DIRECTION: 0x1 | 0x2,  # next, first
+    _I.CLI_DEFAULT_TXN_ISOLATION: 0,  # there are no transactions
+    _I.CLI_TXN_ISOLATION_OPTION: 0,
+    _I.CLI_SCROLL_CONCURRENCY: 0x1,  # read only
+    _I.CLI_GETDATA_EXTENSIONS: 0,
+    _I.CLI_ALTER_TABLE: 0x1 | 0x20,  # ADD COLUMN, as ODBC 2 and as ODBC 3 say it
+    # Left, right, full, nested, in any order, beside inner ones, with any comparison.
+    _I.CLI_OJ_CAPABILITIES: 0x7F,
+}
+_FLAGS: Final = {
+    _I.CLI_CURSOR_SENSITIVITY: 1,  # SQL_INSENSITIVE: a result does not change
+}
+_LENGTHS: Final = {
+    _I.CLI_MAX_COLUMN_NAME_LEN: _NAME_LENGTH,
+    _I.CLI_MAX_SCHEMA_NAME_LEN: _NAME_LENGTH,
+    _I.CLI_MAX_CATALOG_NAME_LEN: _NAME_LENGTH,
+    _I.CLI_MAX_TABLE_NAME_LEN: _NAME_LENGTH,
+    _I.CLI_MAX_IDENTIFIER_LEN: _NAME_LENGTH,
+    _I.CLI_MAX_CURSOR_NAME_LEN: 0,
+    _I.CLI_MAX_INDEX_SIZE: 0,
+    _I.CLI_MAX_ROW_SIZE: 0,
+    _I.CLI_MAX_STATEMENT_LEN: 0,
+    _I.CLI_MAX_USER_NAME_LEN: 0,
+}
+_NUMBERS: Final = {
+    **{kind: {"smallIntValue": value} for kind, value in _SMALL.items()},
+    **{kind: {"integerBitmask": value} for kind, value in _BITS.items()},
+    **{kind: {"integerFlag": value} for kind, value in _FLAGS.items()},
+    **{kind: {"lenValue": value} for kind, value in _LENGTHS.items()},
+}
 
 
 def information(kind: int, user: str) -> Any:
     """Return the TGetInfoValue of an info type; an empty text for those nobody answers."""
-    if kind in _LENGTHS:
-        return ttypes.TGetInfoValue(lenValue=_NAME_LENGTH)
+    if kind in _NUMBERS:
+        return ttypes.TGetInfoValue(**_NUMBERS[kind])
     if kind == _I.CLI_DBMS_VER:
         return ttypes.TGetInfoValue(stringValue=spark_version())
     if kind == _I.CLI_USER_NAME:

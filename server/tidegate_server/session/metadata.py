@@ -8,15 +8,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate_server.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.model.names import DEFAULT_CATALOG, FunctionName, TableName
 from tidegate_server.model.result import RowsResult
 from tidegate_server.model.table import PrimaryKey
-from tidegate_server.model.types import Column, ColumnType, Schema, TypeKind, parse_type
+from tidegate_server.model.types import (
+    Column,
+    ColumnType,
+    Schema,
+    TypeKind,
+    field_types,
+    parse_type,
+    sql_name,
+)
 from tidegate_server.session.patterns import compile_pattern
 
 TABLE, VIEW, MATERIALIZED_TABLE = "TABLE", "VIEW", "MATERIALIZED_TABLE"
 PLAIN_TYPES = (TABLE, VIEW)
 TABLE_TYPES = (*PLAIN_TYPES, MATERIALIZED_TABLE)
+_TYPE_WORDS = {
+    **dict.fromkeys(("BASE_TABLE", "MANAGED_TABLE", "EXTERNAL_TABLE"), TABLE),
+    "VIRTUAL_VIEW": VIEW,
+    "MATERIALIZED_VIEW": MATERIALIZED_TABLE,
+}
+"""What Hive and the SQL standard call the types."""
+_CATALOG_WORDS = frozenset({"spark", "hive", "default"})
+"""Catalogs of servers that clients knew before, which their saved connections still name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +52,6 @@ class Listing:
 
     schemas: tuple[str, ...] = ()
     tables: tuple[ListedTable, ...] = ()
-    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class TablePattern:
 
 @dataclass(frozen=True, slots=True)
 class _JdbcType:
+    """What JDBC calls a type; ``size`` is Spark's ``defaultSize`` where it has a fixed one."""
+
     code: int
     size: int | None = None
     digits: int | None = None
@@ -57,27 +74,31 @@ class _JdbcType:
 
 
 _JDBC_TYPES: dict[TypeKind, _JdbcType] = {
-    TypeKind.VOID: _JdbcType(0),
+    TypeKind.VOID: _JdbcType(0, 1),
     TypeKind.BOOLEAN: _JdbcType(16, 1),
-    TypeKind.TINYINT: _JdbcType(-6, 3, 0, 10),
-    TypeKind.SMALLINT: _JdbcType(5, 5, 0, 10),
-    TypeKind.INT: _JdbcType(4, 10, 0, 10),
-    TypeKind.BIGINT: _JdbcType(-5, 19, 0, 10),
-    TypeKind.FLOAT: _JdbcType(6, 7, 7, 10),
-    TypeKind.DOUBLE: _JdbcType(8, 15, 15, 10),
-    TypeKind.DECIMAL: _JdbcType(3, 38, 18, 10),
-    TypeKind.STRING: _JdbcType(12, 2**31 - 1),
+    TypeKind.TINYINT: _JdbcType(-6, 1, 0, 10),
+    TypeKind.SMALLINT: _JdbcType(5, 2, 0, 10),
+    TypeKind.INT: _JdbcType(4, 4, 0, 10),
+    TypeKind.BIGINT: _JdbcType(-5, 8, 0, 10),
+    TypeKind.FLOAT: _JdbcType(6, 4, 7, 10),
+    TypeKind.DOUBLE: _JdbcType(8, 8, 15, 10),
+    TypeKind.DECIMAL: _JdbcType(3, 8, 18, 10),
+    TypeKind.STRING: _JdbcType(12),
     TypeKind.CHAR: _JdbcType(1),
     TypeKind.VARCHAR: _JdbcType(12),
-    TypeKind.BINARY: _JdbcType(-2, 2**31 - 1),
-    TypeKind.DATE: _JdbcType(91, 10),
-    TypeKind.TIMESTAMP: _JdbcType(93, 29, 6),
-    TypeKind.TIMESTAMP_NTZ: _JdbcType(93, 29, 6),
+    TypeKind.BINARY: _JdbcType(-2),
+    TypeKind.DATE: _JdbcType(91, 4),
+    TypeKind.TIMESTAMP: _JdbcType(93, 8, 6),
+    TypeKind.TIMESTAMP_NTZ: _JdbcType(93, 8, 6),
+    TypeKind.INTERVAL_DAY_TIME: _JdbcType(1111, 8),
+    TypeKind.INTERVAL_YEAR_MONTH: _JdbcType(1111, 4),
+    TypeKind.INTERVAL: _JdbcType(1111, 16),
     TypeKind.ARRAY: _JdbcType(2003),
     TypeKind.MAP: _JdbcType(2000),
     TypeKind.STRUCT: _JdbcType(2002),
 }
 _OTHER = _JdbcType(1111)
+_PRECISION_OF_LONG = 18
 
 _ARROW = {"string": pa.string(), "int": pa.int32(), "smallint": pa.int16(), "boolean": pa.bool_()}
 _ARROW["tinyint"] = pa.int8()
@@ -109,12 +130,12 @@ def get_table_types(types: Collection[str] = TABLE_TYPES) -> RowsResult:
 def get_tables(
     listing: Listing, pattern: TablePattern, types: Collection[str] | None
 ) -> RowsResult:
-    """Answer the matching tables of the given types (None or none: of all).
+    """Answer the matching tables of the given types (None, none, ``%`` or empty: of all).
 
     Tools that know only TABLE and VIEW would never show a materialized table, so a request for
     TABLE that does not name MATERIALIZED_TABLE gets it as TABLE.
     """
-    wanted = {t.upper() for t in types or ()}
+    wanted = _types_named(types or ())
     rows = [
         (t.name.catalog, t.name.schema, t.name.table, shown, t.comment or "", *[None] * 5)
         for t in _matching(listing, pattern)
@@ -146,21 +167,38 @@ def get_columns(listing: Listing, pattern: TablePattern, column: str | None) -> 
     return _rows(columns, rows)
 
 
-def get_functions(listing: Listing, catalog: str | None, function: str | None) -> RowsResult:
-    """Answer the functions matching a pattern; they belong to no schema."""
-    wanted = compile_pattern(function)
-    names = [n for n in listing.functions if _in_catalog(catalog) and wanted.fullmatch(n)]
+def get_functions(
+    functions: Iterable[FunctionName],
+    catalog: str | None,
+    schema: str | None,
+    function: str | None,
+) -> RowsResult:
+    """Answer the functions matching patterns; those of no schema are seen from every one."""
+    in_schema, wanted = compile_pattern(schema), compile_pattern(function)
+    found = [
+        (None if f.schema is None else DEFAULT_CATALOG, f.schema, f.name, "", 1, f.name)
+        for f in functions
+        if _in_catalog(catalog)
+        and (f.schema is None or in_schema.fullmatch(f.schema))
+        and wanted.fullmatch(f.name)
+    ]
     columns = "FUNCTION_CAT FUNCTION_SCHEM FUNCTION_NAME REMARKS FUNCTION_TYPE:int SPECIFIC_NAME"
     # 1: it is not known whether the function returns a table.
-    return _rows(columns, [(None, None, n, "", 1, n) for n in names])
+    return _rows(columns, found)
 
 
 def get_primary_keys(listing: Listing, pattern: TablePattern) -> RowsResult:
-    """Answer the declared keys of the matching tables."""
+    """Answer the declared keys of a table, whose names are no patterns here.
+
+    None and the empty text mean every schema and every table.
+    """
     rows = [
         (t.name.catalog, t.name.schema, t.name.table, column, sequence, t.primary_key.name)
-        for t in _matching(listing, pattern)
+        for t in listing.tables
         if t.primary_key is not None
+        and _in_catalog(pattern.catalog)
+        and _is_same(pattern.schema, t.name.schema)
+        and _is_same(pattern.table, t.name.table)
         for sequence, column in enumerate(t.primary_key.columns, start=1)
     ]
     return _rows("TABLE_CAT TABLE_SCHEM TABLE_NAME COLUMN_NAME KEY_SEQ:int PK_NAME", rows)
@@ -221,25 +259,38 @@ def _type_info_row(name: str, kind: TypeKind, precision: int) -> tuple[Any, ...]
 def _column_row(table: ListedTable, column: Column, position: int) -> tuple[Any, ...]:
     kind = parse_type(column.type)
     jdbc = _JDBC_TYPES.get(kind.kind, _OTHER)
-    size, digits = _column_size(kind, jdbc)
+    size, digits = _column_size(kind), _column_digits(kind)
     octets = size if kind.kind in (TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR) else None
     name = (table.name.catalog, table.name.schema, table.name.table, column.name)
-    type_part = (jdbc.code, _type_name(kind), size, None, digits, jdbc.radix)
+    type_part = (jdbc.code, sql_name(kind.text), size, None, digits, jdbc.radix)
     rest = (1 if column.nullable else 0, column.comment or "", None, None, None, octets, position)
     nullable = "YES" if column.nullable else "NO"
     return (*name, *type_part, *rest, nullable, None, None, None, None, "NO")
 
 
-def _column_size(kind: ColumnType, jdbc: _JdbcType) -> tuple[int | None, int | None]:
-    if kind.kind is TypeKind.DECIMAL:
-        return kind.precision, kind.scale
-    if kind.length is not None:
-        return kind.length, None
-    return jdbc.size, jdbc.digits
+def _column_size(kind: ColumnType) -> int | None:
+    """Return what Spark Thrift Server tells: the bytes a value takes, or the length of a text."""
+    match kind.kind:
+        case TypeKind.DECIMAL:
+            return 8 if (kind.precision or 0) <= _PRECISION_OF_LONG else 16
+        case TypeKind.CHAR | TypeKind.VARCHAR:
+            return kind.length
+        case TypeKind.STRUCT:
+            sizes = [_column_size(parse_type(each)) for each in field_types(kind.text)]
+            known = [size for size in sizes if size is not None]
+            return sum(known) if len(known) == len(sizes) else None
+    return _JDBC_TYPES.get(kind.kind, _OTHER).size
 
 
-def _type_name(kind: ColumnType) -> str:
-    return kind.text.upper() if kind.kind is not TypeKind.STRUCT else kind.text
+def _column_digits(kind: ColumnType) -> int | None:
+    is_decimal = kind.kind is TypeKind.DECIMAL
+    return kind.scale if is_decimal else _JDBC_TYPES.get(kind.kind, _OTHER).digits
+
+
+def _types_named(types: Collection[str]) -> set[str]:
+    """Return the types of a request in our words; none of them means all."""
+    words = {"_".join(each.strip(" '").upper().split()) for each in types}
+    return set() if words & {"", "%"} else {_TYPE_WORDS.get(word, word) for word in words}
 
 
 def _shown_type(actual: str, wanted: set[str]) -> str | None:
@@ -259,7 +310,13 @@ def _matching(listing: Listing, pattern: TablePattern) -> Iterator[ListedTable]:
             yield listed
 
 
+def _is_same(wanted: str | None, name: str) -> bool:
+    return not wanted or wanted.lower() == name.lower()
+
+
 def _in_catalog(pattern: str | None) -> bool:
+    if pattern is not None and pattern.lower() in _CATALOG_WORDS:
+        return True
     return compile_pattern(pattern).fullmatch(DEFAULT_CATALOG) is not None
 
 

@@ -13,6 +13,7 @@ from tidegate_server.command.authorize import hidden_names
 from tidegate_server.command.context import Context, Services, SessionState
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import CloseSession
+from tidegate_server.model.names import FunctionName
 from tidegate_server.model.result import Result
 from tidegate_server.model.states import OperationState
 from tidegate_server.observability.context import serving
@@ -33,7 +34,7 @@ RequireTurn = Callable[["Session"], None]
 ReturnsRows = Callable[[str], bool]
 """Says from the text alone whether a statement answers rows."""
 
-_MAY_MAKE_VIEWS = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
+_MAY_MAKE_TEMPORARY = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
 
 MAX_OPERATIONS = 1000
 """Operations one session may hold open."""
@@ -83,7 +84,7 @@ class Session:
         self._operations: dict[bytes, Operation] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._may_have_views = False
+        self._may_have_temporary = False
         self._last_used = services.clock.now()
 
     @property
@@ -163,6 +164,13 @@ class Session:
         """Return the same with the columns of the tables that match."""
         return self._shown(self.snapshot.columns_of(pattern))
 
+    def functions(self) -> tuple[FunctionName, ...]:
+        """Return the functions that this session sees, in the order of schemas and names."""
+        found = set(self.snapshot.functions())
+        if self._may_have_temporary:
+            found.update(self.snapshot.temporary_functions(self.id))
+        return tuple(sorted(found, key=lambda each: (each.schema or "", each.name)))
+
     def touch(self, now: datetime) -> None:
         """Note that the session was used."""
         self._last_used = now
@@ -234,7 +242,7 @@ class Session:
         """Leave out the materialized tables of which the user may not know; add own views."""
         hidden = hidden_names(self.user, self._services)
         tables = tuple(t for t in listing.tables if not hidden or t.name.folded() not in hidden)
-        if self._may_have_views or self.snapshot.shared_views:
+        if self._may_have_temporary or self.snapshot.shared_views:
             tables = (*self.snapshot.temporary_views(self.id), *tables)
         shown = replace(listing, tables=tables)
         plain = self._services.config.server.materialized_as_table
@@ -242,8 +250,8 @@ class Session:
 
     def _note_names(self, statement: str) -> None:
         self.snapshot.invalidate(statement)
-        if _MAY_MAKE_VIEWS.search(statement):
-            self._may_have_views = True
+        if _MAY_MAKE_TEMPORARY.search(statement):
+            self._may_have_temporary = True
             self.snapshot.shared_views |= "global" in statement.lower()
 
     def _count(self, kind: OperationKind, state: OperationState, seconds: float) -> None:

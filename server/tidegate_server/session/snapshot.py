@@ -23,11 +23,12 @@ from tidegate_server.link.messages.requests import (
     ListFunctions,
     ListNames,
     ListTables,
+    ListTemporaryFunctions,
     ListTemporaryViews,
     OpenSession,
 )
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.names import DEFAULT_SCHEMA, STORAGE_PREFIX, TableName
+from tidegate_server.model.names import DEFAULT_SCHEMA, STORAGE_PREFIX, FunctionName, TableName
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.metadata import (
@@ -92,7 +93,7 @@ class Snapshot:
         self._made: tuple[Picture, tuple[MaterializedTable, ...], Listing] | None = None
         self.shared_views = False
         """Whether a session may have made a view that all sessions see."""
-        self._functions: FunctionList | None = None
+        self._functions: tuple[FunctionName, ...] = ()
         self._functions_at: datetime | None = None
 
     def load(self) -> None:
@@ -163,13 +164,24 @@ class Snapshot:
             raise TypeError(f"ListTemporaryViews was answered by {type(answer).__name__}")
         return tuple(_from_metastore(info) for info in answer.tables)
 
-    def functions(self, session_id: str) -> Listing:
-        """Return the functions, empty until an engine has told them once."""
+    def functions(self) -> tuple[FunctionName, ...]:
+        """Return the functions of no session alone; none until an engine has told them once."""
         with self._asking:
             if self._is_old(self._functions_at, FUNCTIONS_LIFETIME):
-                self._ask_functions(session_id)
-            known = self._functions.names if self._functions else ()
-        return Listing(functions=tuple(sorted(known)))
+                self._ask_functions()
+            return self._functions
+
+    def temporary_functions(self, session_id: str) -> tuple[FunctionName, ...]:
+        """Return the functions of a session alone; none without an engine."""
+        try:
+            self._engine.call(OpenSession(session_id=session_id), wait=0)
+            answer = self._engine.call(ListTemporaryFunctions(session_id=session_id), wait=0)
+        except ServerError as problem:
+            logger.debug("The temporary functions were not listed: %s", problem)
+            return ()
+        if not isinstance(answer, FunctionList):
+            raise TypeError(f"ListTemporaryFunctions was answered by {type(answer).__name__}")
+        return answer.functions
 
     def _merged(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
         """Return everything; the listing of before unless something changed."""
@@ -285,17 +297,19 @@ class Snapshot:
             )
         return True
 
-    def _ask_functions(self, session_id: str) -> None:
-        asked_at = self._clock.now()
+    def _ask_functions(self) -> None:
+        changes, asked_at = self._changes, self._clock.now()
         try:
-            self._engine.call(OpenSession(session_id=session_id), wait=0)
-            answer = self._engine.call(ListFunctions(session_id=session_id), wait=0)
+            answer = self._engine.call(ListFunctions(), wait=0)
         except ServerError as problem:
             logger.debug("The functions were not listed: %s", problem)
             return
         if not isinstance(answer, FunctionList):
             raise TypeError(f"ListFunctions was answered by {type(answer).__name__}")
-        self._functions, self._functions_at = answer, asked_at
+        self._functions = answer.functions
+        with self._changing:
+            if self._changes == changes:
+                self._functions_at = asked_at
 
     def _is_old(self, asked_at: datetime | None, lifetime: timedelta) -> bool:
         return asked_at is None or self._clock.now() - asked_at > lifetime

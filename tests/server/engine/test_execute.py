@@ -30,12 +30,13 @@ from tidegate_server.link.messages.requests import (
     ListFunctions,
     ListNames,
     ListTables,
+    ListTemporaryFunctions,
     ListTemporaryViews,
     OpenSession,
     Ping,
     RegisterSystemTable,
 )
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import FunctionName, TableName
 
 pytestmark = pytest.mark.spark
 
@@ -361,9 +362,21 @@ def test_temporary_views_are_those_of_the_session_and_the_global_ones(
 
 
 def test_functions_are_listed(session: Session) -> None:
-    answer = session.client.call(ListFunctions(session_id=session.id))
-    assert isinstance(answer, FunctionList)
-    assert {"count", "to_json"} <= set(answer.names)
+    session.execute("CREATE OR REPLACE FUNCTION default.listed(x INT) RETURNS INT RETURN x")
+    session.execute("CREATE TEMPORARY FUNCTION mine(x INT) RETURNS INT RETURN x + 1")
+    try:
+        answer = session.client.call(ListFunctions())
+        assert isinstance(answer, FunctionList)
+        shared = set(answer.functions)
+        assert {FunctionName("count"), FunctionName("to_json")} <= shared
+        assert FunctionName("listed", "default") in shared
+        assert not {each for each in shared if each.name in ("mine", "listed") and not each.schema}
+        own = session.client.call(ListTemporaryFunctions(session_id=session.id))
+        assert isinstance(own, FunctionList)
+        assert FunctionName("mine") in own.functions
+        assert FunctionName("count") not in own.functions
+    finally:
+        session.execute("DROP FUNCTION default.listed")
 
 
 def test_a_delta_directory_becomes_a_system_table(

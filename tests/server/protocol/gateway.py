@@ -33,10 +33,11 @@ from tidegate_server.link.messages.requests import (
     ListFunctions,
     ListNames,
     ListTables,
+    ListTemporaryFunctions,
     ListTemporaryViews,
 )
 from tidegate_server.model.clock import SystemClock
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import FunctionName, TableName
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import Column, Schema
@@ -80,6 +81,8 @@ class FakeEngine:
         self.ready = True
         self.tables = [ORDERS, RECENT, OTHER]
         self.views: list[TableInfo] = []
+        self.functions = (FunctionName("abs"), FunctionName("f", "other_db"))
+        self.temporary: dict[str, tuple[FunctionName, ...]] = {}
         self.calls: list[Any] = []
         self.canceled: dict[str, threading.Event] = {}
 
@@ -100,7 +103,9 @@ class FakeEngine:
             case ListTemporaryViews():
                 return TableList(schemas=("global_temp",), tables=tuple(self.views))
             case ListFunctions():
-                return FunctionList(names=("abs", "concat", "sum"))
+                return FunctionList(functions=self.functions)
+            case ListTemporaryFunctions(session_id=session_id):
+                return FunctionList(functions=self.temporary.get(session_id, ()))
             case Cancel(operation_id=operation_id):
                 self.canceled.setdefault(operation_id, threading.Event()).set()
         return Done()

@@ -35,6 +35,8 @@ from tidegate.wire.service import (
 from tidegate_server.command.context import Context
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages.requests import ListTemporaryFunctions
+from tidegate_server.model.names import FunctionName
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.protocol.handler import Handler
@@ -645,7 +647,8 @@ def test_information_is_answered(peer: Peer) -> None:
     assert peer.info(session, kinds.CLI_DBMS_VER).stringValue.startswith("4.")
     assert peer.info(session, kinds.CLI_MAX_TABLE_NAME_LEN).lenValue == 128
     assert "MATERIALIZED" in peer.info(session, kinds.CLI_ODBC_KEYWORDS).stringValue.split(",")
-    assert peer.info(session, kinds.CLI_XOPEN_CLI_YEAR).stringValue == ""
+    assert peer.info(session, kinds.CLI_XOPEN_CLI_YEAR).stringValue == "1995"
+    assert peer.info(session, kinds.CLI_NULL_COLLATION).smallIntValue == 1
 
 
 def test_what_is_not_served_says_so_in_its_own_type(peer: Peer) -> None:
@@ -690,6 +693,24 @@ def test_metadata_calls_have_jdbcs_columns(peer: Peer, name: str, count: int) ->
     request = getattr(ttypes, f"T{name}Req")(sessionHandle=peer.session(), **options)
     operation = getattr(peer.client, name)(request).operationHandle
     assert len(peer.fetch(operation).results.columns) == count
+
+
+def functions_of(peer: Peer, session: Any, name: str) -> list[tuple[bytes, bytes]]:
+    request = ttypes.TGetFunctionsReq(sessionHandle=session, functionName=name)
+    columns = peer.fetch(peer.client.GetFunctions(request).operationHandle).results.columns
+    return list(zip(columns[1].stringVal.values, columns[2].stringVal.values, strict=True))
+
+
+def test_temporary_functions_are_seen_by_their_session_alone(peer: Peer, gateway: Gateway) -> None:
+    one, other = peer.session(), peer.session()
+    assert functions_of(peer, other, "f") == [(b"other_db", b"f")]
+    peer.execute(one, "CREATE TEMPORARY FUNCTION mine AS 'x.Mine'")
+    assert functions_of(peer, one, "mine") == []
+    calls = gateway.engine.calls
+    (asked,) = (call for call in calls if isinstance(call, ListTemporaryFunctions))
+    gateway.engine.temporary[asked.session_id] = (FunctionName("mine"),)
+    assert [name for _, name in functions_of(peer, one, "mine")] == [b"mine"]
+    assert functions_of(peer, other, "mine") == []
 
 
 # ---- the stream ----------------------------------------------------------------------------

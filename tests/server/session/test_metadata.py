@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import FunctionName, TableName
 from tidegate_server.model.result import RowsResult
 from tidegate_server.model.table import PrimaryKey
 from tidegate_server.model.types import Column
@@ -39,7 +39,6 @@ LISTING = Listing(
             primary_key=PrimaryKey(name="pk", columns=("day", "shop")),
         ),
     ),
-    functions=("abs", "concat"),
 )
 
 
@@ -72,6 +71,35 @@ def test_a_request_naming_materialized_tables_shows_them_as_such() -> None:
 
 def test_a_request_for_views_leaves_materialized_tables_out() -> None:
     assert shown(TablePattern(), ["VIEW"]) == [("recent", "VIEW")]
+
+
+@pytest.mark.parametrize("types", [["%"], [""], ["''"], ["TABLE", "%"]])
+def test_any_type_may_be_asked_for_by_a_wildcard(types: list[str]) -> None:
+    assert shown(TablePattern(), types) == shown(TablePattern())
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (["'TABLE'"], [("orders", "TABLE"), ("daily", "TABLE")]),
+        (["table"], [("orders", "TABLE"), ("daily", "TABLE")]),
+        (["Base Table"], [("orders", "TABLE"), ("daily", "TABLE")]),
+        (["MANAGED_TABLE", "external_table"], [("orders", "TABLE"), ("daily", "TABLE")]),
+        (["VIRTUAL_VIEW"], [("recent", "VIEW")]),
+        (["MATERIALIZED VIEW"], [("daily", "MATERIALIZED_TABLE")]),
+        (["materialized_view"], [("daily", "MATERIALIZED_TABLE")]),
+        (["SYSTEM TABLE"], []),
+    ],
+)
+def test_types_are_known_by_other_words(types: list[str], expected: list[tuple[str, str]]) -> None:
+    assert shown(TablePattern(), types) == expected
+
+
+@pytest.mark.parametrize("catalog", ["SPARK", "hive", "Default", "SPARK_CATALOG", "spark%", "%"])
+def test_the_one_catalog_has_other_names(catalog: str) -> None:
+    assert len(shown(TablePattern(catalog=catalog))) == 3
+    assert len(rows(metadata.get_schemas(LISTING, catalog, None))) == 2
+    assert rows(metadata.get_primary_keys(LISTING, TablePattern(catalog=catalog)))
 
 
 def test_remarks_are_the_comment() -> None:
@@ -107,12 +135,12 @@ def test_columns_have_jdbcs_23_columns() -> None:
 @pytest.mark.parametrize(
     ("column", "code", "type_name", "size", "digits"),
     [
-        ("id", -5, "BIGINT", 19, 0),
-        ("amount", 3, "DECIMAL(10,2)", 10, 2),
+        ("id", -5, "BIGINT", 8, 0),
+        ("amount", 3, "DECIMAL(10,2)", 8, 2),
         ("code", 12, "VARCHAR(7)", 7, None),
-        ("at", 93, "TIMESTAMP", 29, 6),
+        ("at", 93, "TIMESTAMP", 8, 6),
         ("tags", 2003, "ARRAY<STRING>", None, None),
-        ("span", 1111, "INTERVAL DAY TO SECOND", None, None),
+        ("span", 1111, "INTERVAL DAY TO SECOND", 8, None),
     ],
 )
 def test_a_columns_type_is_described(
@@ -121,6 +149,65 @@ def test_a_columns_type_is_described(
     (row,) = rows(metadata.get_columns(LISTING, TablePattern(), column))
     found = (row["DATA_TYPE"], row["TYPE_NAME"], row["COLUMN_SIZE"], row["DECIMAL_DIGITS"])
     assert found == (code, type_name, size, digits)
+
+
+def described(type_text: str) -> dict[str, Any]:
+    table = ListedTable(name=name("default", "t"), type="TABLE", columns=(column(type_text),))
+    (row,) = rows(metadata.get_columns(Listing(tables=(table,)), TablePattern(), None))
+    return row
+
+
+def column(type_text: str) -> Column:
+    return Column(name="c", type=type_text)
+
+
+@pytest.mark.parametrize(
+    ("type_text", "size", "digits", "radix"),
+    [
+        ("void", 1, None, None),
+        ("boolean", 1, None, None),
+        ("tinyint", 1, 0, 10),
+        ("smallint", 2, 0, 10),
+        ("int", 4, 0, 10),
+        ("float", 4, 7, 10),
+        ("double", 8, 15, 10),
+        ("decimal(18,4)", 8, 4, 10),
+        ("decimal(19,4)", 16, 4, 10),
+        ("date", 4, None, None),
+        ("timestamp_ntz", 8, 6, None),
+        ("interval", 16, None, None),
+        ("interval year to month", 4, None, None),
+        ("char(3)", 3, None, None),
+        ("string", None, None, None),
+        ("binary", None, None, None),
+        ("map<int,int>", None, None, None),
+        ("struct<a:int,b:decimal(20,2) not null comment 'x>,y',c:struct<d:date>>", 24, None, None),
+        ("struct<a:int,b:string>", None, None, None),
+    ],
+)
+def test_the_size_is_that_of_sparks_values(
+    type_text: str, size: int | None, digits: int | None, radix: int | None
+) -> None:
+    row = described(type_text)
+    found = (row["COLUMN_SIZE"], row["DECIMAL_DIGITS"], row["NUM_PREC_RADIX"])
+    assert found == (size, digits, radix)
+
+
+@pytest.mark.parametrize(
+    ("type_text", "shown"),
+    [
+        ("struct<aB:int>", "STRUCT<aB: INT>"),
+        ("array<struct<aB:int,c:decimal(3,1)>>", "ARRAY<STRUCT<aB: INT, c: DECIMAL(3,1)>>"),
+        ("map<string,array<int>>", "MAP<STRING, ARRAY<INT>>"),
+        (
+            "struct<`a b`:int not null comment 'so <it> is'>",
+            "STRUCT<`a b`: INT NOT NULL COMMENT 'so <it> is'>",
+        ),
+        ("decimal(10,2)", "DECIMAL(10,2)"),
+    ],
+)
+def test_a_types_name_keeps_the_names_of_fields(type_text: str, shown: str) -> None:
+    assert described(type_text)["TYPE_NAME"] == shown
 
 
 def test_positions_and_nullability_are_told() -> None:
@@ -139,9 +226,23 @@ def test_type_info_has_17_rows_in_hives_order() -> None:
     assert [r["TYPE_NAME"] for r in found if not r["SEARCHABLE"]] == names.split()[-4:]
 
 
-def test_functions_match_a_pattern() -> None:
-    found = rows(metadata.get_functions(LISTING, None, "con%"))
-    assert [row["FUNCTION_NAME"] for row in found] == ["concat"]
+@pytest.mark.parametrize(
+    ("schema", "function", "expected"),
+    [
+        (None, "con%", [(None, None, "concat")]),
+        ("shop", "F", [("spark_catalog", "shop", "f")]),
+        ("sh%", "%", [(None, None, "concat"), ("spark_catalog", "shop", "f")]),
+        ("default", "f", []),
+        ("", "f", [("spark_catalog", "shop", "f")]),
+    ],
+)
+def test_functions_match_patterns(
+    schema: str | None, function: str, expected: list[tuple[str | None, ...]]
+) -> None:
+    functions = (FunctionName("concat"), FunctionName("f", "shop"))
+    found = rows(metadata.get_functions(functions, None, schema, function))
+    names = ("FUNCTION_CAT", "FUNCTION_SCHEM", "FUNCTION_NAME")
+    assert [tuple(row[name] for name in names) for row in found] == expected
 
 
 def test_primary_keys_are_numbered() -> None:
@@ -150,6 +251,36 @@ def test_primary_keys_are_numbered() -> None:
         ("day", 1, "pk"),
         ("shop", 2, "pk"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "table", "found"),
+    [
+        ("SHOP", "T_1", 1),
+        (None, "t_1", 1),
+        ("", "t_1", 1),
+        ("s%", "t_1", 0),
+        ("shop", "t.1", 0),
+        ("shop", "t_1|tx1", 0),
+        ("shop", "%", 0),
+    ],
+)
+def test_names_of_keyed_tables_are_no_patterns(schema: str | None, table: str, found: int) -> None:
+    key = PrimaryKey(name="pk", columns=("day",))
+    tables = tuple(
+        ListedTable(name=name("shop", each), type="TABLE", primary_key=key)
+        for each in ("t_1", "tx1")
+    )
+    result = metadata.get_primary_keys(Listing(tables=tables), TablePattern(None, schema, table))
+    assert [row["TABLE_NAME"] for row in rows(result)] == ["t_1"] * found
+
+
+def test_type_info_has_precisions_and_radix() -> None:
+    found = {row["TYPE_NAME"]: row for row in rows(metadata.get_type_info())}
+    told = {each: (row["PRECISION"], row["NUM_PREC_RADIX"]) for each, row in found.items()}
+    numbers = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
+    numbers |= {"FLOAT": 7, "DOUBLE": 15, "DECIMAL": 38}
+    assert told == {each: (numbers.get(each, 0), 10 if each in numbers else None) for each in found}
 
 
 def test_there_are_no_foreign_keys() -> None:

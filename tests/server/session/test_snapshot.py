@@ -18,7 +18,7 @@ from tests.server.protocol.gateway import (
 )
 from tidegate_server.link.messages.requests import ListNames, ListTables
 from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import FunctionName, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.types import Column, Schema
@@ -224,13 +224,23 @@ def test_a_damaged_file_is_no_picture(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_functions_are_remembered() -> None:
     snapshot, engine, clock = make()
-    assert snapshot.functions("s").functions == ("abs", "concat", "sum")
+    assert snapshot.functions() == engine.functions
     engine.ready = False
     clock.advance(3600)
-    assert snapshot.functions("s").functions == ("abs", "concat", "sum")
+    assert snapshot.functions() == engine.functions
 
 
 def test_functions_are_none_before_an_engine_was_up() -> None:
     snapshot, engine, _ = make()
     engine.ready = False
-    assert snapshot.functions("s").functions == ()
+    assert snapshot.functions() == ()
+    assert snapshot.temporary_functions("s") == ()
+
+
+def test_functions_are_asked_for_again_after_a_change() -> None:
+    snapshot, engine, _ = make()
+    snapshot.functions()
+    engine.functions = (*engine.functions, FunctionName("g", "default"))
+    assert FunctionName("g", "default") not in snapshot.functions()
+    snapshot.invalidate("CREATE FUNCTION g AS 'x.G'")
+    assert FunctionName("g", "default") in snapshot.functions()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidegate_server.errors import ServerError
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import FunctionName, TableName
 from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.model.versions import Source
@@ -304,9 +304,9 @@ class NameList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionList:
-    """Names of all functions."""
+    """Names of functions."""
 
-    names: tuple[str, ...]
+    functions: tuple[FunctionName, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

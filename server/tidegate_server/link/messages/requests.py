@@ -415,7 +415,12 @@ class ListTemporaryViews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFunctions:
-    """Ask for every function Spark knows in a session; answered by :class:`FunctionList`."""
+    """Ask for the functions that all sessions share; answered by :class:`FunctionList`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTemporaryFunctions:
+    """Ask for a session's own functions; answered by :class:`FunctionList`."""
 
     session_id: str
 
@@ -471,5 +476,6 @@ Request = (
     | ListNames
     | ListTemporaryViews
     | ListFunctions
+    | ListTemporaryFunctions
     | RegisterSystemTable
 )
