@@ -277,9 +277,14 @@ def post(gateway: Gateway, token: bytes, path: str = "/cliservice") -> tuple[int
 
 
 def test_a_ticket_logs_in_over_http(realm: Realm, guarded: Gateway) -> None:
-    status, headers = post(guarded, client(realm).step())
+    context = client(realm)
+    status, headers = post(guarded, context.step())
     assert status == 200
     assert headers["Set-Cookie"].startswith("hive.server2.auth=")
+    scheme, _, proof = headers["WWW-Authenticate"].partition(" ")
+    assert scheme == "Negotiate"
+    context.step(base64.b64decode(proof))
+    assert context.complete, "the server has proved itself too"
 
 
 def test_a_service_is_known_by_its_first_part_and_may_have_a_rule(

@@ -339,6 +339,7 @@ def test_the_path_can_be_another() -> None:
 def test_another_content_type_is_refused(gateway: Gateway) -> None:
     with closing(http.client.HTTPConnection(gateway.host, gateway.port, timeout=10)) as plain:
         assert post(plain, {"Content-Type": "text/plain"})[0] == 415
+        assert post(plain, {"Content-Type": "application/vnd.apache.thrift.binary"})[0] == 200
         assert post(plain, {})[0] == 415
 
 
