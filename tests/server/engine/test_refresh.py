@@ -35,7 +35,7 @@ from tidegate_server.link.messages.requests import (
 )
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Strategy, Trigger
-from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
 
 pytestmark = pytest.mark.spark
 
@@ -169,7 +169,7 @@ def test_a_changed_source_is_read_anew(make: Make, session: Session) -> None:
     mt = make("SELECT k, n FROM t")
     mt.refresh()
     session.execute("DELETE FROM t WHERE n < 3")
-    outcome = mt.refresh()
+    outcome = mt.refresh(policy=RefreshPolicy.FULL)
     assert (outcome.plan.strategy, outcome.from_version) == (Strategy.FULL, 1)
     assert mt.rows() == [("b", 3)]
 
