@@ -245,7 +245,7 @@ class Tables:
         for other, known in self.states.items():
             if known.table_id != state.table_id:
                 continue
-            if known.place == state.place:
+            if self.format.describe(other).location == self.format.describe(name).location:
                 return known
             raise error(
                 Code.MT_QUERY_UNSUPPORTED,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import TypeVar
 
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.derived import visible_schema
@@ -57,6 +58,8 @@ GLOBAL_VIEWS = "global_temp"
 """The schema of the temporary views that all sessions share, which is always there."""
 READ_AT_ONCE = 100
 """Tables whose details a call waits for; those of more are read behind its back."""
+T = TypeVar("T")
+
 PATIENCE = 0.3
 """Seconds that a call waits for names when those that it has are merely old."""
 _BATCH = 2_000
@@ -154,15 +157,8 @@ class Snapshot:
 
     def temporary_views(self, session_id: str) -> tuple[ListedTable, ...]:
         """Return the views of a session and the global ones; none without an engine."""
-        try:
-            self._engine.call(OpenSession(session_id=session_id), wait=0)
-            answer = self._engine.call(ListTemporaryViews(session_id=session_id), wait=0)
-        except ServerError as problem:
-            logger.debug("The temporary views were not listed: %s", problem)
-            return ()
-        if not isinstance(answer, TableList):
-            raise TypeError(f"ListTemporaryViews was answered by {type(answer).__name__}")
-        return tuple(_from_metastore(info) for info in answer.tables)
+        listed = self._of_session(ListTemporaryViews(session_id=session_id), TableList)
+        return tuple(_from_metastore(info) for info in listed.tables) if listed else ()
 
     def functions(self) -> tuple[FunctionName, ...]:
         """Return the functions of no session alone; none until an engine has told them once."""
@@ -173,15 +169,22 @@ class Snapshot:
 
     def temporary_functions(self, session_id: str) -> tuple[FunctionName, ...]:
         """Return the functions of a session alone; none without an engine."""
+        listed = self._of_session(ListTemporaryFunctions(session_id=session_id), FunctionList)
+        return listed.functions if listed else ()
+
+    def _of_session(
+        self, request: ListTemporaryViews | ListTemporaryFunctions, kind: type[T]
+    ) -> T | None:
+        """Return what the engine lists of a session; None without an engine."""
         try:
-            self._engine.call(OpenSession(session_id=session_id), wait=0)
-            answer = self._engine.call(ListTemporaryFunctions(session_id=session_id), wait=0)
+            self._engine.call(OpenSession(session_id=request.session_id), wait=0)
+            answer = self._engine.call(request, wait=0)
         except ServerError as problem:
-            logger.debug("The temporary functions were not listed: %s", problem)
-            return ()
-        if not isinstance(answer, FunctionList):
-            raise TypeError(f"ListTemporaryFunctions was answered by {type(answer).__name__}")
-        return answer.functions
+            logger.debug("%s was not answered: %s", type(request).__name__, problem)
+            return None
+        if not isinstance(answer, kind):
+            raise TypeError(f"{type(request).__name__} was answered by {type(answer).__name__}")
+        return answer
 
     def _merged(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
         """Return everything; the listing of before unless something changed."""

@@ -12,12 +12,12 @@ from tidegate_server.sql.dialect import head, readable, tokenize
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|//[^\n]*", re.DOTALL)
 _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
 _BEFORE_PATHS = frozenset({"ADD", "LIST", "REFRESH", "RESET", "SET"})
+_AROUND_OTHERS = frozenset({"BEGIN", "CALL", "EXECUTE"})
 _ROWS = frozenset(
     {"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE", "(", "SHOW", "DESCRIBE", "DESC"}
     | {"EXPLAIN", "SET", "LIST", "OPTIMIZE", "REORG", "RESTORE", "VACUUM"}
-    | {"BEGIN", "CALL", "EXECUTE"}
+    | _AROUND_OTHERS
 )
-_AROUND_OTHERS = frozenset({"BEGIN", "CALL", "EXECUTE"})
 _WITHOUT_ROWS = (
     *("ALTER", "ADD", "ANALYZE", "CLEAR", "COMMENT", "DESC", "DESCRIBE", "DROP", "EXPLAIN", "LIST"),
     *("MSCK", "REFRESH", "REPAIR", "RESET", "SHOW", "TRUNCATE", "UNCACHE", "UNSET", "USE"),

@@ -47,8 +47,6 @@ class TableState:
     """The last version that may have changed rows; what vectors record and compare."""
     newest: int
     """The newest version, with the same rows; what is read."""
-    place: str
-    """Where its files are. Tables copied file by file have one id and two places."""
     materialized_id: str | None = None
     """``tidegate.id`` of a materialized table."""
 

@@ -111,7 +111,6 @@ class DeltaFormat:
             table_id=str(snapshot.metadata().id()),
             version=self._last_change(snapshot, newest),
             newest=newest,
-            place=str(snapshot.path().getParent()),
             materialized_id=str(owner.get()) if owner.isDefined() else None,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
 
     Lists of values reach the files' statistics; several columns also need their tuples compared.
     """
-    restricted = nearly(catalyst, plan, expressions, keys.columns)
+    restricted = nearly(catalyst, plan, zip(expressions, keys.columns, strict=False))
     if len(expressions) == 1 and keys.columns:
         return restricted
     pairs = zip(expressions, keys.attributes, strict=True)
@@ -111,17 +111,12 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
     return catalyst.semi_join(restricted, keys.relation, equal)
 
 
-def nearly(
-    catalyst: Catalyst, plan: Any, expressions: Sequence[Any], columns: Sequence[Values]
-) -> Any:
+def nearly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
     """Return all rows that :func:`restrict` would, and perhaps more, without a join.
 
-    :param columns: the values of each expression; empty where they were not collected.
+    :param wanted: expressions with their values; none where they were not collected.
     """
-    conditions = [
-        _contained(catalyst, expression, values)
-        for expression, values in zip(expressions, columns, strict=False)
-    ]
+    conditions = [_contained(catalyst, expression, values) for expression, values in wanted]
     return catalyst.filter(catalyst.all(conditions), plan) if conditions else plan
 
 

@@ -293,15 +293,9 @@ class Preparation:
         catalyst = Catalyst(self.spark)
         plan = catalyst.analyzed(rows)
         columns = list(items(plan.output()))
-        pairs = [
-            (columns[index], values)
-            for group, index, values in zip(
-                algebra.groups, algebra.columns, keys.columns, strict=False
-            )
-            if is_key(group)
-        ]
-        wanted, known = [column for column, _ in pairs], [values for _, values in pairs]
-        return catalyst.frame(nearly(catalyst, plan, wanted, known))
+        groups = zip(algebra.groups, algebra.columns, keys.columns, strict=False)
+        wanted = [(columns[index], values) for group, index, values in groups if is_key(group)]
+        return catalyst.frame(nearly(catalyst, plan, wanted))
 
     def _settled(self, diff: DataFrame) -> Settled:
         asked = (
@@ -378,7 +372,7 @@ class Preparation:
             rows_in_sources=self.query.rows,
             rows_in_changed=sum(sizes[str(node.operator.source)] for node in leaves),
             rows_guessed=sum(
-                sizes.get(id_, 0) if changes[id_].guess is None else int(changes[id_].guess or 0)
+                sizes.get(id_, 0) if (guess := changes[id_].guess) is None else guess
                 for id_ in changed
                 if changes[id_].rows is None
             ),
