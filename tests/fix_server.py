@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from tidegate_server.link.java import find_java
 ENGINE_SECONDS = 240.0
 LISTEN_SECONDS = 30.0
 STOP_SECONDS = 60.0
+EVENTUALLY_SECONDS = 60.0
 QUICK = (
     "--set=engine.master=local[2]",
     "--set=engine.driver_memory=1g",
@@ -152,6 +154,31 @@ def running_server(
                 for left in server.processes():
                     left.kill()
                 process.wait()
+
+
+def running_tasks(server: Server) -> int:
+    """Count the threads that run a task of Spark, by a dump of the engine's Java threads."""
+    engine = server.wait_for_engine()
+    output: Path = server.data / "logs" / "engine-out.log"
+    start = output.stat().st_size
+    os.kill(engine["jvm_pid"], signal.SIGQUIT)
+
+    def dump() -> bytes:
+        with output.open("rb") as file:
+            file.seek(start)
+            return file.read()
+
+    eventually(lambda: b"JNI global ref" in dump(), "a dump of the threads")
+    return dump().count(b"Executor$TaskRunner.run(")
+
+
+def eventually(look: Callable[[], bool], what: str) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + EVENTUALLY_SECONDS
+    while not look():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come")
+        time.sleep(0.1)
 
 
 Rows = list[tuple[Any, ...]]

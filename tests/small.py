@@ -24,3 +24,11 @@ IN_MEMORY = {
     "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:tests;create=true",
 }
 """A metastore that goes with its process."""
+
+WITHOUT_FORKS = {
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
+    ".checkpointing.FileSystemBasedCheckpointFileManager",
+}
+"""Each commit to a local directory otherwise starts four processes to ask for symbolic links, which
+cost more than the commit. These stores hold off writers of the same process only."""

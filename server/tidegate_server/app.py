@@ -404,6 +404,7 @@ def _engine_options(config: Config, java_home: Path) -> EngineOptions:
         java_home=str(java_home),
         direct_bytes=config.engine.direct_bytes,
         spool_quota=config.engine.spool_quota,
+        spool_quota_per_user=config.engine.spool_quota_per_user,
         kafka=config.engine.kafka,
         settings=engine_settings(config),
     )

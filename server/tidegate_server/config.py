@@ -198,6 +198,8 @@ class EngineSection(_Section):
     direct_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Results up to this estimated size are collected; larger ones are spooled."""
     spool_quota: Annotated[int, Field(ge=1 << 20)] = 64 << 30
+    spool_quota_per_user: Annotated[int, Field(ge=0)] = 0
+    """Bytes of the spool that the results of one login may take; 0 means all of them."""
 
 
 class SchedulerSection(_Section):

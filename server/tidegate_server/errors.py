@@ -456,6 +456,11 @@ class Code(Enum):
         "The result does not fit the spool quota of {quota} bytes.",
         "Add a LIMIT, write the result to a table, or raise engine.spool_quota.",
     )
+    RESULTS_OF_USER_TOO_LARGE = ErrorSpec(
+        "53400",
+        "The open results of user {user} do not fit the quota of {quota} bytes of the spool.",
+        "Close statements whose rows were read, add a LIMIT, or raise engine.spool_quota_per_user.",
+    )
     INVALID_SESSION_HANDLE = ErrorSpec(
         "08003", "Invalid SessionHandle: {handle}.", "Open a new session."
     )

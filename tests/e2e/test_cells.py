@@ -105,6 +105,13 @@ PLAIN = {
         ("INTERVAL '0' MONTH", "INTERVAL '-178956970-8' YEAR TO MONTH"),
         f"make_ym_interval(0, CAST(pmod({HASH}, 100000) - 50000 AS INT))",
     ),
+    "hours": "CAST(make_dt_interval(0, CAST(id % 99 AS INT) - 50) AS INTERVAL HOUR TO MINUTE)",
+    "days": "CAST(make_dt_interval(CAST(id AS INT) - 5000) AS INTERVAL DAY)",
+    "months": "CAST(make_ym_interval(0, CAST(id AS INT) - 5000) AS INTERVAL MONTH)",
+    "variant": extremes(
+        ("parse_json('null')", "parse_json('\"\"')", "parse_json('1e300')", "parse_json('[]')"),
+        'parse_json(concat(\'{{"k": [\', id, \', null, 1.50, "é", {{"b": true}}]}}\'))',
+    ),
     "calendar": f"make_interval(CAST(pmod({HASH}, 9) AS INT), CAST(id % 14 AS INT), 0, 3, 4, 5, 6)",
     "nothing": "NULL",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -139,6 +140,26 @@ def test_pyhive_polls_an_asynchronous_statement(pyhive: Any) -> None:
     while pyhive.poll().operationState in running:
         pass
     assert pyhive.fetchall() == [(1000,)]
+
+
+def test_superset_draws_its_progress_from_the_log(pyhive: Any) -> None:
+    """Superset reads these lines while the statement runs; its own expressions are these."""
+    values = "SELECT hash(id, rand()) AS value FROM range(0, 400000000, 1, 16)"
+    pyhive.execute(f"SELECT max(value) > 0 FROM ({values})", async_=True)
+    seen: list[str] = []
+    while pyhive.poll().operationState < 2:  # INITIALIZED and RUNNING are its unfinished states
+        seen += pyhive.fetch_logs()
+    seen += pyhive.fetch_logs()
+    assert pyhive.fetchall() == [(True,)]
+    assert re.match(r".*INFO.*Total jobs = (?P<max_jobs>[0-9]+)", seen[0])
+    launching = ".*INFO.*Launching Job (?P<job_number>[0-9]+) out of (?P<max_jobs>[0-9]+)"
+    assert re.match(launching, seen[1])
+    stage = r".*INFO.*Stage-([0-9]+).*map = (?P<map>[0-9]+)%.*reduce = (?P<reduce>[0-9]+)%.*"
+    percents = [int(found["map"]) for line in seen if (found := re.match(stage, line))]
+    assert percents == sorted(set(percents))
+    assert percents[-1] == 100
+    assert len(percents) > 2
+    assert not [line for line in seen if "Tracking URL = " in line]  # Spark's UI is off
 
 
 def test_pyhive_reads_many_pages(pyhive: Any) -> None:

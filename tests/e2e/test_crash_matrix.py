@@ -65,19 +65,19 @@ class Faults:
     """The test's side of the points."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def arm(self, point: Point) -> None:
         """Hold the next process that comes by."""
-        (self._folder / f"{point.value}.armed").touch()
+        (self.folder / f"{point.value}.armed").touch()
 
     def wait_held(self, point: Point) -> None:
         """Wait until a process is held."""
-        until((self._folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
+        until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
 
     def release(self, point: Point) -> None:
         """Let it go on."""
-        (self._folder / f"{point.value}.held").unlink(missing_ok=True)
+        (self.folder / f"{point.value}.held").unlink(missing_ok=True)
 
 
 def until(look: Callable[[], object], otherwise: str) -> None:

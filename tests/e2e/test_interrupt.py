@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import re
 import select
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.fix_server import Beeline, Server
+from tests.fix_server import Beeline, Server, eventually, running_tasks
 
 pytestmark = [pytest.mark.spark, pytest.mark.jdbc]
 
@@ -74,30 +72,6 @@ def terminal(beeline: Beeline) -> Iterator[Terminal]:
         yield opened
     finally:
         opened.close()
-
-
-def running_tasks(server: Server) -> int:
-    """Count the threads that run a task of Spark, by a dump of the engine's Java threads."""
-    engine = server.wait_for_engine()
-    output: Path = server.data / "logs" / "engine-out.log"
-    start = output.stat().st_size
-    os.kill(engine["jvm_pid"], signal.SIGQUIT)
-
-    def dump() -> bytes:
-        with output.open("rb") as file:
-            file.seek(start)
-            return file.read()
-
-    eventually(lambda: b"JNI global ref" in dump(), "a dump of the threads")
-    return dump().count(b"Executor$TaskRunner.run(")
-
-
-def eventually(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not look():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not come")
-        time.sleep(0.1)
 
 
 def test_ctrl_c_in_beeline_leaves_no_task_and_the_session_goes_on(

@@ -8,6 +8,7 @@ of them never. It ends with an exit code other than 0 at the first finding.
 from __future__ import annotations
 
 import contextlib
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,8 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for name, data in messages.items():
         yield name, b"\x00" + data
         yield f"{name}-cut", b"\x05" + data
+        old = struct.pack(">i", len(name)) + name.encode() + b"\x01\x00\x00\x00\x07"
+        yield f"{name}-unversioned", b"\x07" + old + data[len(old) + 3 :]
     yield "all", b"\x03" + b"".join(messages.values())
 
 

@@ -170,7 +170,11 @@ def _never_null(table: MaterializedTable, context: Context) -> set[str]:
 
 def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
     """Ask the engine about the query that a table has."""
-    request = Analyze(session_id=ensure_session(context), sql=table.expanded_query)
+    request = Analyze(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=table.expanded_query,
+    )
     answer = context.services.engine.call(request)
     if not isinstance(answer, Analysis):
         raise unexpected(answer)

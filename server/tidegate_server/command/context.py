@@ -50,6 +50,8 @@ class SessionState:
 
     session_id: str
     user: str
+    real_user: str = ""
+    """Who logged in; the session may act for somebody else."""
     catalog: str
     schema: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -70,6 +72,8 @@ class Context:
     progress: Callable[[Progress], None]
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Settings for this statement alone (Thrift's confOverlay)."""
+    require_wanted: Callable[[], None] = lambda: None
+    """Raises why the statement is over, once a client or a timeout has ended it."""
 
     def setting(self, key: str) -> str | None:
         """Return a setting as this statement sees it, or None."""

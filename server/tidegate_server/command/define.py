@@ -136,8 +136,11 @@ def analyze(query: str, text: str, name: TableName, context: Context) -> Analysi
 
     :raises ServerError: Spark's analysis error, MT_TEMPORARY_DEPENDENCY, or MT_CYCLE.
     """
-    session_id = ensure_session(context)
-    request = Analyze(session_id=session_id, sql=spark_text(query))
+    request = Analyze(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=spark_text(query),
+    )
     try:
         answer = context.services.engine.call(request)
     except ServerError as problem:

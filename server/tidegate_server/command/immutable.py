@@ -49,7 +49,11 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
         or what Spark says of the name.
     """
     name = resolve.table_name(written, context)
-    request = Analyze(session_id=ensure_session(context), sql=f"SELECT * FROM {name.quoted()}")
+    request = Analyze(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=f"SELECT * FROM {name.quoted()}",
+    )
     line, column = place_behind(text, "BACKFILL", "FROM")
     try:
         answer = context.services.engine.call(request)

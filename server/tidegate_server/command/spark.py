@@ -52,6 +52,7 @@ def run(
     session = context.session
     request = Execute(
         session_id=ensure_session(context),
+        owner=session.real_user,
         operation_id=context.operation_id,
         sql=text,
         settings=spark_settings(context.overlay),
@@ -74,7 +75,10 @@ def survey(text: str, context: Context) -> Surveyed:
     # What a new engine does not know yet would look like nothing that is read.
     _ready_system_tables(text, context)
     request = Survey(
-        session_id=ensure_session(context), sql=text, settings=spark_settings(context.overlay)
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=text,
+        settings=spark_settings(context.overlay),
     )
     answer = context.services.engine.call(request)
     if not isinstance(answer, Surveyed):
@@ -93,11 +97,19 @@ def ensure_session(context: Context) -> str:
     A new engine gets the session's Spark settings and current schema again. Temporary views,
     functions and variables it cannot get: what they were made from may be another by now.
 
-    :raises ServerError: SESSION_OBJECTS_LOST, once, when there were any.
+    :raises ServerError: SESSION_OBJECTS_LOST, once, when there were any; why the statement is over
+        if that was ended meanwhile.
     """
     engine, session = context.services.engine, context.session
-    if engine.ready and session.engine_generation == engine.generation:
-        return session.session_id
+    if not engine.ready or session.engine_generation != engine.generation:
+        _open(context)
+    # An engine may take long to come up, and what it would begin now nobody waits for.
+    context.require_wanted()
+    return session.session_id
+
+
+def _open(context: Context) -> None:
+    engine, session = context.services.engine, context.session
     request = OpenSession(
         session_id=session.session_id,
         settings=spark_settings(session.settings),
@@ -111,7 +123,6 @@ def ensure_session(context: Context) -> str:
     if session.temporary:
         lost, session.temporary = sorted(session.temporary), set()
         raise error(Code.SESSION_OBJECTS_LOST, objects=", ".join(lost))
-    return session.session_id
 
 
 def unexpected(answer: Answer) -> Exception:

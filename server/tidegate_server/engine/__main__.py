@@ -17,6 +17,7 @@ from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
 from tidegate_server.engine.spark import Directories, start_spark, warm_up, warm_up_more
+from tidegate_server.engine.spool import Spool
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import EngineInfo
 from tidegate_server.link.messages.requests import EngineOptions
@@ -52,9 +53,12 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     lifetime.handle_signals()  # again: PySpark has just put its own SIGINT handler in place
     lifetime.watch_jvm(spark)
     warm_up(spark)
-    results = ResultStore(
-        directories.spool, direct_bytes=options.direct_bytes, quota=options.spool_quota
+    spool = Spool(
+        directories.spool,
+        quota=options.spool_quota,
+        quota_per_owner=options.spool_quota_per_user,
     )
+    results = ResultStore(spool, direct_bytes=options.direct_bytes)
     info = EngineInfo(
         spark_version=spark.version,
         pid=os.getpid(),

@@ -61,7 +61,7 @@ def execute(
                 current_schema=schema,
                 modified_rows=_inserted_rows(child, frame, started),
             )
-        stored = results.store(frame, operation, request.session_id, request.inline_bytes)
+        stored = results.store(frame, operation, request)
         return Executed(
             result_id=stored.result_id,
             schema=result_schema(frame),

@@ -17,6 +17,7 @@ from tidegate_server.link.messages.answers import Progress
 logger = logging.getLogger(__name__)
 
 _POOLS = 16
+_GROUP = "spark.jobGroup.id"
 
 
 class Operation:
@@ -44,11 +45,12 @@ class Operation:
 class Operations:
     """All running operations of the process.
 
-    Spark jobs of an operation carry its id as their tag.
+    Spark jobs of an operation carry its id as their tag and, where Spark leaves it, as their group.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
+        self._ui: str | None = spark.sparkContext.uiWebUrl
         self._lock = threading.Lock()
         self._running: dict[str, Operation] = {}
 
@@ -65,6 +67,7 @@ class Operations:
         try:
             operation.check()
             self._context.addJobTag(operation.id)
+            self._context.setLocalProperty(_GROUP, operation.id)
             self._context.setInterruptOnCancel(True)
             # Pools share the cores evenly; within one pool the first job comes first.
             pool = f"p{zlib.crc32(operation.id.encode()) % _POOLS}"
@@ -74,6 +77,7 @@ class Operations:
             with self._lock:
                 self._running.pop(operation.id, None)
             self._context.removeJobTag(operation.id)
+            self._context.setLocalProperty(_GROUP, None)
 
     def cancel(self, operation_id: str) -> None:
         """End an operation; one that is unknown or over is left alone."""
@@ -88,9 +92,11 @@ class Operations:
     def interrupt(self, operation: Operation) -> None:
         """Stop the Spark jobs of a canceled operation; repeated while it still runs.
 
-        Once is not enough: adaptive execution submits a query's stages one after the other, each
-        as a job of its own.
+        Spark refuses further jobs of the group, as adaptive execution submits them one after the
+        other. Threads that Spark gives a group of its own have the tag alone: for their sake once
+        is not enough.
         """
+        self._context.cancelJobGroupAndFutureJobs(operation.id)
         self._context.cancelJobsWithTag(operation.id)
 
     def progress(self, operation_id: str) -> Progress | None:
@@ -107,6 +113,7 @@ class Operations:
             tasks_done=sum(i.numCompletedTasks() for i in infos),
             tasks_running=sum(i.numActiveTasks() for i in infos),
             tasks_total=sum(i.numTasks() for i in infos),
+            tracking_url=f"{self._ui}/jobs/job/?id={min(jobs)}" if self._ui else "",
         )
 
 

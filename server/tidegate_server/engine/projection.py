@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.storage.delta_sql import type_sql
+from tidegate_server.storage.jvm import items, kind
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _NATURAL = (
@@ -40,11 +41,39 @@ _TEXTS = (
 """Types whose nested values go out as the text that they have by themselves."""
 _JSON_KEYS = (T.StringType, T.BooleanType, T.IntegralType, T.FractionalType)
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+_UNIONS = frozenset({"Union", "UnionLoop"})
 
 
 def result_schema(frame: DataFrame) -> Schema:
     """Return the columns as the user named them, with their Spark DDL types."""
-    return Schema(tuple(_column(f) for f in frame.schema.fields))
+    fields = frame.schema.fields
+    declared = any(_DECLARED in field.metadata for field in fields)
+    undeclared = _united_with_others(frame) if declared else frozenset()
+    return Schema(tuple(_column(f, undeclared) for f in fields))
+
+
+def _united_with_others(frame: DataFrame) -> frozenset[str]:
+    """Return the CHAR and VARCHAR types under which a UNION has values of other types as well.
+
+    Spark gives it the type of its first part, which the others need not fit into.
+    """
+    jdf: Any = frame._jdf
+    found: set[str | None] = set()
+    plans = [jdf.queryExecution().analyzed()]
+    while plans:
+        plan = plans.pop()
+        children = list(items(plan.children()))
+        plans += children
+        if kind(plan) in _UNIONS:
+            outputs = ([_declared(a) for a in items(child.output())] for child in children)
+            for types in map(set, zip(*outputs, strict=True)):
+                found |= types if len(types) > 1 else set()
+    return frozenset(type_ for type_ in found if type_ is not None)
+
+
+def _declared(attribute: Any) -> str | None:
+    metadata = attribute.metadata()
+    return str(metadata.getString(_DECLARED)) if metadata.contains(_DECLARED) else None
 
 
 def wire_frame(frame: DataFrame) -> DataFrame:
@@ -78,11 +107,12 @@ def _zoned(arrow: pa.DataType, timezone: str) -> pa.DataType:
     return arrow
 
 
-def _column(field: T.StructField) -> Column:
+def _column(field: T.StructField, undeclared: frozenset[str]) -> Column:
     comment = field.metadata.get("comment")
+    known = field.metadata if field.metadata.get(_DECLARED) not in undeclared else {}
     return Column(
         name=field.name,
-        type=type_text(field.dataType, field.metadata),
+        type=type_text(field.dataType, known),
         nullable=field.nullable,
         comment=str(comment) if comment else None,
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import threading
 import uuid
 from collections.abc import Iterator
@@ -20,7 +18,9 @@ from tidegate_server.engine.errors import exceeds_result_limit
 from tidegate_server.engine.local import constant_rows, local_rows, named
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.projection import arrow_schema, wire_frame
-from tidegate_server.errors import Code, error
+from tidegate_server.engine.spool import Spool
+from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.messages.requests import Execute
 from tidegate_server.storage.jvm import java
 
 logger = logging.getLogger(__name__)
@@ -115,20 +115,17 @@ class ParquetSpool:
 class ResultStore:
     """All results of the process, by id and by the session they belong to."""
 
-    def __init__(self, spool: Path, *, direct_bytes: int, quota: int) -> None:
+    def __init__(self, spool: Spool, *, direct_bytes: int) -> None:
         self._spool = spool
         self._direct_bytes = direct_bytes
-        self._quota = quota
         self._lock = threading.Lock()
         self._results: dict[str, Chunks] = {}
-        self._owners: dict[str, str] = {}
 
-    def store(
-        self, frame: DataFrame, operation: Operation, session_id: str, inline_bytes: int
-    ) -> Stored:
+    def store(self, frame: DataFrame, operation: Operation, request: Execute) -> Stored:
         """Run a query once and keep its rows.
 
-        :raises ServerError: RESULT_TOO_LARGE, OPERATION_CANCELED or what Spark says.
+        :raises ServerError: RESULT_TOO_LARGE, RESULTS_OF_USER_TOO_LARGE, OPERATION_CANCELED or
+            what Spark says.
         """
         wire = wire_frame(frame)
         session = frame.sparkSession
@@ -136,9 +133,9 @@ class ResultStore:
         schema = arrow_schema(wire, time_zone)
         table = constant_rows(wire, schema, time_zone)
         if table is not None:
-            return self._direct(table, operation, session_id, inline_bytes)
+            return self._direct(table, operation, request)
         if not _is_small(wire, self._direct_bytes):
-            return self._spooled(wire, schema, operation, session_id)
+            return self._spooled(wire, schema, operation, request)
         try:
             table = local_rows(wire, schema, time_zone)
             if table is None:
@@ -147,8 +144,8 @@ class ResultStore:
             if not exceeds_result_limit(failed):
                 raise
             logger.info("result of %s is larger than estimated", operation.id)
-            return self._spooled(wire, schema, operation, session_id)
-        return self._direct(table, operation, session_id, inline_bytes)
+            return self._spooled(wire, schema, operation, request)
+        return self._direct(table, operation, request)
 
     def read(self, result_id: str, chunk: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the schema and the batches of one chunk.
@@ -167,32 +164,22 @@ class ResultStore:
         """Delete a result; an unknown one is harmless."""
         with self._lock:
             self._results.pop(result_id, None)
-            known = self._owners.pop(result_id, None)
-        if known is not None:
-            shutil.rmtree(self._spool / result_id, ignore_errors=True)
+        self._spool.give_back(result_id)
 
     def close_session(self, session_id: str) -> None:
         """Delete every result of a session."""
-        with self._lock:
-            owned = [result for result, owner in self._owners.items() if owner == session_id]
-        for result_id in owned:
+        for result_id in self._spool.of_session(session_id):
             self.close(result_id)
 
-    def over_quota(self) -> bool:
-        """Say whether the spool holds more than its quota."""
-        return _size(self._spool) > self._quota
+    def excess(self, operation: Operation) -> ServerError | None:
+        """Return why what an operation writes into the spool must not go on, None if it may."""
+        return self._spool.excess(operation.id)
 
-    def too_large(self) -> Exception:
-        """Return the error for a spool beyond its quota."""
-        return error(Code.RESULT_TOO_LARGE, quota=self._quota)
-
-    def _direct(
-        self, table: pa.Table, operation: Operation, session_id: str, inline_bytes: int
-    ) -> Stored:
-        if table.nbytes <= inline_bytes:
+    def _direct(self, table: pa.Table, operation: Operation, request: Execute) -> Stored:
+        if table.nbytes <= request.inline_bytes:
             inline = _ipc_stream(table)
             return Stored(str(uuid.uuid4()), table.num_rows, chunks=0, inline=inline)
-        result_id, place = self._place(session_id)
+        result_id, place = self._spool.take(operation.id, request.session_id, request.owner)
         place.mkdir()
         file = ArrowFile(place / "result.arrow", table)
         self._keep(result_id, file)
@@ -200,9 +187,9 @@ class ResultStore:
         return Stored(result_id, table.num_rows, file.chunks)
 
     def _spooled(
-        self, wire: DataFrame, schema: pa.Schema, operation: Operation, session_id: str
+        self, wire: DataFrame, schema: pa.Schema, operation: Operation, request: Execute
     ) -> Stored:
-        result_id, place = self._place(session_id)
+        result_id, place = self._spool.take(operation.id, request.session_id, request.owner)
         try:
             # A file cannot have two columns of one name.
             distinct = wire.toDF(*schema.names)
@@ -218,22 +205,18 @@ class ResultStore:
         self._check(result_id, operation)
         return Stored(result_id, spool.rows, spool.chunks)
 
-    def _place(self, session_id: str) -> tuple[str, Path]:
-        result_id = str(uuid.uuid4())
-        with self._lock:
-            self._owners[result_id] = session_id
-        return result_id, self._spool / result_id
-
     def _keep(self, result_id: str, chunks: Chunks) -> None:
         with self._lock:
             self._results[result_id] = chunks
 
     def _check(self, result_id: str, operation: Operation) -> None:
         """Drop a result nobody wants or has room for."""
-        if operation.canceled or self.over_quota():
+        excess = self.excess(operation)
+        if operation.canceled or excess is not None:
             self.close(result_id)
             operation.check()
-            raise self.too_large()
+        if excess is not None:
+            raise excess
 
 
 def _zone(session: SparkSession, given: str) -> str:
@@ -262,15 +245,3 @@ def _ipc_stream(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
-
-
-def _size(directory: Path) -> int:
-    """Return the bytes below a directory whose files may vanish meanwhile."""
-    total = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(folder, name)).st_size
-            except FileNotFoundError:
-                continue
-    return total

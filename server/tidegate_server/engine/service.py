@@ -124,11 +124,13 @@ class Service:
         match request:
             case Execute() | Refresh():
                 yield from self._watched(request, _operation_id(request))
-            case Analyze() | Survey() | CreateTable() | ExplainRefresh() | RegisterSystemTable():
+            case Analyze() | Survey():
+                yield from self._watched(request, request.operation_id or str(uuid.uuid4()))
+            case CreateTable() | RegisterSystemTable():
                 yield from self._watched(request, str(uuid.uuid4()))
             case EvolveTable() | ListDefinitions() | PlaceTables():
                 yield from self._watched(request, str(uuid.uuid4()))
-            case VerifyTable():
+            case VerifyTable() | ExplainRefresh():
                 yield from self._watched(request, request.order.refresh_id)
             case RewriteFiles() | RemoveFiles():
                 yield from self._watched(request, request.upkeep_id)
@@ -148,14 +150,14 @@ class Service:
     def _watched(self, request: Request, operation_id: str) -> Iterator[Answer]:
         operation = self._operations.begin(operation_id)
         future = self._work.submit(self._worked, request, operation)
-        exceeded = False
+        excess: ServerError | None = None
         while True:
             try:
                 answer = future.result(timeout=_TICK)
             except StillRunning:
                 if future.done():
                     continue
-                exceeded = exceeded or self._stop_beyond_quota(request, operation)
+                excess = excess or self._stop_beyond_quota(operation)
                 if operation.canceled:
                     self._urgent.submit(self._operations.interrupt, operation).result()
                 progress = self._urgent.submit(self._operations.progress, operation_id).result()
@@ -163,17 +165,17 @@ class Service:
                     yield progress
                 continue
             except ServerError as failed:
-                if exceeded:
-                    raise self.results.too_large() from failed
+                if excess is not None:
+                    raise excess from failed
                 raise
             yield answer
             return
 
-    def _stop_beyond_quota(self, request: Request, operation: Operation) -> bool:
-        if not isinstance(request, Execute) or not self.results.over_quota():
-            return False
-        self._operations.cancel(operation.id)
-        return True
+    def _stop_beyond_quota(self, operation: Operation) -> ServerError | None:
+        excess = self.results.excess(operation)
+        if excess is not None:
+            self._operations.cancel(operation.id)
+        return excess
 
     def _worked(self, request: Request, operation: Operation) -> Answer:
         try:

@@ -14,7 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
+from tidegate_server.engine.analyze import analyzed_plan
+from tidegate_server.engine.determinism import Stability, changes_by_itself, unstable
 from tidegate_server.engine.incremental.strategy import read_query
+from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.retention import is_gone
 from tidegate_server.engine.sessions import apply_settings
@@ -135,9 +138,16 @@ def _recomputed(
     if dict(tables.vector()) != dict(commit.vector):
         raise _refused(order, version, "its sources are other tables by now")
     frame = session.sql(text)
+    found = unstable(analyzed_plan(frame))
+    if any(name.startswith(Stability.VOLATILE.value) for name in found):
+        shown = ", ".join(changes_by_itself(found))
+        raise _refused(order, version, f"its query reads {shown}, another value each time")
     query = read_query(order, session, tables, text, frame)
-    if not query.stable:
-        raise _refused(order, version, "its query reads the time or random values")
+    if changes_by_itself(found):
+        # The moment of the refresh is recorded; its query has no fingerprint.
+        frame = bound(frame, order.logical_time)
+    elif not query.stable:
+        raise _refused(order, version, "its query is not known to give the same rows again")
     if commit.fingerprint is not None and query.fingerprint != commit.fingerprint:
         raise _refused(order, version, "a view, function or setting of its query has changed")
     return kept(outside(format.fitted(order, frame), order), order)

@@ -55,13 +55,13 @@ async def negotiate(
 
 async def linger(streams: Streams) -> None:
     """Read on shortly: closing with something unread would take the last answer back."""
-    if streams.writer.can_write_eof():
-        streams.writer.write_eof()
     try:
+        if streams.writer.can_write_eof():
+            streams.writer.write_eof()
         async with asyncio.timeout(LINGER):
             while await streams.reader.read(BEFORE_LOGIN_BYTES):
                 continue
-    except TimeoutError:
+    except OSError:  # the time is over, or the client is gone already
         return
 
 

@@ -1,11 +1,14 @@
 """Finds the end of TBinaryProtocol messages in a stream that has no length prefixes.
 
+Headers are strict or, as Hive's servers take them too, those of writers before Thrift 0.2.
+
 The scanner looks at each byte of structure once, jumps over the rest, and can stop anywhere and
 go on when more bytes came. It bounds depth, containers and size, and it raises only FrameError.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +29,7 @@ _SMALLEST: Final = {**_WIDTHS, _STRUCT: 1, _STRING: 4, _MAP: 6, _SET: 5, _LIST: 
 
 _HEADER: Final = struct.Struct(">HBBi")
 _I32: Final = struct.Struct(">i")
+_WORD: Final = re.compile(rb"\w+", re.ASCII)
 
 
 class FrameError(Exception):
@@ -95,6 +99,28 @@ class MessageScanner:
         self._stack: list[_Open] = []
 
     def _read_header(self) -> bool:
+        # Only a version has the highest bit; old writers begin with the length of the name.
+        unversioned = bool(self._buffer) and not self._buffer[0] & 0x80
+        return self._read_unversioned() if unversioned else self._read_versioned()
+
+    def _read_unversioned(self) -> bool:
+        if len(self._buffer) < _I32.size:
+            return False
+        length = _I32.unpack_from(self._buffer)[0]
+        if not 0 < length <= MAX_NAME:
+            raise FrameError(f"expected a call's name of at most {MAX_NAME} bytes, not {length}")
+        end = _I32.size + length
+        name = bytes(self._buffer[_I32.size : end])
+        # Looked at before it is whole: who speaks in frames may wait for an answer by now.
+        if name and not _WORD.fullmatch(name):
+            raise FrameError("expected a strict binary header 0x8001 or a call's name")
+        if len(self._buffer) < end + 5:
+            return False
+        sequence = _I32.unpack_from(self._buffer, end + 1)[0]
+        self._begin(name.decode(), self._buffer[end], sequence, end + 5)
+        return True
+
+    def _read_versioned(self) -> bool:
         if len(self._buffer) < _HEADER.size:
             return False
         version, _, kind, length = _HEADER.unpack_from(self._buffer)
@@ -106,10 +132,13 @@ class MessageScanner:
         if len(self._buffer) < end + 4:
             return False
         name = bytes(self._buffer[_HEADER.size : end]).decode("utf-8", "replace")
-        self._header = (name, kind, _I32.unpack_from(self._buffer, end)[0])
-        self._position = self._body = end + 4
-        self._stack = [_Open((), None)]
+        self._begin(name, kind, _I32.unpack_from(self._buffer, end)[0], end + 4)
         return True
+
+    def _begin(self, name: str, kind: int, sequence: int, body: int) -> None:
+        self._header = (name, kind, sequence)
+        self._position = self._body = body
+        self._stack = [_Open((), None)]
 
     def _cut(self) -> Message:
         assert self._header is not None

@@ -33,7 +33,9 @@ from tidegate_server.session.manager import SessionManager
 logger = logging.getLogger(__name__)
 
 _SWEEP: Final = 1.0
-_SASL_START, _BARE_BINARY = b"\x01", b"\x80"
+_SASL_START = b"\x01"
+_BARE_BINARY: Final = (b"\x80", b"\x00")
+"""Where a strict header begins, and one without a version: with the length of a call's name."""
 _HTTP_METHODS: Final = tuple(bytes([letter]) for letter in b"GPHDOCT")
 """The first letters of GET, POST, PUT, PATCH, HEAD, DELETE, OPTIONS, CONNECT and TRACE."""
 
@@ -142,7 +144,7 @@ class ThriftServer:
         """Return the binary channel that the first byte asks for, the caller logged in."""
         if not first:
             raise ConnectionLostError
-        if first == _BARE_BINARY:
+        if first in _BARE_BINARY:
             return BareChannel(streams.reader, streams.writer, first)
         if first == _SASL_START:
             objection = self._objection(streams.peer) or self._no_sasl()

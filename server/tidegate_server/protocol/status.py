@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from tidegate.wire.service import ttypes
@@ -23,6 +24,7 @@ _STATES = {
     OperationState.ERROR: ttypes.TOperationState.ERROR_STATE,
     OperationState.TIMEDOUT: ttypes.TOperationState.TIMEDOUT_STATE,
 }
+_QUOTED: Final = re.compile(r"`([^`]+)`")
 _BAD_HANDLES = frozenset({Code.INVALID_SESSION_HANDLE.name, Code.INVALID_OPERATION_HANDLE.name})
 
 
@@ -49,6 +51,7 @@ def failed(problem: ServerError) -> Any:
         statusCode=codes.INVALID_HANDLE_STATUS if bad_handle else codes.ERROR_STATUS,
         infoMessages=[
             f"*java.sql.SQLException:{problem}:0:-1",
+            *_in_hives_words(problem),
             # A line that begins with a star is an exception, to Hive's JDBC driver.
             *(f" {line}" if line.startswith("*") else line for line in lines),
         ],
@@ -56,6 +59,15 @@ def failed(problem: ServerError) -> Any:
         errorCode=ERROR_NUMBER,
         errorMessage=_quotable(summary(problem), problem.sqlstate),
     )
+
+
+def _in_hives_words(problem: ServerError) -> list[str]:
+    """Return the sentence of Hive's by which PyHive's dialect knows that a table is missing."""
+    if problem.code != "TABLE_OR_VIEW_NOT_FOUND":
+        return []
+    # An unquoted name is what that dialect asked for.
+    parts = _QUOTED.findall(problem.message.partition("cannot be found")[0])
+    return [f"SemanticException: Table not found {'.'.join(parts)}"] if parts else []
 
 
 def _quotable(text: str, sqlstate: str) -> str:

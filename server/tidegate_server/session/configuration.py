@@ -11,6 +11,7 @@ FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 PROXY_USER_KEY = "hive.server2.proxy.user"
 RESULT_FORMAT_KEY = "tidegate.result.format"
 RESULT_SET_KEY = "tidegate.result.set"
+SHOW_TABLES_KEY = "tidegate.show.tables"
 
 JDBC_DEFAULT_FETCH_SIZE = 1000
 
@@ -18,6 +19,7 @@ _HIVECONF = "set:hiveconf:"
 _HIVEVAR = "set:hivevar:"
 _REFUSED = ("set:system:", "set:env:")
 _USE = "use:database"
+_OURS = frozenset({RESULT_FORMAT_KEY, RESULT_SET_KEY, SHOW_TABLES_KEY})
 # Hive's clients tell the server about themselves under these; Spark knows none of them.
 _CLIENT_ONLY = ("hive.server2.", "wmpool", "wmapp", "hive.create.as.external.legacy")
 _STATIC = (
@@ -57,6 +59,8 @@ class SessionOptions:
     fetch_size: int | None = None
     result_format: ResultFormat = ResultFormat.THRIFT
     always_result_set: bool = False
+    lists_names_alone: bool = False
+    """Whether SHOW TABLES and SHOW VIEWS answer one column, as Hive does."""
     warnings: tuple[str, ...] = ()
 
 
@@ -83,6 +87,7 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
         fetch_size=_chosen_fetch_size(settings.get(FETCH_SIZE_KEY)),
         result_format=_result_format(settings.get(RESULT_FORMAT_KEY)),
         always_result_set=settings.get(RESULT_SET_KEY, "").lower() == "always",
+        lists_names_alone=settings.get(SHOW_TABLES_KEY, "").lower() == "hive",
         warnings=tuple(warnings),
     )
 
@@ -95,7 +100,7 @@ def substitute(text: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_ours(key: str) -> bool:
-    return key.startswith(_CLIENT_ONLY) or key in (RESULT_FORMAT_KEY, RESULT_SET_KEY)
+    return key.startswith(_CLIENT_ONLY) or key in _OURS
 
 
 def _result_format(value: str | None) -> ResultFormat:

@@ -18,9 +18,9 @@ from tidegate_server.session.operation import Operation
 logger = logging.getLogger(__name__)
 
 _URGENT = 4
-_CANCEL_ATTEMPTS = 100
+_CANCEL_ATTEMPTS = 600
 _FIRST_CANCEL_PAUSE = 0.25
-_LONGEST_CANCEL_PAUSE = 5.0
+_LONGEST_CANCEL_PAUSE = 1.0
 
 
 class Executor:

@@ -177,6 +177,7 @@ class SessionManager:
         state = SessionState(
             session_id=session_id,
             user=user or ANONYMOUS,
+            real_user=real_user or user or ANONYMOUS,
             catalog=DEFAULT_CATALOG,
             schema=options.schema or DEFAULT_SCHEMA,
             settings=self._permitted(options.settings, user),
@@ -187,7 +188,6 @@ class SessionManager:
             options=options,
             protocol=protocol,
             connection_id=connection_id,
-            real_user=real_user or user or ANONYMOUS,
             owners=self._owners,
             services=self._services,
             executor=self.executor,

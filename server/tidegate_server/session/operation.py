@@ -186,6 +186,14 @@ class Operation:
         reason = error(Code.OPERATION_CANCELED, by=by)
         return self._settle(OperationState.CANCELED, None, reason)
 
+    def require_wanted(self) -> None:
+        """:raises ServerError: why it is over, if it was ended before its work was done."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._state is OperationState.CLOSED:
+                raise error(Code.INVALID_OPERATION_HANDLE, handle=self.id)
+
     def time_out(self, seconds: float) -> bool:
         """End because it ran longer than ``seconds``."""
         reason = error(Code.OPERATION_TIMEOUT, seconds=f"{seconds:g}")
@@ -251,6 +259,8 @@ class Operation:
         if first:
             self.log.append("INFO  : Total jobs = 1")
             self.log.append("INFO  : Launching Job 1 out of 1")
+            if progress.tracking_url:
+                self.log.append(f"INFO  : Tracking URL = {progress.tracking_url}")
         if changed:
             self._log_percent(percent)
         self._notify()

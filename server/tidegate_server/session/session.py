@@ -20,10 +20,11 @@ from tidegate_server.observability.context import serving
 from tidegate_server.session.configuration import SessionOptions, substitute
 from tidegate_server.session.executor import Executor
 from tidegate_server.session.handle import Handle, issue
+from tidegate_server.session.listed import NamesAlone
 from tidegate_server.session.metadata import Listing, TablePattern, as_plain_tables
 from tidegate_server.session.operation import Operation, OperationKind
 from tidegate_server.session.snapshot import Snapshot
-from tidegate_server.sql.query import runs_others
+from tidegate_server.sql.query import lists_names, runs_others
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,6 @@ class Session:
         options: SessionOptions,
         protocol: int,
         connection_id: int,
-        real_user: str,
         owners: dict[bytes, Session],
         services: Services,
         executor: Executor,
@@ -72,8 +72,6 @@ class Session:
         self.snapshot = snapshot
         self.connection_id = connection_id
         """The connection this session belongs to; changes when another one takes it over."""
-        self.real_user = real_user
-        """Who logged in; the session may act for somebody else."""
         self.orphaned_at: datetime | None = None
         self._owners = owners
         self._services = services
@@ -91,6 +89,11 @@ class Session:
     def user(self) -> str:
         """Whom the session acts for."""
         return self.state.user
+
+    @property
+    def real_user(self) -> str:
+        """Who logged in; the session may act for somebody else."""
+        return self.state.real_user
 
     def submit(
         self, text: str, *, overlay: Mapping[str, str] | None = None, timeout: float | None = None
@@ -226,11 +229,14 @@ class Session:
             log=operation.write_log,
             progress=operation.report,
             overlay=operation.overlay,
+            require_wanted=operation.require_wanted,
         )
 
         def work() -> Result:
             try:
-                return self._execute(operation.statement, context)
+                result = self._execute(operation.statement, context)
+                alone = self.options.lists_names_alone and lists_names(operation.statement)
+                return NamesAlone(result) if alone else result
             finally:
                 if changes_names:
                     self._note_names(operation.statement)

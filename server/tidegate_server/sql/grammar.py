@@ -7,44 +7,17 @@ from dataclasses import replace
 
 from tidegate_server.errors import Code
 from tidegate_server.model.names import quote_identifier
-from tidegate_server.sql import clauses, privileges
-from tidegate_server.sql.columns import ColumnList, column_list, schema_changes
+from tidegate_server.sql import alter, clauses, privileges
+from tidegate_server.sql.columns import ColumnList, column_list
 from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.statements import (
     EXPLAIN_DETAILS,
-    AlterAdd,
-    AlterAsQuery,
-    AlterCancelRefresh,
-    AlterConvertToTable,
-    AlterDiscardHeld,
-    AlterDrop,
-    AlterModify,
-    AlterPublishHeld,
-    AlterRefresh,
-    AlterRename,
-    AlterResetOptions,
-    AlterResume,
-    AlterRollback,
-    AlterRollbackDefinition,
-    AlterSetExecuteAs,
-    AlterSetFreshness,
-    AlterSetImmutable,
-    AlterSetOptions,
-    AlterSetRefreshMode,
-    AlterSetRefreshTrigger,
-    AlterSuspend,
-    AlterSwap,
-    Cascade,
     CreateMaterializedTable,
     DescribeTable,
     DropMaterializedTable,
-    DropPart,
     Explain,
     Name,
-    PartitionRange,
-    RefreshKind,
     ResetOption,
-    RolledBack,
     SetOption,
     ShowCreateMaterializedTable,
     ShowLag,
@@ -60,7 +33,6 @@ from tidegate_server.sql.statements import (
 
 Rule = Callable[[Cursor], Statement]
 """Reads the rest of a statement whose leading words have been passed."""
-AlterRule = Callable[[Cursor, Name], Statement]
 
 TABLE = ("MATERIALIZED", "TABLE")
 
@@ -68,7 +40,6 @@ _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRES
 _LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "EXECUTE", "IMMUTABLE")
 _NO_REGION = "BACKFILL FROM stands behind IMMUTABLE WHERE (condition), whose rows it copies."
 _ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
-_COLUMN_NAMES = "The query names the columns: ALTER MATERIALIZED TABLE name AS query."
 _OR_ALTER = "OR ALTER says what becomes of a table that exists already: leave IF NOT EXISTS out."
 _PACE = "Write FRESHNESS = INTERVAL '10' MINUTE."
 _ELSEWHERE: Mapping[str, str] = {
@@ -86,14 +57,6 @@ _ELSEWHERE: Mapping[str, str] = {
     "INITIALIZE": "Write WITH ('materialized-table.initialize' = 'ON_CREATE').",
 }
 """What other systems write between the name and AS, with what it is here."""
-_SET_ELSEWHERE: Mapping[str, str] = {
-    "TBLPROPERTIES": "Options are set by SET ('key' = 'value').",
-    "OPTIONS": "Options are set by SET ('key' = 'value').",
-    "COMMENT": "Use CREATE OR ALTER MATERIALIZED TABLE with the COMMENT.",
-    "TARGET_LAG": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
-    "SCHEDULE": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
-    "OWNER": "The owner of a table is who created it.",
-}
 
 
 # ---- CREATE ----------------------------------------------------------------------------------
@@ -210,187 +173,6 @@ def _unsupported(what: str, hint: str) -> Rule:
     return refuse
 
 
-# ---- ALTER -----------------------------------------------------------------------------------
-
-
-def _alter(at: Cursor) -> Statement:
-    name = clauses.table_name(at)
-    word = at.accept_any(*ALTER_RULES)
-    if word is None:
-        raise at.unexpected()
-    return ALTER_RULES[word](at, name)
-
-
-def _suspend(at: Cursor, name: Name) -> AlterSuspend:
-    return AlterSuspend(name=name, cascade=at.accept("CASCADE"))
-
-
-def _resume(at: Cursor, name: Name) -> AlterResume:
-    options = clauses.options(at) if at.accept("WITH") else {}
-    return AlterResume(name=name, options=options, cascade=at.accept("CASCADE"))
-
-
-def _refresh(at: Cursor, name: Name) -> AlterRefresh:
-    kind = at.accept_any("FULL", "INCREMENTAL")
-    partition, between, predicate = _refresh_scope(at)
-    cascade = None
-    if at.accept("CASCADE"):
-        cascade = Cascade(at.accept_any("UPSTREAM", "DOWNSTREAM") or "DOWNSTREAM")
-    return AlterRefresh(
-        name=name,
-        kind=RefreshKind(kind) if kind else None,
-        partition=partition,
-        range=between,
-        predicate=predicate,
-        cascade=cascade,
-        asynchronous=at.accept_any("SYNC", "ASYNC") == "ASYNC",
-    )
-
-
-def _refresh_scope(
-    at: Cursor,
-) -> tuple[dict[str, str] | None, PartitionRange | None, str | None]:
-    if at.accept("PARTITION"):
-        if not at.accept("FROM"):
-            return clauses.partition(at), None, None
-        start = clauses.partition(at)
-        at.expect("TO")
-        return None, PartitionRange(start=start, end=clauses.partition(at)), None
-    if at.accept("WHERE"):
-        predicate = at.slice_until("CASCADE", "SYNC", "ASYNC", ";")
-        if not predicate:
-            raise at.unexpected("a condition")
-        return None, None, predicate
-    return None, None, None
-
-
-def _cancel(at: Cursor, name: Name) -> Statement:
-    at.expect("REFRESH")
-    return AlterCancelRefresh(name=name)
-
-
-def _as(at: Cursor, name: Name) -> AlterAsQuery:
-    return AlterAsQuery(name=name, query=clauses.query(at))
-
-
-def _set(at: Cursor, name: Name) -> Statement:
-    if at.accept("FRESHNESS"):
-        return AlterSetFreshness(name=name, freshness=clauses.freshness(at))
-    if at.accept("REFRESH_MODE"):
-        return AlterSetRefreshMode(name=name, mode=clauses.refresh_mode(at))
-    if at.accept("REFRESH_TRIGGER"):
-        return AlterSetRefreshTrigger(name=name, on_update=clauses.refresh_trigger(at))
-    if at.accept("EXECUTE"):
-        return AlterSetExecuteAs(name=name, execute_as=clauses.execute_as(at))
-    if at.accept("IMMUTABLE"):
-        return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
-    _refuse_empty(at, "SET", "SET ('key' = 'value')")
-    if not at.sees("("):
-        at.accept("(")  # remembered as possible here
-        raise at.unexpected(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
-    return AlterSetOptions(name=name, options=clauses.options(at))
-
-
-def _reset(at: Cursor, name: Name) -> Statement:
-    _refuse_empty(at, "RESET", "RESET ('key')")
-    return AlterResetOptions(name=name, keys=clauses.option_keys(at))
-
-
-def _refuse_empty(at: Cursor, what: str, example: str) -> None:
-    if at.sees("(", ")"):
-        raise at.failure(Code.MT_OPTIONS_EMPTY, what=what, example=example)
-
-
-def _add(at: Cursor, name: Name) -> Statement:
-    return AlterAdd(name=name, changes=schema_changes(at))
-
-
-def _modify(at: Cursor, name: Name) -> Statement:
-    return AlterModify(name=name, changes=schema_changes(at))
-
-
-def _drop_part(at: Cursor, name: Name) -> Statement:
-    if at.accept("PRIMARY", "KEY"):
-        return AlterDrop(name=name, part=DropPart.PRIMARY_KEY)
-    if at.sees("CONSTRAINT") and at.sees_name(1):
-        at.advance()
-        return AlterDrop(name=name, constraint=at.name())
-    if word := at.accept_any("WATERMARK", "DISTRIBUTION", "IMMUTABLE"):
-        return AlterDrop(name=name, part=DropPart(word))
-    if at.sees("COLUMNS", "("):
-        at.advance()
-    if at.sees("("):
-        return AlterDrop(name=name, columns=clauses.names(at))
-    at.accept("COLUMN")
-    return AlterDrop(name=name, columns=(at.name("a column name"),))
-
-
-def _rename(at: Cursor, name: Name) -> Statement:
-    if not at.accept("TO"):
-        raise at.unexpected(hint=_COLUMN_NAMES if at.sees("COLUMN") else "")
-    return AlterRename(name=name, new_name=clauses.table_name(at))
-
-
-def _swap(at: Cursor, name: Name) -> AlterSwap:
-    at.expect("WITH")
-    return AlterSwap(name=name, other=clauses.table_name(at))
-
-
-def _rollback(at: Cursor, name: Name) -> Statement:
-    if not at.accept("DEFINITION"):
-        at.expect("TO")
-        version = _version(at)
-        what = next((each for each in RolledBack if at.accept(each.value)), RolledBack.DATA)
-        return AlterRollback(name=name, version=version, what=what)
-    return _rollback_definition(at, name)
-
-
-def _rollback_definition(at: Cursor, name: Name) -> AlterRollbackDefinition:
-    version = _version(at) if at.accept("TO") else None
-    return AlterRollbackDefinition(name=name, version=version)
-
-
-def _convert(at: Cursor, name: Name) -> AlterConvertToTable:
-    at.expect("TO")
-    at.expect("TABLE")
-    return AlterConvertToTable(name=name)
-
-
-def _publish(at: Cursor, name: Name) -> AlterPublishHeld:
-    at.expect("HELD", "VERSION")
-    return AlterPublishHeld(name=name)
-
-
-def _discard(at: Cursor, name: Name) -> AlterDiscardHeld:
-    at.expect("HELD", "VERSION")
-    return AlterDiscardHeld(name=name)
-
-
-def _version(at: Cursor) -> int:
-    at.expect("VERSION")
-    return at.integer("a version number")
-
-
-ALTER_RULES: Mapping[str, AlterRule] = {
-    "ADD": _add,
-    "AS": _as,
-    "CANCEL": _cancel,
-    "CONVERT": _convert,
-    "DISCARD": _discard,
-    "DROP": _drop_part,
-    "MODIFY": _modify,
-    "PUBLISH": _publish,
-    "REFRESH": _refresh,
-    "RENAME": _rename,
-    "RESET": _reset,
-    "RESUME": _resume,
-    "ROLLBACK": _rollback,
-    "SET": _set,
-    "SUSPEND": _suspend,
-    "SWAP": _swap,
-}
-
-
 # ---- DROP, SHOW, DESCRIBE, EXPLAIN -----------------------------------------------------------
 
 
@@ -455,16 +237,16 @@ def _describe(at: Cursor) -> Statement:
 def _explain_alter(at: Cursor) -> Explain:
     name = clauses.table_name(at)
     if at.accept("REFRESH"):
-        return Explain(statement=_refresh(at, name))
+        return Explain(statement=alter.refresh(at, name))
     if at.accept("ROLLBACK"):
         at.expect("DEFINITION")
-        return Explain(statement=_rollback_definition(at, name))
+        return Explain(statement=alter.rollback_definition(at, name))
     at.expect("AS")
-    return Explain(statement=_as(at, name))
+    return Explain(statement=alter.as_query(at, name))
 
 
 def _explain_refresh(at: Cursor) -> Explain:
-    return Explain(statement=_refresh(at, clauses.table_name(at)))
+    return Explain(statement=alter.refresh(at, clauses.table_name(at)))
 
 
 _EXPLAINED: Mapping[tuple[str, ...], Callable[[Cursor], Explain]] = {
@@ -568,7 +350,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         for verb in ("CREATE", "CREATE OR ALTER", "CREATE OR REPLACE", "DROP")
         for word in ("TEMPORARY", "TEMP")
     },
-    ("ALTER", *TABLE): _alter,
+    ("ALTER", *TABLE): alter.alter,
     ("DROP", *TABLE): _drop,
     ("REFRESH", *TABLE): _refresh_first,
     **{("REFRESH", *words): _refresh_first for words in _THEIRS},

@@ -99,6 +99,12 @@ def lists_tables(text: str) -> bool:
     return at.accept("SHOW") and at.accept_any("TABLES", "TABLE") is not None
 
 
+def lists_names(text: str) -> bool:
+    """Say whether this is SHOW TABLES or SHOW VIEWS, by its first words alone."""
+    at = Cursor("", head(text, 2))
+    return at.accept("SHOW") and at.accept_any("TABLES", "VIEWS") is not None
+
+
 def may_read_rows(text: str) -> bool:
     """Say whether running a statement may read rows of tables, by its first words alone."""
     at = Cursor("", head(text, 8))

@@ -73,6 +73,8 @@ class FoundChange:
     method: Method
     reason: str = ""
     """Why the change is not known; empty unless the method is WHOLE."""
+    base: int | None = None
+    """The last version with the rows that the first one had, if it is known."""
     rows: int | None = None
     """Rows added and removed, when the commits tell; an upper bound."""
     guess: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.storage.base import FoundChange, Method
 from tidegate_server.storage.delta_files import read_files
-from tidegate_server.storage.delta_log import Action, Span, feeds, gone_candidates, read_span, shape
+from tidegate_server.storage.delta_log import (
+    Action,
+    Span,
+    feeds,
+    gone_candidates,
+    read_span,
+    shape,
+    stored_vector,
+)
 from tidegate_server.storage.exact import WEIGHT, quoted
 from tidegate_server.storage.jvm import acting, java, scala_object
 
@@ -34,7 +42,11 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
         return _whole("VERSION_WENT_BACK")
     jvm: Any = java(session)
     span = read_span(jvm, log, before, newest)
-    if span is None or not _recreatable(jvm, log, before):
+    if span is None:
+        return _whole("VERSION_GONE")
+    before = span.same_until(before, after)
+    span = span.since(before)
+    if not _recreatable(jvm, log, before):
         return _whole("VERSION_GONE")
     metadata = _metadata_before(jvm, log, snapshot, before, span)
     if any(shape(later) != shape(metadata) for later in span.metadata):
@@ -49,12 +61,14 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
     if wanted.only_adds:
         return FoundChange(
             method=Method.APPENDED,
+            base=before,
             rows=wanted.rows,
             read=partial(_added_rows, session, snapshot, wanted),
         )
     recorded = all(feeds(each) for each in (metadata, *wanted.metadata))
     return FoundChange(
         method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
+        base=before,
         rows=wanted.rows,
         guess=wanted.guess,
         read=partial(_changed_rows, session, log, metadata, before, after, recorded=recorded),
@@ -111,8 +125,17 @@ def _recreatable(jvm: Any, log: Any, version: int) -> bool:
     return True
 
 
-def _files_exist(jvm: Any, log: Any, paths: Iterable[str]) -> bool:
+def _files_exist(jvm: Any, log: Any, wanted: Iterable[Action]) -> bool:
     data = log.dataPath()
     files = data.getFileSystem(log.newDeltaHadoopConf())
+    return all(files.exists(path) for file in wanted for path in _paths(jvm, data, file))
+
+
+def _paths(jvm: Any, data: Any, file: Action) -> Iterator[Any]:
+    """Yield where a file is, and its deletion vector."""
     path = jvm.org.apache.hadoop.fs.Path
-    return all(files.exists(path(data, path(jvm.java.net.URI(name)))) for name in paths)
+    yield path(data, path(jvm.java.net.URI(file["path"])))
+    if stored_vector(file) is not None:
+        parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
+        removed = parser.fromJson(json.dumps({"remove": file}))
+        yield removed.deletionVector().absolutePath(data)

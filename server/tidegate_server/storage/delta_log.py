@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 # What one row counted by a metric adds to or takes away from the table.
@@ -91,6 +92,15 @@ class Span:
         """About how many rows were added and removed in all; None if nothing hints at it."""
         return _total(commit.guess for commit in self.commits if commit.changes_rows)
 
+    def same_until(self, first: int, last: int) -> int:
+        """Return the last version up to ``last`` that has the rows and columns of ``first``."""
+        quiet = takewhile(lambda c: not c.changes_rows and c.metadata is None, self.commits)
+        return max((c.version for c in quiet if c.version <= last), default=first)
+
+    def since(self, version: int) -> Span:
+        """Return the commits after a version."""
+        return Span(commits=tuple(c for c in self.commits if c.version > version))
+
     def until(self, version: int) -> Span:
         """Return the commits up to a version."""
         return Span(commits=tuple(c for c in self.commits if c.version <= version))
@@ -148,14 +158,36 @@ def feeds(metadata: Action) -> bool:
     return str(value).lower() == "true"
 
 
-def gone_candidates(span: Span, most: int) -> Iterator[str]:
-    """Yield paths of files that would be gone if VACUUM took any file the span still needs.
+def gone_candidates(span: Span, most: int) -> Iterator[Action]:
+    """Yield files that would be gone if VACUUM took any file the span still needs.
 
-    VACUUM takes what was removed before some moment, so that the first removals tell for all.
+    VACUUM takes what was removed before some moment, so that the first removals tell for all; but
+    it leaves what came back, as by RESTORE.
     """
+    files, vectors = _alive(span)
+
+    def takes(file: Action) -> bool:
+        return file["path"] not in files or stored_vector(file) not in {None, *vectors}
+
     for kind in ("removed", "change_files"):
-        first: Sequence[Action] = next((f for c in span.commits if (f := getattr(c, kind))), ())
-        yield from (file["path"] for file in first[:most])
+        taken = ([f for f in getattr(commit, kind) if takes(f)] for commit in span.commits)
+        yield from next(filter(None, taken), [])[:most]
+
+
+def stored_vector(file: Action) -> str | None:
+    """Return by which name a file's deletion vector is stored; None if none is by itself."""
+    vector = file.get("deletionVector") or {"storageType": "i"}
+    return None if vector["storageType"] == "i" else str(vector["pathOrInlineDv"])
+
+
+def _alive(span: Span) -> tuple[set[str], set[str | None]]:
+    """Return which of the files that a span added are there at its end, and their vectors."""
+    alive: dict[str, str | None] = {}
+    for commit in span.commits:
+        for file in commit.removed:
+            alive.pop(file["path"], None)
+        alive |= {file["path"]: stored_vector(file) for file in commit.added}
+    return set(alive), set(alive.values())
 
 
 def _fields(type: Any) -> object:

@@ -302,6 +302,7 @@ class World:
     logged: list[str] = field(default_factory=list)
     ids: int = 0
     operations: int = 0
+    require_wanted: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.go_on.set()
@@ -318,6 +319,7 @@ class World:
             log=self.logged.append,
             progress=lambda progress: None,
             overlay=overlay or {},
+            require_wanted=self.require_wanted,
         )
         return execute(text, context)
 

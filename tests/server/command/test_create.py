@@ -64,7 +64,21 @@ def test_the_query_is_analyzed_in_the_sessions_own_child_session(world: World) -
     assert first == OpenSession(
         session_id="s1", settings={"spark.sql.ansi.enabled": "false"}, schema="d"
     )
-    assert second == Analyze(session_id="s1", sql="SELECT * FROM t1")
+    assert isinstance(second, Analyze)
+    assert (second.session_id, second.sql) == ("s1", "SELECT * FROM t1")
+
+
+def test_what_was_canceled_while_the_engine_came_up_asks_it_nothing(world: World) -> None:
+    def refuse() -> None:
+        raise error(Code.OPERATION_CANCELED, by="")
+
+    world.require_wanted = refuse
+    world.engine.generation = 2
+    world.engine.requests.clear()
+    for statement in (CREATE, "SELECT 1", "INSERT INTO t1 VALUES (1)"):
+        with pytest.raises(ServerError, match="OPERATION_CANCELED"):
+            world.execute(statement)
+    assert {type(request) for request in world.engine.requests} == {OpenSession}
 
 
 def test_session_settings_are_stored_without_the_schedulers(world: World) -> None:

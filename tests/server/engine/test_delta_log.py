@@ -101,8 +101,45 @@ def test_the_first_removals_tell_whether_vacuum_came_by() -> None:
         text(info("DELETE"), remove("r1"), remove("r2"), {"cdc": {"path": "c1"}}),
         text(info("DELETE"), remove("r3"), {"cdc": {"path": "c2"}}),
     )
-    assert list(gone_candidates(commits, 10)) == ["r1", "r2", "c1"]
-    assert list(gone_candidates(commits, 1)) == ["r1", "c1"]
+    assert [file["path"] for file in gone_candidates(commits, 10)] == ["r1", "r2", "c1"]
+    assert [file["path"] for file in gone_candidates(commits, 1)] == ["r1", "c1"]
+
+
+def with_vector(action: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an added or removed file with a deletion vector."""
+    ((kind, file),) = action.items()
+    return {kind: {**file, "deletionVector": {"storageType": "u", "pathOrInlineDv": name}}}
+
+
+def test_compaction_leaves_the_rows_that_were_before() -> None:
+    compacted = text(info("OPTIMIZE"), remove("r", data=False), add("n", data=False))
+    commits = span(compacted, compacted, text(info("DELETE"), remove("n")))
+    (first, second, _) = (commit.version for commit in commits.commits)
+    assert commits.same_until(first - 1, second + 1) == second
+    assert commits.same_until(first - 1, first) == first
+    assert [c.version for c in commits.since(second).commits] == [second + 1]
+    other = text(info("ADD COLUMNS"), {"metaData": metadata(column("a"))})
+    assert span(other, compacted).same_until(first - 1, second) == first - 1
+
+
+def test_what_came_back_does_not_tell_whether_vacuum_came_by() -> None:
+    commits = span(
+        text(info("DELETE"), remove("r1")),
+        text(info("RESTORE"), add("r1")),
+        text(info("DELETE"), remove("r2")),
+    )
+    assert [file["path"] for file in gone_candidates(commits, 10)] == ["r2"]
+
+
+def test_a_file_whose_deletion_vector_was_replaced_tells_whether_vacuum_came_by() -> None:
+    marked = text(info("DELETE"), remove("r"), with_vector(add("r"), "v1"))
+    further = text(info("DELETE"), with_vector(remove("r"), "v1"), with_vector(add("r"), "v2"))
+    restored = text(info("RESTORE"), with_vector(remove("r"), "v2"), with_vector(add("r"), "v1"))
+    assert list(gone_candidates(span(marked), 10)) == []
+    (found,) = gone_candidates(span(marked, further), 10)
+    assert found["deletionVector"]["pathOrInlineDv"] == "v1"
+    (found,) = gone_candidates(span(marked, further, restored), 10)
+    assert found["deletionVector"]["pathOrInlineDv"] == "v2"
 
 
 def metadata(*fields: dict[str, Any], **changed: Any) -> dict[str, Any]:

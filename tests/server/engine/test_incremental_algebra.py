@@ -69,6 +69,37 @@ def test_sums_and_counts_follow_where_that_is_certain(session: Session, sources:
     assert counted.actions() <= {"commitInfo", "txn"}
 
 
+def test_sums_of_wide_decimals_follow_digit_for_digit(session: Session, schema: str) -> None:
+    session.execute("CREATE TABLE l (k STRING, p DECIMAL(15,2), d DECIMAL(15,2)) USING delta")
+    session.execute("CREATE TABLE w (k STRING, x DECIMAL(38,18), y DECIMAL(27,27)) USING delta")
+    session.execute(
+        "INSERT INTO l SELECT 'k' || id % 3, id * 1001.13, id % 10 / 100 FROM range(60)"
+    )
+    session.execute(
+        "INSERT INTO w VALUES ('a', 1e-18BD, 1e-27BD), ('a', 99999999999999999999BD, 0.1BD)"
+    )
+    revenue = Maintained(
+        session,
+        schema,
+        "SELECT k, count(*) AS c, sum(p * (1 - d)) AS net, sum(p * (1 - d) * (1 + d)) AS gross"
+        " FROM l GROUP BY k",
+    )
+    (fine, huge) = (
+        Maintained(session, schema, f"SELECT k, count(*) AS c, sum({x}) AS s FROM w GROUP BY k")
+        for x in "yx"
+    )
+    session.execute("UPDATE l SET p = p + 0.01, d = d + 0.03 WHERE p > 5000 AND k <> 'k1'")
+    session.execute("INSERT INTO l VALUES ('k9', 9999999999999.99, -9.99)")
+    session.execute("INSERT INTO w VALUES ('a', -2e-18BD, 3e-27BD), ('b', 5e-18BD, 5e-27BD)")
+    assert landed(revenue) == "GROUPS_COMBINED"
+    assert landed(fine) == "GROUPS_COMBINED"
+    assert landed(huge) == "KEYS_AFFECTED"  # a sum of two sums could lose a digit
+    session.execute("INSERT INTO l VALUES ('k9', 1, 1), ('k9', 1, 1), ('k1', 7, 0.5)")
+    assert landed(revenue) == "GROUPS_COMBINED"
+    session.execute("UPDATE l SET p = 2 WHERE p = 1")
+    assert landed(revenue) == "KEYS_AFFECTED"  # rows that are equal went at once
+
+
 def test_groups_in_doubt_may_have_keys_that_no_rows_are_found_by(
     session: Session, schema: str
 ) -> None:

@@ -206,11 +206,52 @@ def test_rows_that_expectations_dropped_stay_out(make: Make, session: Session) -
     assert {row[0] for row in mt.rows() if row[1] is not None} == {"a", None, "new"}
 
 
+def test_time_windows_and_other_structs_are_keys(make: Make, session: Session, schema: str) -> None:
+    session.execute("CREATE TABLE e (ts TIMESTAMP, k STRING, n INT) USING delta")
+    moment = "TIMESTAMP'2026-01-01 00:00:00' + make_interval(0, 0, 0, 0, 0, id * 20)"
+    values = f"SELECT {moment}, if(id % 7 = 0, NULL, 'k' || id % 3), id % 5 FROM range(40)"
+    session.execute(f"INSERT INTO e {values}")
+    session.execute("INSERT INTO e VALUES (NULL, 'k1', 1), (NULL, NULL, NULL)")
+    hour, overlapping = "window(ts, '1 hour')", "window(ts, '2 hours', '1 hour')"
+    struct = "if(n = 2, NULL, struct(k, if(n = 3, NULL, n) AS n))"
+    tables = [
+        make(query)
+        for query in (
+            f"SELECT window, max(n) AS hi, count(DISTINCT k) AS c FROM e GROUP BY {hour}",
+            f"SELECT {hour} AS w, count(*) AS c, sum(n) AS s FROM e GROUP BY {hour}",
+            f"SELECT window.start AS s, k, max(n) AS hi FROM e GROUP BY {hour}, k",
+            f"SELECT window.start AS s, k, avg(n) AS a FROM e GROUP BY {hour}, k",
+            f"SELECT window.end AS e, count(DISTINCT n) AS c FROM e GROUP BY {overlapping}",
+            f"SELECT s, count(DISTINCT n) AS c FROM (SELECT {struct} AS s, n FROM e) GROUP BY s",
+            "SELECT DISTINCT struct(k, n) AS s FROM e",
+            "SELECT k, n, count(*) OVER (PARTITION BY struct(k, n)) AS c FROM e",
+        )
+    ]
+    for change in (
+        "INSERT INTO e VALUES (TIMESTAMP'2026-01-01 00:59:59', 'new', 9), (NULL, 'k1', 3)",
+        "UPDATE e SET ts = ts + INTERVAL '1' HOUR, n = 2 WHERE k = 'k2' AND n > 2",
+        "DELETE FROM e WHERE n = 4 OR ts IS NULL",
+    ):
+        session.execute(change)
+        for mt in tables:
+            assert (mt.query, landed(mt) in {"KEYS_AFFECTED", "GROUPS_COMBINED"}) == (
+                mt.query,
+                True,
+            )
+
+
 FULL = {
     "SELECT count(DISTINCT n) AS c FROM t": "AGGREGATE_WITHOUT_KEYS",
     "SELECT d, count(*) AS c FROM t GROUP BY d": "AGGREGATE_WITHOUT_KEYS",
     "SELECT k, first(n) AS f FROM t GROUP BY k": "ORDER_NOT_UNIQUE",
     "SELECT k, max_by(n, p) AS f FROM t GROUP BY k": "OPERATOR_NOT_INCREMENTALIZABLE",
+    "SELECT n, hex(max(k COLLATE UTF8_LCASE)) AS f FROM t GROUP BY n": "ORDER_NOT_UNIQUE",
+    "SELECT s, count(*) AS c FROM (SELECT try_sum(n + 0L) AS s FROM t GROUP BY k) GROUP BY s": (
+        "AGGREGATE_NOT_TOP_NODE"
+    ),
+    (
+        "SELECT s, count(*) AS c FROM (SELECT try_avg(p * 1e20BD) s FROM t GROUP BY k) GROUP BY s"
+    ): "AGGREGATE_NOT_TOP_NODE",
     "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n) AS r, p FROM t": "ORDER_NOT_UNIQUE",
     "SELECT k, rank() OVER (ORDER BY n) AS r FROM t": "WINDOW_WITHOUT_PARTITION_BY",
     "SELECT k FROM t ORDER BY n LIMIT 2": "OPERATOR_NOT_INCREMENTALIZABLE",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import psutil
 import pytest
 
 from tests.server.engine.conftest import EngineProcess, Session
-from tests.small import SHORT_LIVED
+from tests.small import IN_MEMORY, SHORT_LIVED
 from tidegate_server.link.messages.answers import EngineInfo
-from tidegate_server.link.messages.requests import Ping
+from tidegate_server.link.messages.requests import CloseResult, Ping
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -106,3 +107,26 @@ def test_a_result_beyond_the_quota_is_refused(start_engine: StartEngine) -> None
     assert failed.code == "RESULT_TOO_LARGE"
     assert not list((engine.data / "spool").iterdir())
     assert session.rows("SELECT 1") == [(1,)]
+
+
+def test_a_result_beyond_its_users_quota_is_refused(start_engine: StartEngine) -> None:
+    engine = start_engine(spool_quota_per_user=1 << 20, direct_bytes=1 << 20)
+    session = Session(engine.client())
+    big = "SELECT id, uuid() FROM range(2000000)"
+    assert session.failure(big, owner="eva").code == "RESULTS_OF_USER_TOO_LARGE"
+    kept = session.execute("SELECT id, uuid() FROM range(15000)", owner="eva", inline_bytes=0)
+    again = session.failure("SELECT id, uuid() FROM range(15001)", owner="eva", inline_bytes=0)
+    assert again.code == "RESULTS_OF_USER_TOO_LARGE"
+    session.execute("SELECT id, uuid() FROM range(15002)", owner="ada", inline_bytes=0)
+    session.client.call(CloseResult(result_id=kept.result_id))
+    session.execute("SELECT id, uuid() FROM range(15001)", owner="eva", inline_bytes=0)
+
+
+def test_the_page_of_a_job_is_named_where_sparks_ui_is_on(start_engine: StartEngine) -> None:
+    ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+    engine = start_engine(settings={**SHORT_LIVED, **IN_MEMORY, **ui})
+    session = Session(engine.client())
+    session.rows("SELECT count(*) FROM range(1000000) a, range(5000) b WHERE a.id % 7 = b.id % 11")
+    url = session.client.progress[0].tracking_url
+    with urllib.request.urlopen(url, timeout=20) as page:
+        assert "Details for Job" in page.read().decode()

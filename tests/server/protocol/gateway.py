@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psutil
 import pyarrow as pa
 
 from tidegate_server.auth.access import build_access
@@ -202,6 +203,11 @@ class Gateway:
     engine: FakeEngine
     config: Config
     answers: dict[str, Callable[[Context], Result]] = field(default_factory=dict)
+
+    def connections(self) -> int:
+        """Count the connections that are open."""
+        own = psutil.Process().net_connections("tcp")
+        return sum(c.laddr.port == self.port and c.status == "ESTABLISHED" for c in own)
 
 
 def returns_rows(text: str) -> bool:

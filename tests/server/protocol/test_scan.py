@@ -80,9 +80,9 @@ def write(protocol: TBinaryProtocol, value: Value) -> None:
             write(protocol, part)
 
 
-def message_bytes(name: str, sequence: int, body: list[Value]) -> bytes:
+def message_bytes(name: str, sequence: int, body: list[Value], *, versioned: bool = True) -> bytes:
     buffer = TMemoryBuffer()
-    protocol = TBinaryProtocol(buffer)
+    protocol = TBinaryProtocol(buffer, strictWrite=versioned)
     protocol.writeMessageBegin(name, 1, sequence)
     write(protocol, (TType.STRUCT, body))
     return bytes(buffer.getvalue())
@@ -100,11 +100,12 @@ def scanned(data: bytes, limit: int = LIMIT) -> list[Message]:
 @given(
     bodies=st.lists(STRUCTS, min_size=1, max_size=3),
     cuts=st.lists(st.integers(0, 4000), max_size=8),
+    versioned=st.booleans(),
 )
 def test_messages_are_found_exactly_wherever_the_stream_is_cut(
-    bodies: list[list[Value]], cuts: list[int]
+    bodies: list[list[Value]], cuts: list[int], versioned: bool
 ) -> None:
-    whole = [message_bytes("Call", n, body) for n, body in enumerate(bodies)]
+    whole = [message_bytes("Call", n, body, versioned=versioned) for n, body in enumerate(bodies)]
     stream = b"".join(whole)
     scanner = MessageScanner(LIMIT)
     found: list[Message] = []
@@ -113,15 +114,15 @@ def test_messages_are_found_exactly_wherever_the_stream_is_cut(
         scanner.feed(stream[start:end])
         while (message := scanner.next_message()) is not None:
             found.append(message)
-    header = 4 + 4 + len("Call") + 4
+    header = (8 if versioned else 5) + len("Call") + 4
     assert [m.body for m in found] == [w[header:] for w in whole]
     assert [m.sequence for m in found] == list(range(len(whole)))
     assert scanner.waiting == 0
 
 
-@given(STRUCTS)
-def test_a_message_is_found_byte_by_byte(body: list[Value]) -> None:
-    data = message_bytes("Call", 7, body)
+@given(STRUCTS, st.booleans())
+def test_a_message_is_found_byte_by_byte(body: list[Value], versioned: bool) -> None:
+    data = message_bytes("Call", 7, body, versioned=versioned)
     scanner = MessageScanner(LIMIT)
     for position in range(len(data) - 1):
         scanner.feed(data[position : position + 1])
@@ -142,7 +143,8 @@ def drain(data: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_random_bytes_raise_nothing_but_frame_errors(data: bytes) -> None:
     drain(data)
-    drain(b"\x80\x01\x00\x01\x00\x00\x00\x01x\x00\x00\x00\x00" + data)
+    drain(HEADER + data)
+    drain(UNVERSIONED + data)
 
 
 @given(STRUCTS, st.data())
@@ -157,12 +159,18 @@ def test_damaged_messages_raise_nothing_but_frame_errors(
 
 
 HEADER = b"\x80\x01\x00\x01\x00\x00\x00\x01x\x00\x00\x00\x00"
+UNVERSIONED = b"\x00\x00\x00\x01x\x01\x00\x00\x00\x00"
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n", "strict binary header"),
+        (b"GET / HTTP/1.1\r\n", "a call's name"),
+        (b"\x80\x02\x00\x01\x00\x00\x00\x01", "strict binary header"),
+        (b"\x00\x00\x00\x00", "a call's name"),
+        (b"\x00\x00\x01\x01", "a call's name"),
+        (b"\x00\x00\x00\x20" + HEADER, "strict binary header"),
+        (UNVERSIONED + b"\x0b\x00\x01\x7f\xff\xff\xff", "more than 1048576 bytes"),
         (b"\x80\x01\x00\x01\x7f\xff\xff\xff", "a call's name"),
         (b"\x80\x01\x00\x01\xff\xff\xff\xff", "a call's name"),
         (HEADER + b"\x0b\x00\x01\x7f\xff\xff\xff", "more than 1048576 bytes"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
@@ -85,6 +86,11 @@ class Peer:
         return self.client.FetchResults(
             ttypes.TFetchResultsReq(operationHandle=operation, maxRows=rows, **options)
         )
+
+    def names(self, operation: Any) -> list[str]:
+        request = ttypes.TGetResultSetMetadataReq(operationHandle=operation)
+        columns = self.client.GetResultSetMetadata(request).schema.columns
+        return [column.columnName for column in columns]
 
     def info(self, session: Any, kind: int) -> Any:
         request = ttypes.TGetInfoReq(sessionHandle=session, infoType=kind)
@@ -267,6 +273,38 @@ def test_messages_can_be_found_in_the_text_of_their_response(told: str, shown: s
 def test_a_line_with_a_star_is_no_exception() -> None:
     problem = ServerError(code="X", sqlstate="22012", message="m", detail="*(1) Scan\nplan")
     assert failed(problem).infoMessages[1:] == [" *(1) Scan", "plan"]
+
+
+@pytest.mark.parametrize("text", ["SHOW TABLES IN `zoo`", "show views", "/* x */ SHOW TABLES"])
+def test_names_are_listed_as_hive_lists_them_where_that_is_asked_for(
+    gateway: Gateway, peer: Peer, text: str
+) -> None:
+    columns = (("namespace", "string"), ("tableName", "string"), ("isTemporary", "boolean"))
+    schema = Schema(tuple(Column(name=name, type=kind) for name, kind in columns))
+    rows = [("zoo", f"t{number}", False) for number in range(3)]
+    types = (pa.string(), pa.string(), pa.bool_())
+    gateway.answers[text] = lambda _: RowsResult(schema, list(rows), types=types)
+    spark = peer.execute(peer.session(), text).operationHandle
+    assert peer.names(spark) == ["namespace", "tableName", "isTemporary"]
+    hive = peer.execute(peer.session(**{"tidegate.show.tables": "hive"}), text).operationHandle
+    assert peer.names(hive) == ["tab_name"]
+    assert peer.fetch(hive, 2).results.columns[0].stringVal.values == [b"t0", b"t1"]
+    assert peer.fetch(hive, 2).results.columns[0].stringVal.values == [b"t2"]
+
+
+@pytest.mark.parametrize("name", ["zoo.nosuch", "nosuch"])
+def test_pyhives_dialect_knows_a_missing_table(gateway: Gateway, peer: Peer, name: str) -> None:
+    quoted = ".".join(f"`{part}`" for part in name.split("."))
+
+    def missing(_: Context) -> Result:
+        message = f"The table or view {quoted} cannot be found. Verify the `search path`."
+        raise ServerError(code="TABLE_OR_VIEW_NOT_FOUND", sqlstate="42P01", message=message)
+
+    gateway.answers["DESCRIBE nosuch"] = missing
+    # As pyhive.sqlalchemy_hive looks for it in the text of its exception.
+    said = repr(peer.execute(peer.session(), "DESCRIBE nosuch"))
+    wanted = rf"TExecuteStatementResp.*SemanticException.*Table not found {re.escape(name)}'"
+    assert re.search(wanted, said)
 
 
 def test_the_status_waits_for_the_end(gateway: Gateway, peer: Peer) -> None:
@@ -730,6 +768,22 @@ def bare_call(name: bytes, body: bytes, sequence: int = 1) -> bytes:
     return head + struct.pack(">i", sequence) + body
 
 
+def test_headers_without_a_version_are_taken_as_hive_takes_them(gateway: Gateway) -> None:
+    with connected(gateway) as peer:
+        peer.client = Client(TBinaryProtocol(peer._transport, strictWrite=False))
+        session = peer.session()
+        operation = peer.execute(session, "SELECT 1").operationHandle
+        # The same question again, and then one that needs another thread.
+        assert [peer.status(operation).operationState for _ in range(3)] == [2, 2, 2]
+        assert peer.fetch(operation).results.columns[0].i32Val.values == [1]
+
+
+def test_a_large_request_without_a_version_is_closed_before_login(gateway: Gateway) -> None:
+    head = struct.pack(">i", 11) + b"OpenSession\x01" + struct.pack(">i", 1)
+    text = b"\x0c\x00\x01\x0b\x00\x02" + struct.pack(">i", 1 << 20)
+    assert exchange(gateway, head + text) == b""
+
+
 def test_an_unknown_call_leaves_the_connection_in_step(gateway: Gateway) -> None:
     with connected(gateway) as peer:
         transport = peer._transport
@@ -767,7 +821,7 @@ def test_tls_is_refused_by_an_alert_where_there_is_none(gateway: Gateway) -> Non
     assert exchange(gateway, b"\x16\x03\x01\x02\x00", 7).startswith(b"\x15\x03")
 
 
-@pytest.mark.parametrize("first", [b"hello", b"\x00\x00\x00\x05hello"])
+@pytest.mark.parametrize("first", [b"hello", b"\x00\x00\x00\x05\x80\x01"])
 def test_other_protocols_are_closed(gateway: Gateway, first: bytes) -> None:
     assert exchange(gateway, first) == b""
 

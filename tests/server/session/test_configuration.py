@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tidegate_server.session.configuration import (
     ResultFormat,
     SessionOptions,
@@ -70,6 +72,14 @@ def test_arrow_is_negotiated_by_its_key() -> None:
 
 def test_a_result_set_can_be_asked_for_always() -> None:
     assert normalise({"tidegate.result.set": "always"}).always_result_set
+
+
+@pytest.mark.parametrize("key", ["tidegate.show.tables", "set:hiveconf:tidegate.show.tables"])
+def test_lists_of_names_can_be_hives(key: str) -> None:
+    options = normalise({key: "hive"})
+    assert options.lists_names_alone
+    assert not options.settings
+    assert not normalise({}).lists_names_alone
 
 
 def test_variables_are_substituted_in_every_spelling() -> None:

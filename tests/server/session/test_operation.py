@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,22 @@ def test_only_one_of_many_racing_ends_wins() -> None:
     assert won.count(True) == 1
 
 
+def test_what_was_ended_is_not_wanted_any_more() -> None:
+    operation = running_operation()
+    operation.require_wanted()
+    operation.cancel(" by user eva")
+    with pytest.raises(ServerError, match="canceled by user eva"):
+        operation.require_wanted()
+    closed = running_operation()
+    closed.close()
+    with pytest.raises(ServerError, match="Invalid OperationHandle"):
+        closed.require_wanted()
+    late = running_operation()
+    late.time_out(3)
+    with pytest.raises(ServerError, match="timeout of 3 s"):
+        late.require_wanted()
+
+
 def test_a_failed_operation_raises_its_error_when_read() -> None:
     operation = running_operation()
     operation.fail(error(Code.NOT_SUPPORTED, what="This"))
@@ -115,6 +132,17 @@ def test_progress_is_logged_in_the_words_that_superset_reads() -> None:
         "INFO  : Stage-1 map = 25%,  reduce = 25%",
         "INFO  : Stage-1 map = 100%,  reduce = 100%",
     ]
+
+
+def test_the_page_of_the_first_job_is_named_once() -> None:
+    operation = running_operation()
+    for job, done in enumerate((1, 4)):
+        url = f"http://127.0.0.1:4040/jobs/job/?id={job}"
+        operation.report(replace(progress(done, 4), tracking_url=url))
+    lines = operation.log.read(10)[1]
+    said = [line.split("Tracking URL = ")[1] for line in lines if "Tracking URL = " in line]
+    assert said == ["http://127.0.0.1:4040/jobs/job/?id=0"]
+    assert lines.index(f"INFO  : Tracking URL = {said[0]}") == 2
 
 
 def test_progress_of_stopped_tasks_is_not_told() -> None:

@@ -28,11 +28,17 @@ DOUBT = "__doubt"
 FIRST = "__first"
 """True in one row of each group that changed."""
 _ROWS = "__rows"
+_COPIES = "__copies"
 _STORED = "__stored"
 _REMAINS = "__remains"
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
-# A product with a weight then has at most the 38 digits that a decimal can have.
-_DIGITS = 17
+_WHOLE = "DECIMAL(38, 0)"
+_PRODUCT_DIGITS = 17
+"""A product with a weight then has at most the 38 digits that a decimal can have."""
+_SUM_DIGITS = 27
+"""A sum of two sums then has at most 38, too; Spark gives a sum ten more than its input."""
+_SAFE_SCALE = 6
+"""So many digits after the point Spark never gives up for those before it."""
 _ANSI = "spark.sql.ansi.enabled"
 
 
@@ -173,8 +179,17 @@ def _sums_exactly(function: Any) -> bool:
         return False
     summed = function.child().dataType()
     if str(summed.typeName()).startswith("decimal"):
-        return int(summed.precision()) <= _DIGITS
+        return int(summed.precision()) <= _SUM_DIGITS or int(summed.scale()) <= _SAFE_SCALE
     return str(summed.typeName()) in _INTEGERS
+
+
+def _is_wide(part: Part) -> bool:
+    """Say whether it sums decimals which a product with a weight could not hold."""
+    if part.kind != "SUM":
+        return False
+    summed = part.inputs[0].dataType()
+    decimal = str(summed.typeName()).startswith("decimal")
+    return decimal and int(summed.precision()) > _PRODUCT_DIGITS
 
 
 def _is_key(part: Part) -> bool:
@@ -197,7 +212,7 @@ def changed_groups(
     for number, part in enumerate(algebra.parts):
         named += [catalyst.alias(e, f"a{number}_{i}") for i, e in enumerate(part.inputs)]
     rows = catalyst.frame(catalyst.project([*named, catalyst.alias(weight, WEIGHT)], change))
-    totals = [f"sum({WEIGHT}) AS {_ROWS}"]
+    totals = [f"sum({WEIGHT}) AS {_ROWS}", f"max(abs({WEIGHT})) AS {_COPIES}"]
     for number, part in enumerate(algebra.parts):
         totals += _totals(number, part, rows)
     groups = rows.groupBy(*algebra.keys).agg(*map(F.expr, totals))
@@ -215,20 +230,37 @@ def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
             yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS d{number}"
         case "SUM":
             (value,) = inputs
-            if not isinstance(rows.schema[value].dataType, T.DecimalType):
-                value = f"CAST({value} AS BIGINT)"
-            yield f"sum({value} * {WEIGHT}) AS d{number}"
+            weighted = _weighted(value, rows.schema[value].dataType)
+            if _is_wide(part):
+                yield f"try_sum({weighted}) AS d{number}"
+                yield f"count({value}) > 0 AND try_sum({weighted}) IS NULL AS o{number}"
+            else:
+                yield f"sum({weighted}) AS d{number}"
             yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS n{number}"
         case "MIN" | "MAX":
             yield f"{part.kind}(CASE WHEN {WEIGHT} > 0 THEN {inputs[0]} END) AS d{number}"
             yield f"count_if({WEIGHT} < 0 AND {given}) AS n{number}"
 
 
+def _weighted(value: str, type: T.DataType) -> str:
+    if not isinstance(type, T.DecimalType):
+        # What was taken away may be further below zero than a BIGINT can be above it.
+        exact = _WHOLE if isinstance(type, T.LongType) else "BIGINT"
+        return f"CAST({value} AS {exact}) * {WEIGHT}"
+    if type.precision <= _PRODUCT_DIGITS:
+        return f"{value} * {WEIGHT}"
+    return f"CASE {WEIGHT} WHEN 1 THEN {value} WHEN -1 THEN -{value} END"
+
+
 def _doubts(algebra: Algebra) -> Iterator[str]:
     """Yield when a group's new row does not follow from its old one."""
     if algebra.counter is None:
         yield f"{_ROWS} < 0"  # perhaps these were all
+    if any(_is_wide(part) for part in algebra.parts):
+        yield f"{_COPIES} > 1"  # see _weighted
     for number, part in enumerate(algebra.parts):
+        if _is_wide(part):
+            yield f"o{number}"  # what was there before may make it fit again
         if part.kind == "SUM" and not part.certain:
             yield f"n{number} < 0"  # perhaps only NULLs are left
         elif part.kind in {"MIN", "MAX"}:
@@ -290,8 +322,11 @@ def _value(number: int, part: Part, type: str) -> str:
             return f"coalesce({old}, 0L) + {change}"
         case "SUM":
             first = f"CASE WHEN n{number} > 0 THEN {change} END"
-            # In the type of the table, since a sum of wider ones could lose digits.
-            added = f"{old} + coalesce(CAST({change} AS {type}), CAST(0 AS {type}))"
+            # In the type of the table, since a sum of wider ones could lose digits; that of whole
+            # numbers may fit where its change alone does not.
+            exact = _WHOLE if type == "bigint" else type
+            change = f"coalesce(CAST({change} AS {exact}), CAST(0 AS {exact}))"
+            added = f"CAST({old} AS {exact}) + {change}"
             return f"CASE WHEN {old} IS NULL THEN {first} ELSE {added} END"
         case "MIN":
             return f"least({old}, {change})"

@@ -22,7 +22,7 @@ from tidegate_server.storage.row_change import COPIES, ROW_ID, RowChange, copied
 from tidegate_server.storage.unique import checked_diff, found
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
-_BROADCAST = 10_000
+_BROADCAST = 50_000
 # Delta keeps the range of values of a file's first columns.
 _RANGED = 32
 _ORDERED = (

@@ -215,6 +215,10 @@ class Catalyst:
         session: Any = self.spark._jsparkSession
         return session.sessionState().sqlParser().parseExpression(f"{value}L")
 
+    def field(self, struct: Any, index: int) -> Any:
+        """Return a field of a struct, NULL if that is."""
+        return self._expressions.GetStructField(struct, index, self._jvm.scala.Option.empty())
+
     def contained(self, expression: Any, values: Any) -> Any:
         """Return ``expression IN (values)`` for an array of Catalyst values."""
         found = self._jvm.scala.Predef.genericWrapArray(values).toSet()

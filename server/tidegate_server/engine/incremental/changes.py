@@ -22,6 +22,9 @@ class Change:
     source: Source
     before: int
     after: int
+    base: int
+    """The version to read for the rows before: the last one that still had them, since those that
+    compaction replaced earlier may be gone."""
     method: Method
     reason: str
     """Why the change is not known; empty unless the method is WHOLE."""
@@ -49,6 +52,7 @@ def source_change(
         source=source,
         before=before,
         after=after,
+        base=before if found.base is None else found.base,
         method=found.method,
         reason=found.reason,
         rows=found.rows,

@@ -37,6 +37,10 @@ _KEY_TYPES = frozenset(
 )
 _SESSION_VALUES = frozenset({"Now", "LocalTimestamp"})
 _COUNTS = frozenset({"Count", "CountIf"})
+_SUMS = frozenset({"Sum", "Average"})
+_EXTREMES = frozenset({"Min", "Max"})
+# Spark sums decimals with ten digits more, of which there are 38 at most.
+_DIGITS_THAT_FIT = 28
 
 
 def is_key(expression: Any) -> bool:
@@ -86,11 +90,18 @@ def aggregates(expressions: Iterable[Any]) -> Iterator[Any]:
 
 
 def rounding(functions: Iterable[Any]) -> Obstacle | None:
-    """Return why sums may differ in the last digits; they are replaced but never taken away."""
+    """Return why sums may differ in the last digits, or be NULL; they are replaced but never taken
+    away."""
     for function in functions:
         name = kind(function)
         if name in _COUNTS:
             continue
+        if _forgives_overflow(function):
+            return Obstacle(
+                code="AGGREGATE_NOT_TOP_NODE",
+                text=f"whether {_pretty(function)} overflows, and is NULL, depends on the rows' "
+                "order, and its keys are not columns of the table",
+            )
         inputs = [child.dataType() for child in items(function.children())]
         integral_average = "Average" in name and not any(
             str(t.typeName()).startswith("decimal") for t in inputs
@@ -102,6 +113,18 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
                 "in its last digits, and its keys are not columns of the table",
             )
     return None
+
+
+def _forgives_overflow(function: Any) -> bool:
+    """Say whether a sum that overflows, perhaps in one order of the rows only, becomes NULL."""
+    name = kind(function)
+    if name not in _SUMS:
+        return False
+    mode = str((function.evalContext() if name == "Sum" else function).evalMode().toString())
+    type_ = function.child().dataType()
+    if str(type_.typeName()).startswith("decimal"):
+        return mode != "ANSI" and int(type_.precision()) > _DIGITS_THAT_FIT
+    return mode == "TRY" and str(type_.typeName()) == "long"
 
 
 def window_refusals(window: Any) -> Iterator[Obstacle]:
@@ -124,6 +147,9 @@ def window_functions(window: Any) -> Iterator[Any]:
 def _window_refusals(function: Any, frame: Any, *, unique: bool) -> Iterator[Obstacle]:
     name = kind(function)
     if name in _PEERS or unique and name in _POSITIONS:
+        return
+    if _has_ties(function):
+        yield _ties(function)
         return
     if name in _POSITIONS:
         yield _ties(function)
@@ -156,6 +182,9 @@ def _orders_uniquely(window: Any) -> bool:
 
 def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     name = kind(function)
+    if _has_ties(function):
+        yield _ties(function)
+        return
     if "UDF" in name or "UDAF" in name or name in _ANY_ORDER or name in _ROUNDED:
         return
     if name in _COLLECTIONS or name in _POSITIONS or not function.deterministic():
@@ -165,6 +194,12 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
         )
     else:
         yield _not_supported(_pretty(function))
+
+
+def _has_ties(function: Any) -> bool:
+    """Say whether values that a collation takes for equal compete for being the extreme one."""
+    collated = "collate" in str(function.dataType().catalogString())
+    return collated and kind(function) in _EXTREMES
 
 
 def _option_refusals(expression: Any) -> Iterator[Obstacle]:

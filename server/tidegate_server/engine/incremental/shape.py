@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate_server.engine.incremental.catalyst import expression_id
+from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.classify import (
     aggregates,
     is_key,
@@ -67,13 +67,19 @@ def read_shape(
     plan: Any,
     table_types: Sequence[str],
     versions: Mapping[str, int],
+    catalyst: Catalyst,
 ) -> Node:
     """Return the shape of a simplified plan.
 
     :param table_types: the types of the table's columns.
     :param versions: the version at which each versioned source is to be read, by table id.
     """
-    return _Reader(versions).read(plan, _root_trace(plan, table_types))
+    return _Reader(versions, catalyst).read(plan, _root_trace(plan, table_types))
+
+
+def incomparable(shape: Node) -> tuple[Obstacle, ...]:
+    """Return why no rows of a query could be taken away from a table."""
+    return tuple(found for a in items(shape.plan.output()) for found in _type_obstacles(a))
 
 
 def _root_trace(plan: Any, table_types: Sequence[str]) -> Trace:
@@ -88,8 +94,9 @@ def _root_trace(plan: Any, table_types: Sequence[str]) -> Trace:
 class _Reader:
     """Reads plans from the root down; ``trace`` is None below what the table holds row for row."""
 
-    def __init__(self, versions: Mapping[str, int]) -> None:
+    def __init__(self, versions: Mapping[str, int], catalyst: Catalyst) -> None:
         self._versions = versions
+        self._catalyst = catalyst
 
     def read(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
@@ -260,9 +267,14 @@ class _Reader:
         inexact: Obstacle | None,
         refused: Sequence[Obstacle],
     ) -> Node:
-        """Any part of the keys holds rows together too: best is what the table tells them by."""
+        """Any part of the keys holds rows together too: best is what the table tells them by, but
+        the fields of a struct, such as the start of a time window, leave far fewer rows, where
+        these may be computed twice."""
         usable = [key for key in keys if is_key(key)]
-        chosen = [key for key, _ in traced] if traced else usable
+        inner = [field for key in keys for field in self._fields(key)]
+        if inner and inexact is None:
+            traced = ()
+        chosen = [key for key, _ in traced] if traced else [*usable, *inner]
         return self._node(
             plan,
             rule,
@@ -274,6 +286,12 @@ class _Reader:
             columns=tuple(column for _, column in traced),
             refused=refused,
         )
+
+    def _fields(self, key: Any) -> Iterator[Any]:
+        """Yield the fields of a struct that can be keys; a struct that is NULL has NULL fields."""
+        if str(key.dataType().typeName()) == "struct":
+            fields = (self._catalyst.field(key, i) for i in range(int(key.dataType().size())))
+            yield from (field for field in fields if is_key(field))
 
     def _node(
         self,
@@ -288,7 +306,7 @@ class _Reader:
         columns: tuple[int, ...] = (),
         refused: Sequence[Obstacle] = (),
     ) -> Node:
-        found = [*refused]
+        found = [*refused, *_collation_obstacles(plan)]
         for expression in items(plan.expressions()):
             found += refusals(expression)
         operator = Operator(
@@ -365,6 +383,15 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
 def _reads_only(expression: Any, plan: Any) -> bool:
     references = expression.references()
     return not references.isEmpty() and bool(references.subsetOf(plan.outputSet()))
+
+
+def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:
+    """A change would lose a row that another one replaces which its collation takes for equal."""
+    if "collate" in str(plan.schema().catalogString()):
+        yield Obstacle(
+            code="TYPE_NOT_COMPARABLE",
+            text="rows with a column that has a collation cannot be compared exactly",
+        )
 
 
 def _type_obstacles(attribute: Any) -> Iterator[Obstacle]:

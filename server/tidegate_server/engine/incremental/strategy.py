@@ -27,7 +27,7 @@ from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, s
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
-from tidegate_server.engine.incremental.shape import Node, read_shape
+from tidegate_server.engine.incremental.shape import Node, incomparable, read_shape
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
 from tidegate_server.model.runs import SourceChange, Strategy
@@ -134,7 +134,7 @@ def read_query(
     try:
         plan = catalyst.simplified(analyzed)
         types = _table_types(order, spark, tables)
-        shape = read_shape(plan, types, tables.read_versions())
+        shape = read_shape(plan, types, tables.read_versions(), catalyst)
         algebra = read_algebra(shape, types, catalyst)
     except ServerError:
         raise
@@ -336,6 +336,9 @@ class Preparation:
             if change.read is None:
                 text = f"the change of {change.source.name} is not known: {change.reason}"
                 found.append(Obstacle(code="SOURCE_CHANGE_UNKNOWN", text=text))
+        appended = all(change.method is Method.APPENDED for change in changed.values())
+        if not appended or self._keyed(frozenset(changed)):
+            found += incomparable(self.query.shape)
         algebra = self.query.algebra
         keyless = algebra is not None and algebra.keyless and self._may_combine()
         operators = obstacles(
@@ -352,13 +355,8 @@ class Preparation:
         changed: frozenset[str],
         found: tuple[Obstacle, ...],
     ) -> Evidence:
-        nodes = list(self.query.shape.nodes())
-        keyed = any(
-            node.operator.children[index].changes(changed)
-            for node in nodes
-            for index in node.operator.keyed_by
-        )
-        leaves = [node for node in nodes if node.operator.source in changed]
+        keyed = self._keyed(changed)
+        leaves = [n for n in self.query.shape.nodes() if n.operator.source in changed]
         sizes = {
             str(node.operator.source): estimated_rows(self.spark, node.plan) for node in leaves
         }
@@ -377,6 +375,14 @@ class Preparation:
                 if changes[id_].rows is None
             ),
             rows_in_table=self._rows_in_table(),
+        )
+
+    def _keyed(self, changed: frozenset[str]) -> bool:
+        """Say whether rows are found by affected keys."""
+        return any(
+            node.operator.children[index].changes(changed)
+            for node in self.query.shape.nodes()
+            for index in node.operator.keyed_by
         )
 
     def _may_combine(self) -> bool:
@@ -400,7 +406,7 @@ class Preparation:
             # Keys and rows are computed from the same change.
             frame = frame.persist()
             self.resources.callback(frame.unpersist)
-        pinned = self.format.pinned(change.source.name, change.before)
+        pinned = self.format.pinned(change.source.name, change.base)
         return ChangedSource(
             change=frame,
             before=lambda: self.spark.sql(f"SELECT * FROM {pinned}"),

@@ -43,6 +43,8 @@ class Progress:
     tasks_running: int
     tasks_total: int
     message: str = ""
+    tracking_url: str = ""
+    """The page of the first of these jobs in Spark's UI; empty where that is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

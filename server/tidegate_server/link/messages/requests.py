@@ -31,6 +31,7 @@ class EngineOptions:
     java_home: str
     direct_bytes: int
     spool_quota: int
+    spool_quota_per_user: int = 0
     kafka: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -102,6 +103,8 @@ class Execute:
     session_id: str
     operation_id: str
     sql: str
+    owner: str = ""
+    """The login whose share of the spool the result takes."""
     settings: Mapping[str, str] = field(default_factory=dict)
     inline_bytes: int = 1 << 20
     inlined: tuple[InlinedTable, ...] = ()
@@ -124,21 +127,27 @@ class CloseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analyze:
-    """Analyze a definition query in a session without running it; answered by :class:`Analysis`."""
+    """Analyze a definition query in a session without running it; answered by :class:`Analysis`.
+
+    Spark may run jobs for it, to learn what is in files: they end with the operation.
+    """
 
     session_id: str
     sql: str
+    operation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """Ask what a statement would read, without running it; answered by :class:`Surveyed`.
 
-    ``settings`` hold for this look alone.
+    ``settings`` hold for this look alone. Its jobs end with the operation, as those of
+    :class:`Analyze`.
     """
 
     session_id: str
     sql: str
+    operation_id: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

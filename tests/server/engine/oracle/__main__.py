@@ -18,7 +18,7 @@ from tests.server.engine.oracle.replay import Replay
 from tests.server.engine.oracle.smaller import smaller
 from tests.server.engine.oracle.streams import Stream, stream_of
 from tests.server.engine.oracle.tally import Tally
-from tests.small import IN_MEMORY
+from tests.small import IN_MEMORY, WITHOUT_FORKS
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     asked = _arguments()
     memory = Path("/dev/shm")
     home = Path(tempfile.mkdtemp(prefix="tg", dir=memory if memory.is_dir() else None))
-    spark = start_root(home, f"local[{asked.threads}]", "2g", **IN_MEMORY)
+    spark = start_root(home, f"local[{asked.threads}]", "2g", **IN_MEMORY, **WITHOUT_FORKS)
     try:
         tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
     finally:
@@ -42,7 +42,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="number of the first stream")
     parser.add_argument("--threads", type=int, default=2, help="streams at the same time")
     parser.add_argument("--tables", type=int, default=25, help="materialized tables per stream")
-    parser.add_argument("--steps", type=int, default=6, help="steps per stream")
+    parser.add_argument("--steps", type=int, default=10, help="steps per stream")
     parser.add_argument("--depth", type=int, default=3, help="operators above a table at most")
     parser.add_argument("--minimise", action="store_true", help="make the stream SEED smaller")
     return parser.parse_args()

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.server.engine.oracle.tables import TABLES, VALUES, inserts, listed, rows
-
-Change = tuple[str, ...]
-"""Statements that belong together."""
+from tests.server.engine.oracle.alterations import Change, alterations
+from tests.server.engine.oracle.tables import TABLES, VALUES, inserts, listed, names, rows
 
 
 @st.composite
 def changes(draw: st.DrawFn, table: str) -> Change:
     """Return statements that change a table, or say they do."""
     one = st.one_of(inserts(table), *(kind(table) for kind in _SINGLE)).map(lambda text: (text,))
-    return draw(st.one_of(one, one, one, _taken_out_and_back(table), _moved(table)))
+    several = (_taken_out_and_back(table), _moved(table), alterations(table))
+    return draw(st.one_of(one, one, one, one, *several))
 
 
 @st.composite
 def _condition(draw: st.DrawFn, table: str) -> str:
-    column = draw(st.sampled_from(TABLES[table].columns))
+    column = draw(st.sampled_from([c for c in TABLES[table].columns if c.kind != "map"]))
     value = draw(st.sampled_from(VALUES[column.name]))
-    return f"{column.quoted} <=> {value}"
+    simple = f"{column.quoted} <=> {value}"
+    return draw(st.sampled_from((simple, simple, f"{column.quoted} IS NOT NULL")))
 
 
 @st.composite
@@ -59,9 +59,9 @@ def _taken_out_and_back(draw: st.DrawFn, table: str) -> Change:
     """Delete rows and insert some of them again, as if nothing had been."""
     given = draw(st.lists(rows(table), min_size=1, max_size=3))
     return (
-        f"INSERT INTO {{{table}}} {listed(table, given)}",
+        f"INSERT INTO {{{table}}} ({names(table)}) {listed(table, given)}",
         f"DELETE FROM {{{table}}} WHERE {draw(_condition(table))}",
-        f"INSERT INTO {{{table}}} {listed(table, given[:1])}",
+        f"INSERT INTO {{{table}}} ({names(table)}) {listed(table, given[:1])}",
     )
 
 
@@ -73,10 +73,16 @@ def _merge(draw: st.DrawFn, table: str) -> str:
     given = [draw(_row_with_key(table, value)) for value in values]
     update = f"UPDATE SET {last.quoted} = s.{last.quoted}"
     matched = draw(st.sampled_from((update, "DELETE", "UPDATE SET *")))
-    unmatched = draw(st.sampled_from(("", "", " WHEN NOT MATCHED BY SOURCE THEN DELETE")))
+    first = f"WHEN MATCHED AND t.{last.quoted} IS NULL THEN DELETE "
+    left = f" WHEN NOT MATCHED BY SOURCE AND t.{key.quoted} IS NULL THEN DELETE"
+    also = draw(st.sampled_from(("", "", first)))
+    unmatched = draw(st.sampled_from(("", "", " WHEN NOT MATCHED BY SOURCE THEN DELETE", left)))
+    if unmatched == left and last.kind != "map":
+        value = draw(st.sampled_from(VALUES[last.name]))
+        unmatched += f" WHEN NOT MATCHED BY SOURCE THEN UPDATE SET t.{last.quoted} = {value}"
     return (
         f"MERGE INTO {{{table}}} AS t USING ({listed(table, given)}) AS s"
-        f" ON t.{key.quoted} <=> s.{key.quoted} WHEN MATCHED THEN {matched}"
+        f" ON t.{key.quoted} <=> s.{key.quoted} {also}WHEN MATCHED THEN {matched}"
         f" WHEN NOT MATCHED THEN INSERT *{unmatched}"
     )
 
@@ -107,20 +113,25 @@ def _double(draw: st.DrawFn, table: str) -> str:
     return f"INSERT INTO {{{table}}} SELECT * FROM {{{table}}} WHERE {draw(_condition(table))}"
 
 
+def _nothing(table: str) -> st.SearchStrategy[str]:
+    """Commit without a row."""
+    return st.just(f"INSERT INTO {{{table}}} SELECT * FROM {{{table}}} WHERE false")
+
+
+@st.composite
+def _key_changed(draw: st.DrawFn, table: str) -> str:
+    """Change the first column, by which tables are partitioned and clustered."""
+    key = TABLES[table].columns[0]
+    value = draw(st.sampled_from(VALUES[key.name]))
+    return f"UPDATE {{{table}}} SET {key.quoted} = {value} WHERE {draw(_condition(table))}"
+
+
 def _again(table: str) -> st.SearchStrategy[str]:
     """Write every row anew, which changes files and no row."""
     return st.just(f"INSERT OVERWRITE {{{table}}} SELECT * FROM {{{table}}}")
 
 
-def _optimize(table: str) -> st.SearchStrategy[str]:
-    return st.just(f"OPTIMIZE {{{table}}}")
-
-
-def _restore(table: str) -> st.SearchStrategy[str]:
-    return st.just(f"RESTORE TABLE {{{table}}} TO VERSION AS OF 1")
-
-
 _SINGLE = (
     *(_delete, _delete, _update, _update, _update, _merge, _merge, _overwrite, _replace),
-    *(_double, _again, _empty, _optimize, _restore),
+    *(_double, _again, _empty, _nothing, _key_changed),
 )

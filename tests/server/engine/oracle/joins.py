@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.server.engine.oracle.relations import KEYS, Below, Column, Relation, scans
+from tests.server.engine.oracle.relations import JOINED, KEYS, Below, Column, Relation, scans
 
 _KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
 _ONE_SIDED = ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
@@ -14,13 +14,13 @@ _ONE_SIDED = ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
 def joined(draw: st.DrawFn, below: Below) -> Relation:
     """A join of any kind on equal keys, sometimes with NULL as a key or a further condition."""
     left, right = draw(below), draw(below)
-    pairs = _equal(left, right)
+    pairs = equal(left, right)
     if not pairs:
         return left
     how = draw(st.sampled_from(_KINDS))
     chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True))
-    equal = draw(st.sampled_from(("=", "=", "=", "<=>")))
-    condition = " AND ".join(f"l.{a[0]} {equal} r.{b[0]}" for a, b in chosen)
+    sign = draw(st.sampled_from(("=", "=", "=", "<=>")))
+    condition = " AND ".join(f"l.{a[0]} {sign} r.{b[0]}" for a, b in chosen)
     numbers = [(a, b) for a in left.named("int") for b in right.named("int")]
     if numbers and draw(st.integers(0, 3)) == 0:
         a, b = draw(st.sampled_from(numbers))
@@ -54,7 +54,7 @@ def crossed(draw: st.DrawFn, below: Below) -> Relation:
 def nested(draw: st.DrawFn, below: Below) -> Relation:
     """A subquery in a condition."""
     source, inner = draw(below), draw(below)
-    pairs = _equal(source, inner)
+    pairs = equal(source, inner)
     if not pairs:
         return source
     (a, _), (b, _) = draw(st.sampled_from(pairs))
@@ -75,7 +75,7 @@ def nested(draw: st.DrawFn, below: Below) -> Relation:
 def looked_up(draw: st.DrawFn, below: Below) -> Relation:
     """A scalar subquery as a column."""
     source, inner = draw(below), draw(below)
-    pairs = _equal(source, inner)
+    pairs = equal(source, inner)
     if not pairs:
         return source
     (a, _), (b, _) = draw(st.sampled_from(pairs))
@@ -106,6 +106,6 @@ def common(draw: st.DrawFn, below: Below) -> Relation:
     return Relation(sql, (("c0", dict(source.columns)[key]), ("c1", last[1]), ("c2", last[1])))
 
 
-def _equal(left: Relation, right: Relation) -> list[tuple[Column, Column]]:
-    """Return the pairs of columns that may be equated."""
-    return [(a, b) for a in left.columns for b in right.columns if a[1] == b[1] in KEYS]
+def equal(left: Relation, right: Relation) -> list[tuple[Column, Column]]:
+    """Return the pairs of columns of two relations that may be equated."""
+    return [(a, b) for a in left.columns for b in right.columns if a[1] == b[1] in JOINED]

@@ -6,8 +6,17 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from tests.server.engine.oracle.groups import deduplicated, grouped, windowed
+from tests.server.engine.oracle.combined import (
+    asked,
+    chained,
+    lateral,
+    layered,
+    limited,
+    tallied,
+)
+from tests.server.engine.oracle.groups import deduplicated, grouped
 from tests.server.engine.oracle.joins import common, crossed, joined, looked_up, nested
+from tests.server.engine.oracle.moments import timed
 from tests.server.engine.oracle.relations import (
     Below,
     Relation,
@@ -17,10 +26,14 @@ from tests.server.engine.oracle.relations import (
     scans,
     united,
 )
+from tests.server.engine.oracle.reshaped import generated, pivoted, unpivoted
+from tests.server.engine.oracle.windows import topped, windowed
 
 OPERATORS: tuple[Callable[[Below], Below], ...] = (
-    *(filtered, projected, exploded, united, joined, joined, crossed),
-    *(grouped, grouped, deduplicated, windowed, nested, looked_up, common),
+    *(filtered, projected, projected, exploded, united, joined, joined, joined, crossed),
+    *(grouped, grouped, grouped, deduplicated, windowed, windowed, topped, nested, looked_up),
+    *(common, timed, pivoted, unpivoted, generated, chained, tallied, lateral, asked, asked),
+    *(layered, limited),
 )
 
 
@@ -51,6 +64,6 @@ def relations(depth: int) -> Below:
 def _wanted(relation: Relation) -> bool:
     """Refuse a bare table, with which Hypothesis begins, and what multiplies rows too often."""
     text = relation.sql
-    if text.count("SELECT") == 1 or text.count("{") > 4 or len(relation.columns) > 12:
+    if text.count("SELECT") == 1 or text.count("{") > 5 or len(relation.columns) > 12:
         return False
-    return text.count("CROSS JOIN") + text.count("WITH w") + text.count("l.c0 <") <= 1
+    return text.count("CROSS JOIN") + text.count("WITH ") + text.count("l.c0 <") <= 1

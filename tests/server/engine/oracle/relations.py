@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from tests.server.engine.oracle.tables import TABLES
+from tests.server.engine.oracle.tables import TABLES, VIEWS
 
 Column = tuple[str, str]
-"""A name and a kind: key, int, exact, huge, real, day, moment, flag; opaque for any other."""
+"""A name and a kind, which is a column's of the tables; opaque for any other."""
 
-KEYS = ("key", "int", "day", "flag", "moment")
+KEYS = ("key", "int", "day", "flag", "moment", "big", "tiny", "wall")
+_UNEQUAL = ("opaque", "map", "variant")
+JOINED = (*KEYS, "bytes", "struct", "list")
+"""Kinds that may be equated."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,19 @@ class Relation:
 Below = st.SearchStrategy[Relation]
 
 
+def numbered(columns: Sequence[Column]) -> tuple[str, tuple[Column, ...]]:
+    """Return some columns under the names c0, c1 and so on: as a list in SQL, and as columns."""
+    named = ", ".join(f"{name} AS c{number}" for number, (name, _) in enumerate(columns))
+    return named, tuple((f"c{number}", kind) for number, (_, kind) in enumerate(columns))
+
+
 @st.composite
 def scans(draw: st.DrawFn) -> Relation:
-    """Return a table's own rows."""
-    table = draw(st.sampled_from(sorted(TABLES)))
+    """Return the own rows of a table or a view."""
+    table = draw(st.sampled_from((*TABLES, *TABLES, *VIEWS)))
+    if table in VIEWS:
+        known = VIEWS[table][1]
+        return Relation(f"SELECT {', '.join(n for n, _ in known)} FROM {{{table}}}", known)
     columns = tuple((f"c{i}", c.kind) for i, c in enumerate(TABLES[table].columns))
     named = ", ".join(f"{c.quoted} AS c{i}" for i, c in enumerate(TABLES[table].columns))
     return Relation(f"SELECT {named} FROM {{{table}}}", columns)
@@ -107,12 +120,25 @@ def conditions(draw: st.DrawFn, source: Relation) -> str:
     """Return a condition over a relation's columns."""
     name, kind = draw(st.sampled_from(source.columns))
     forms = {
-        "key": ("{0} = 'a'", "{0} IS NULL", "{0} <> 'b'", "{0} IN ('a', 'c')", "{0} LIKE 'a%'"),
+        "key": ("{0} = 'a'", "{0} IS NULL", "{0} <> 'b'", "{0} IN ('a', 'c')", "{0} LIKE 'a%'")
+        + ("{0} COLLATE UTF8_LCASE = 'a'",),
         "int": ("{0} > 1", "{0} IS NOT NULL", "{0} % 2 = 0", "{0} <= 2 OR {0} IS NULL"),
         "day": ("{0} > DATE '2026-01-01'", "{0} IS NOT NULL"),
         "real": ("isnan({0})", "{0} >= 0", "{0} IS NULL OR {0} < 1"),
         "moment": ("{0} > TIMESTAMP '2026-01-01 00:00:00'", "{0} IS NOT NULL"),
         "flag": ("{0}", "NOT {0}", "{0} IS NULL", "{0} IS NOT TRUE"),
+        "big": ("{0} > 0", "{0} IN (1, -3, NULL)", "{0} BETWEEN -3 AND 1"),
+        "tiny": ("{0} > 0", "{0} = 127", "{0} IS NOT NULL"),
+        "single": ("{0} < 1", "isnan({0})", "{0} IS DISTINCT FROM 0"),
+        "wall": (
+            "{0} - TIMESTAMP_NTZ '2026-01-01 00:00:00' < INTERVAL '1' HOUR",
+            "{0} + INTERVAL '1' MONTH > TIMESTAMP_NTZ '2026-01-31 00:00:00'",
+            "extract(MINUTE FROM {0}) = 0",
+        ),
+        "bytes": ("{0} = X'61'", "length({0}) > 0"),
+        "struct": ("{0}.a = 1", "{0} IS NOT NULL", "{0}.t IS NULL", "isnan({0}.d)"),
+        "list": ("size({0}) > 1", "array_contains({0}, 1)", "{0} = array(1, 2)", "get({0}, 0) = 3"),
+        "map": ("size({0}) > 0", "{0}['a'] = 1", "map_contains_key({0}, 'b')"),
     }
     return draw(st.sampled_from(forms.get(kind, ("{0} IS NOT NULL", "{0} IS NULL")))).format(name)
 
@@ -137,7 +163,53 @@ def _expressions(name: str, kind: str) -> list[tuple[str, str]]:
         "day": [(f"date_add({name}, 1)", "day"), (f"year({name})", "int")],
         "moment": [(f"CAST({name} AS DATE)", "day"), (f"date_trunc('DAY', {name})", "moment")],
         "flag": [(f"NOT {name}", "flag"), (f"CAST({name} AS INT)", "int")],
+        "big": [(f"CAST({name} AS STRING)", "key"), (f"try_add({name}, 1L)", "big")],
+        "tiny": [(f"CAST({name} AS INT)", "int"), (f"CAST({name} AS BIGINT)", "big")],
+        "single": [(f"CAST({name} AS DOUBLE)", "real"), (f"{name} = 0", "flag")],
+        "wall": [
+            (f"CAST({name} AS DATE)", "day"),
+            (f"date_trunc('HOUR', {name})", "wall"),
+            (f"{name} + INTERVAL '1 02:03:04' DAY TO SECOND", "wall"),
+        ],
+        "bytes": [(f"hex({name})", "key"), (f"length({name})", "int")],
+        "struct": [
+            (f"{name}.a", "int"),
+            (f"{name}.t", "key"),
+            (f"{name}.d", "real"),
+            (f"to_json({name})", "key"),
+            (f"array({name}.a, 1)", "list"),
+            (f"parse_json(to_json({name}))", "variant"),
+            (f"variant_get(parse_json(to_json({name})), '$.a', 'INT')", "int"),
+        ],
+        "list": [
+            (f"size({name})", "int"),
+            (f"array_sort({name})", "list"),
+            (f"transform({name}, e -> try_add(e, 1))", "list"),
+            (f"aggregate({name}, 0, (a, e) -> coalesce(try_add(a, e), a))", "int"),
+            (f"named_struct('a', get({name}, 0), 'd', 0.5D, 't', 'x')", "struct"),
+        ],
+        "map": [
+            (f"{name}['a']", "int"),
+            (f"array_sort(map_values({name}))", "list"),
+            (f"element_at({name}, 'b')", "int"),
+            (f"to_json({name})", "opaque"),
+        ],
+        "variant": [(f"CAST({name} AS STRING)", "key"), (f"variant_get({name}, '$.a')", "variant")],
     }
+    made["key"] += [
+        (f"get_json_object(concat('[', length({name}), ']'), '$[0]')", "key"),
+        (f"from_json(concat('[', length({name}), ', null]'), 'ARRAY<INT>')", "list"),
+        (f"regexp_replace({name}, '[a-b]+', '-')", "key"),
+        (f"split({name}, '')[0]", "key"),
+    ]
+    made["int"] += [
+        (f"named_struct('a', {name}, 'd', CAST({name} AS DOUBLE), 't', 'a')", "struct"),
+        (f"array({name}, NULL, 1)", "list"),
+        (f"if({name} = 1, map('a', {name}), map('b', 2))", "map"),
+        (f"CAST({name} AS BIGINT)", "big"),
+        (f"cast({name} AS DOUBLE) / 2", "real"),
+    ]
+    made["day"] += [(f"CAST({name} AS TIMESTAMP_NTZ)", "wall"), (f"last_day({name})", "day")]
     return [(name, kind), (name, kind), *made.get(kind, [])]
 
 
@@ -146,7 +218,7 @@ def _pairs(left: Relation, right: Relation) -> list[tuple[Column, Column]]:
     rest = list(right.columns)
     found = []
     for column in left.columns:
-        match = next((other for other in rest if other[1] == column[1] != "opaque"), None)
+        match = next((o for o in rest if o[1] == column[1] not in _UNEQUAL), None)
         if match is not None:
             rest.remove(match)
             found.append((column, match))

@@ -28,6 +28,8 @@ class Stream:
     start: Step
     queries: tuple[str, ...]
     steps: tuple[Step, ...]
+    compiled: bool = False
+    """Whether Spark compiles and adapts its plans, as it does where it is not set up for tests."""
 
 
 @st.composite
@@ -44,6 +46,7 @@ def streams(draw: st.DrawFn, tables: int, steps: int, depth: int = 2) -> Stream:
         start=tuple(draw(inserts(name, 8)) for name in filled),
         queries=draw(_definitions(tables, depth)),
         steps=tuple(draw(_step(names)) for _ in range(steps)),
+        compiled=draw(st.sampled_from((False, False, False, False, True))),
     )
 
 
@@ -74,7 +77,7 @@ def _definitions(draw: st.DrawFn, tables: int, depth: int) -> tuple[str, ...]:
     above = tables // 5
     base = draw(
         st.lists(
-            queries(depth),
+            st.integers(1, depth).flatmap(queries),
             min_size=tables - above,
             max_size=tables - above,
             unique_by=lambda relation: relation.sql,
@@ -89,5 +92,7 @@ def _definitions(draw: st.DrawFn, tables: int, depth: int) -> tuple[str, ...]:
 
 @st.composite
 def _step(draw: st.DrawFn, names: list[str]) -> Step:
-    made = [draw(changes(draw(st.sampled_from(names)))) for _ in range(draw(st.integers(1, 3)))]
+    """Change most tables, some of them twice; changes are cheap beside what is compared."""
+    changed = draw(st.lists(st.sampled_from(names), min_size=4, max_size=9))
+    made = [draw(changes(table)) for table in changed]
     return tuple(statement for change in made for statement in change)

@@ -41,13 +41,30 @@ FINE = Column("f", "DECIMAL(38, 18)", "huge")
 MOMENT = Column("at", "TIMESTAMP", "moment")
 FLAG = Column("Yes", "BOOLEAN", "flag")
 
+BIG = Column("b", "BIGINT", "big")
+TINY = Column("i", "TINYINT", "tiny")
+SINGLE = Column("e", "FLOAT", "single")
+BYTES = Column("bin", "BINARY", "bytes")
+WALL = Column("w", "TIMESTAMP_NTZ", "wall")
+FIXED = Column("c", "CHAR(3)", "key")
+LIMITED = Column("v", "VARCHAR(5)", "key")
+INNER = Column("s", "STRUCT<a: INT, d: DOUBLE, t: STRING>", "struct")
+LIST = Column("l", "ARRAY<INT>", "list")
+MAP = Column("o", "MAP<STRING, INT>", "map")
+
 TABLES: Mapping[str, Table] = {
     "fact": Table((KEY, GROUP, NUMBER, EXACT, REAL)),
     "other": Table((GROUP, KEY, HUGE, DAY)),
     "small": Table((NUMBER, KEY, REAL)),
     "wide": Table((ODD, FLAG, NUMBER, MOMENT, FINE)),
+    "rare": Table((TINY, FIXED, BIG, SINGLE, WALL, BYTES)),
+    "deep": Table((LIMITED, INNER, LIST, MAP, NUMBER)),
 }
 
+MAPPED = ("wide", "deep")
+"""Tables whose columns can be renamed and dropped."""
+
+_LEAST = "bigint('-9223372036854775808')"
 _LIMIT = "99999999999999999999999999999999999999"
 _FINE_LIMIT = "99999999999999999999.999999999999999999"
 
@@ -70,7 +87,49 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "NULL",
     ),
     "Yes": ("true", "false", "NULL"),
+    "b": ("9223372036854775807", _LEAST, "0", "1", "-3", "NULL"),
+    "i": ("127", "-128", "0", "1", "NULL"),
+    "e": ("0.0F", "-0.0F", "0.5F", "float('NaN')", "float('Infinity')", "3.4028234E38F", "NULL"),
+    "bin": ("X'00FF'", "X''", "X'61'", "NULL"),
+    "w": (
+        "TIMESTAMP_NTZ '2026-01-01 00:00:00'",
+        "TIMESTAMP_NTZ '2026-01-01 00:59:59.999999'",
+        "TIMESTAMP_NTZ '2026-03-29 02:30:00'",
+        "TIMESTAMP_NTZ '1969-12-31 23:59:59'",
+        "NULL",
+    ),
+    "c": ("'a'", "'b  '", "''", "'abc'", "NULL"),
+    "v": ("'a'", "'b '", "''", "'abcde'", "NULL"),
+    "s": (
+        "named_struct('a', 1, 'd', 0.0D, 't', 'a')",
+        "named_struct('a', 1, 'd', -0.0D, 't', 'a')",
+        "named_struct('a', NULL, 'd', double('NaN'), 't', NULL)",
+        "named_struct('a', 2, 'd', NULL, 't', 'b')",
+        "named_struct('a', NULL, 'd', NULL, 't', NULL)",
+        "NULL",
+    ),
+    "l": ("array(1, 2)", "array(2, 1)", "array(1, NULL)", "array()", "array(3)", "NULL"),
+    "o": ("map('a', 1)", "map('a', 1, 'b', NULL)", "map('b', NULL, 'a', 1)", "map()", "NULL"),
 }
+
+VIEWS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "seen": (
+        "SELECT k AS c0, g AS c1, n AS c2, m AS c3 FROM {fact} WHERE n IS NULL OR n < 3",
+        (("c0", "key"), ("c1", "int"), ("c2", "int"), ("c3", "exact")),
+    ),
+    "paired": (
+        (
+            "SELECT f.c0, f.c2 AS c1, o.t AS c2, o.g AS c3 FROM {seen} f"
+            " LEFT JOIN {other} o ON f.c0 = o.k"
+        ),
+        (("c0", "key"), ("c1", "int"), ("c2", "day"), ("c3", "int")),
+    ),
+    "totals": (
+        "SELECT k AS c0, count(*) AS c1, max(n) AS c2 FROM {small} GROUP BY k",
+        (("c0", "key"), ("c1", "int"), ("c2", "int")),
+    ),
+}
+"""Views that queries read, each with its text and its columns; later ones may read earlier ones."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +147,13 @@ class Layout:
         columns = ", ".join(f"{c.quoted} {c.type}" for c in described)
         by = described[0].quoted
         stored = f" PARTITIONED BY ({by})" if self.partitioned else ""
-        if self.clustered and not self.partitioned and table != "wide":
+        if self.clustered and not self.partitioned and table not in MAPPED:
             stored = f" CLUSTER BY ({by})"
         properties = {
             "delta.enableChangeDataFeed": str(self.feed).lower(),
             "delta.enableDeletionVectors": str(self.vectors).lower(),
         }
-        if table == "wide":
+        if table in MAPPED:
             properties["delta.columnMapping.mode"] = "name"
         shown = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         return f"CREATE TABLE {{{table}}} ({columns}) USING delta{stored} TBLPROPERTIES ({shown})"
@@ -118,9 +177,8 @@ def rows(table: str) -> st.SearchStrategy[str]:
 def listed(table: str, given: list[str]) -> str:
     """Return a query of the given rows, with the table's columns and types."""
     columns = TABLES[table].columns
-    types = ", ".join(f"CAST({c.quoted} AS {c.type}) AS {c.quoted}" for c in columns)
-    names = ", ".join(c.quoted for c in columns)
-    return f"SELECT {types} FROM VALUES {', '.join(given)} AS v({names})"
+    types = ", ".join(f"CAST({c.quoted} AS {_plain(c.type)}) AS {c.quoted}" for c in columns)
+    return f"SELECT {types} FROM VALUES {', '.join(given)} AS v({names(table)})"
 
 
 @st.composite
@@ -128,4 +186,15 @@ def inserts(draw: st.DrawFn, table: str, most: int = 6) -> str:
     """Return a statement that adds rows, copies of each other among them."""
     given = draw(st.lists(rows(table), min_size=1, max_size=most))
     given += draw(st.lists(st.sampled_from(given), max_size=2))
-    return f"INSERT INTO {{{table}}} {listed(table, given)}"
+    # By name, since the table may have got more columns.
+    return f"INSERT INTO {{{table}}} ({names(table)}) {listed(table, given)}"
+
+
+def names(table: str) -> str:
+    """Return the table's columns as a list in SQL."""
+    return ", ".join(c.quoted for c in TABLES[table].columns)
+
+
+def _plain(type: str) -> str:
+    """Return a type that values can be cast to."""
+    return "STRING" if type.startswith(("CHAR", "VARCHAR", "STRING")) else type

@@ -36,7 +36,8 @@ class Tally:
     def left_out(self, why: Exception) -> None:
         """Count a query or a change that Spark itself refuses."""
         with self._lock:
-            self.invalid[str(why).split("]")[0][:60]] += 1
+            told = str(getattr(why, "java_exception", why)).strip()
+            self.invalid[told.split("]")[0][:60]] += 1
 
     def finished(self, mismatches: list[str]) -> None:
         """Count a stream."""

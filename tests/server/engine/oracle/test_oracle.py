@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,11 +18,11 @@ from tests.server.engine.oracle.queries import queries
 from tests.server.engine.oracle.relations import Relation
 from tests.server.engine.oracle.smaller import smaller
 from tests.server.engine.oracle.streams import Stream, stream_of, streams
-from tests.server.engine.oracle.tables import TABLES
+from tests.server.engine.oracle.tables import TABLES, VIEWS
 from tests.server.engine.oracle.tally import Tally
 
 FULL = bool(os.environ.get("TIDEGATE_FULL"))
-TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (8, 3, 2)
+TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (8, 2, 2)
 STREAMS = int(os.environ.get("TIDEGATE_ORACLE_STREAMS", "200" if FULL else "1"))
 # A build machine judges every change by the same streams.
 FIRST = 1 if os.environ.get("CI") else random.SystemRandom().randrange(10**9)
@@ -34,7 +35,7 @@ FEW = settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(query=queries())
 def test_generated_queries_name_only_the_oracles_tables(query: Relation) -> None:
     filled = query.sql
-    for table in TABLES:
+    for table in (*TABLES, *VIEWS):
         filled = filled.replace(f"{{{table}}}", table)
     assert "{" not in filled
 
@@ -42,7 +43,7 @@ def test_generated_queries_name_only_the_oracles_tables(query: Relation) -> None
 @given(change=changes("fact"))
 def test_generated_changes_touch_their_own_table(change: Change) -> None:
     for statement in change:
-        assert statement.count("{fact}") >= 1
+        assert "{fact}" in statement or "{fact_copy}" in statement
         assert "{other}" not in statement
 
 
@@ -79,6 +80,8 @@ def test_a_stream_that_fails_is_made_small(stream: Stream, data: st.DataObject) 
 def test_every_refresh_equals_its_query(spark_root: SparkSession, tally: Tally) -> None:
     with ThreadPoolExecutor(2) as pool:
         made = [stream_of(FIRST + n, TABLES_EACH, STEPS, DEPTH) for n in range(STREAMS)]
+        if not FULL:  # nor is there time to compile
+            made = [replace(stream, compiled=False) for stream in made]
         found = list(pool.map(lambda stream: replay(spark_root, stream, tally), made))
     mismatches = [report for reports in found for report in reports]
     assert not mismatches, f"streams from {FIRST} on:\n" + "\n".join(mismatches)

@@ -16,7 +16,7 @@ from tests.server.engine.oracle.traps import TRAPS
 pytestmark = pytest.mark.spark
 
 FULL = bool(os.environ.get("TIDEGATE_FULL"))
-CHOSEN = tuple(TRAPS)[:: 1 if FULL else 6]
+CHOSEN = tuple(TRAPS)[:: 1 if FULL else 8]
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tests.server.engine.oracle.streams import Step, Stream
 from tests.server.engine.oracle.tables import TABLES, Layout
 
 _PLAIN = Layout(feed=True, partitioned=False, vectors=False, clustered=False)
+_UNRECORDED = Layout(feed=False, partitioned=False, vectors=False, clustered=False)
 
 
 def _fact(*rows: str) -> str:
@@ -25,9 +27,19 @@ def _small(*rows: str) -> str:
     return f"INSERT INTO {{small}} VALUES {', '.join(rows)}"
 
 
-def _trap(queries: tuple[str, ...], start: Step, *steps: Step) -> Stream:
+def _rare(*rows: str) -> str:
+    """Insert rows (i, c, b)."""
+    return f"INSERT INTO {{rare}} (i, c, b) VALUES {', '.join(rows)}"
+
+
+def _deep(*rows: str) -> str:
+    """Insert rows (n, s)."""
+    return f"INSERT INTO {{deep}} (n, s) VALUES {', '.join(rows)}"
+
+
+def _trap(queries: tuple[str, ...], start: Step, *steps: Step, layout: Layout = _PLAIN) -> Stream:
     text = " ".join((*queries, *start, *(s for step in steps for s in step)))
-    used = {table: _PLAIN for table in TABLES if f"{{{table}}}" in text}
+    used = {table: layout for table in TABLES if f"{{{table}}}" in text}
     return Stream(layouts=used, start=start, queries=queries, steps=steps)
 
 
@@ -41,6 +53,7 @@ _ROWS = _fact(
 _PARTNERS = _other(
     "(0, 'a', 10, DATE '2026-01-01')", "(1, 'b', 20, NULL)", "(NULL, NULL, 30, NULL)"
 )
+_LEAST, _MOST = "bigint('-9223372036854775808')", "9223372036854775807"
 _COUNTED = (
     "SELECT k, count(*) AS c, count(n) AS cn, sum(n) AS s, max(n) AS hi FROM {fact} GROUP BY k"
 )
@@ -263,5 +276,72 @@ TRAPS: Mapping[str, Stream] = {
         (_small("(5, 'a', 0)", "(-5, 'z', 0)"),),
         (_small("(-3, 'a', 0)", "(3, 'z', 0)"),),
         (_small("(-2, 'z', 0)", "(2, 'b', 0)"), "DELETE FROM {small} WHERE n IN (-3, 3)"),
+    ),
+    "a sum whose change does not fit into its type": _trap(
+        ("SELECT i, sum(b) AS s, count(*) AS c FROM {rare} GROUP BY i",),
+        (_rare("(1, 'a', 5)", f"(1, 'a', {_LEAST})", f"(1, 'a', {_MOST})", "(2, 'b', 1)"),),
+        (f"DELETE FROM {{rare}} WHERE b IN ({_LEAST}, {_MOST})",),
+        (_rare(f"(1, 'c', {_LEAST})", f"(2, 'c', {_MOST} - 1)"),),
+        (f"DELETE FROM {{rare}} WHERE b = {_LEAST}",),
+    ),
+    "a struct is a key": _trap(
+        (
+            "SELECT s, count(*) AS c, max(n) AS hi FROM {deep} GROUP BY s",
+            "SELECT DISTINCT s.a, s FROM {deep}",
+            "SELECT n, s, rank() OVER (PARTITION BY s ORDER BY n) AS r FROM {deep}",
+        ),
+        (
+            _deep(
+                "(1, named_struct('a', 1, 'd', 0.0D, 't', 'x'))",
+                "(2, named_struct('a', 1, 'd', -0.0D, 't', 'x'))",
+                "(3, named_struct('a', NULL, 'd', NULL, 't', NULL))",
+                "(4, NULL)",
+            ),
+        ),
+        ("DELETE FROM {deep} WHERE n = 1",),
+        ("UPDATE {deep} SET s = NULL WHERE n = 3", _deep("(5, NULL)", "(6, NULL)")),
+        ("DELETE FROM {deep} WHERE n = 4",),
+    ),
+    "what cannot be compared is added and taken away": _trap(
+        ("SELECT n, parse_json(to_json(s)) AS j FROM {deep}",),
+        (_deep("(1, named_struct('a', 1, 'd', 0.5D, 't', 'x'))", "(2, NULL)"),),
+        (_deep("(3, named_struct('a', 2, 'd', 0.5D, 't', 'x'))"),),
+        ("DELETE FROM {deep} WHERE n = 1",),
+    ),
+    "short strings and longer ones come together": _trap(
+        (
+            "SELECT c FROM {rare} UNION ALL SELECT k FROM {fact}",
+            "SELECT c, count(*) AS n FROM {rare} GROUP BY c",
+        ),
+        (_ROWS, _rare("(1, 'a', 1)"), _fact("('longer than three', 0, 1, 1, 1)")),
+        (_fact("('another long one', 0, 1, 1, 1)"), "DELETE FROM {fact} WHERE k = 'a'"),
+        (_rare("(1, 'bc', 1)"),),
+    ),
+    "old files are gone, but for one that came back": _trap(
+        (_COUNTED,),
+        (_ROWS, _fact("('z', 0, 1, 1, 1)")),
+        (
+            "DELETE FROM {fact} WHERE k = 'a'",
+            "RESTORE TABLE {fact} TO VERSION AS OF 2",
+            "DELETE FROM {fact} WHERE k = 'z'",
+            "VACUUM {fact} RETAIN 0 HOURS",
+        ),
+        (_fact("('a', 0, 1, 1, 1)"),),
+        layout=_UNRECORDED,
+    ),
+    "files that were compacted are gone": _trap(
+        (_COUNTED, "SELECT f.k, o.x FROM {fact} f LEFT JOIN {other} o ON f.k = o.k"),
+        (_ROWS, _PARTNERS, _fact("('z', 0, 1, 1, 1)")),
+        ("OPTIMIZE {fact}", "VACUUM {fact} RETAIN 0 HOURS", "DELETE FROM {fact} WHERE k = 'z'"),
+        (_fact("('a', 0, 1, 1, 1)"),),
+        layout=_UNRECORDED,
+    ),
+    "old deletion vectors are gone": _trap(
+        (_COUNTED,),
+        (_ROWS,),
+        ("DELETE FROM {fact} WHERE n = 1",),
+        ("DELETE FROM {fact} WHERE n = 2", "VACUUM {fact} RETAIN 0 HOURS"),
+        (_fact("('a', 0, 1, 1, 1)"),),
+        layout=replace(_UNRECORDED, vectors=True),
     ),
 }

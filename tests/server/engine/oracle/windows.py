@@ -1,0 +1,106 @@
+"""Random window functions over a relation; pure."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.server.engine.oracle.relations import KEYS, Below, Relation, numbered
+
+_ORDERED = ("int", "exact", "day", "moment", "big", "tiny", "wall")
+_SUMMED = ("int", "exact", "tiny")
+SORTED = (*KEYS, "exact", "huge", "real", "single", "bytes", "struct", "list")
+"""Kinds by whose values rows can be ordered."""
+
+
+@st.composite
+def windowed(draw: st.DrawFn, below: Below) -> Relation:
+    """A window function whose value does not depend on the order of equal rows."""
+    source = draw(below)
+    keys, numbers = source.named(*KEYS, "struct"), source.named(*_ORDERED)
+    if not keys or not numbers:
+        return source
+    partition = draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True))
+    number = draw(st.sampled_from(numbers))
+    text, kind = draw(st.sampled_from(_functions(source, ", ".join(partition), number)))
+    name = f"c{len(source.columns)}"
+    sql = f"SELECT *, {text} AS {name} FROM ({source.sql})"
+    relation = Relation(sql, (*source.columns, (name, kind)))
+    if kind == "int" and draw(st.booleans()):
+        return Relation(f"SELECT * FROM ({sql}) WHERE {name} <= 1", relation.columns)
+    return relation
+
+
+@st.composite
+def topped(draw: st.DrawFn, below: Below) -> Relation:
+    """The first rows of each key, all columns breaking ties."""
+    source = draw(below)
+    keys = source.named(*KEYS)
+    columns = tuple(column for column in source.columns if column[1] in SORTED)
+    if not keys:
+        return source
+    key = draw(st.sampled_from(keys))
+    down = draw(st.sampled_from(("", " DESC", " DESC NULLS LAST", " NULLS LAST")))
+    first = draw(st.sampled_from(columns))[0]
+    order = ", ".join((f"{first}{down}", *(name for name, _ in columns if name != first)))
+    named, kept = numbered(columns)
+    most = draw(st.integers(1, 3))
+    sql = (
+        f"SELECT {named} FROM (SELECT *, row_number() OVER (PARTITION BY {key}"
+        f" ORDER BY {order}) AS place FROM (SELECT {', '.join(n for n, _ in columns)}"
+        f" FROM ({source.sql}))) WHERE place <= {most}"
+    )
+    return Relation(sql, kept)
+
+
+def _functions(source: Relation, partition: str, number: str) -> list[tuple[str, str]]:
+    kind = dict(source.columns)[number]
+    over = f"PARTITION BY {partition}"
+    ordered = f"{over} ORDER BY {number}"
+    named = [name for name, kind in source.columns if kind in SORTED]
+    whole = f"{over} ORDER BY {', '.join(named)}"
+    found = [
+        (f"rank() OVER ({ordered})", "int"),
+        (f"dense_rank() OVER ({ordered} DESC NULLS LAST)", "int"),
+        (f"percent_rank() OVER ({ordered})", "opaque"),
+        (f"cume_dist() OVER ({ordered})", "opaque"),
+        (f"count(*) OVER ({over})", "int"),
+        (f"count(*) FILTER (WHERE {number} IS NOT NULL) OVER ({over})", "int"),
+        (f"count({number}) OVER ({ordered})", "int"),
+        (f"max({number}) OVER ({over})", kind),
+        (f"min({number}) OVER ({ordered} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)", kind),
+        (f"rank() OVER (ORDER BY {number})", "int"),
+        (f"max({number}) OVER ({over}) IS NOT DISTINCT FROM {number}", "flag"),
+    ]
+    if len(named) == len(source.columns):
+        found += _unique(whole, number, kind)
+    if kind in _SUMMED:
+        found += [
+            (f"sum({number}) OVER ({over})", "opaque"),
+            (f"sum({number}) OVER ({ordered})", "opaque"),
+            (f"sum({number}) OVER ({ordered} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)", "opaque"),
+            (f"{number} - avg({number}) OVER ({over})", "opaque"),
+        ]
+    return found
+
+
+def _unique(whole: str, number: str, kind: str) -> list[tuple[str, str]]:
+    """Return functions for an order in which only equal rows tie."""
+    near = f"{whole} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING"
+    found = [
+        (f"lag({number}) OVER ({whole})", kind),
+        (f"lead({number}, 2) OVER ({whole})", kind),
+        (f"lag({number}) IGNORE NULLS OVER ({whole})", kind),
+        (f"ntile(2) OVER ({whole})", "int"),
+        (f"nth_value({number}, 2) OVER ({whole})", kind),
+        (f"first_value({number}) OVER ({whole})", kind),
+        (f"first_value({number}) IGNORE NULLS OVER ({whole})", kind),
+        (f"last_value({number}) OVER ({near})", kind),
+        (f"row_number() OVER ({whole})", "int"),
+        (f"count(*) OVER ({near})", "int"),
+    ]
+    if kind in _SUMMED:
+        found += [
+            (f"sum({number}) OVER ({whole} ROWS UNBOUNDED PRECEDING)", "opaque"),
+            (f"avg({number}) OVER ({whole} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)", "opaque"),
+        ]
+    return found
