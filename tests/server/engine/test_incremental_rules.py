@@ -245,7 +245,7 @@ FULL = {
     "SELECT d, count(*) AS c FROM t GROUP BY d": "AGGREGATE_WITHOUT_KEYS",
     "SELECT k, first(n) AS f FROM t GROUP BY k": "ORDER_NOT_UNIQUE",
     "SELECT k, max_by(n, p) AS f FROM t GROUP BY k": "OPERATOR_NOT_INCREMENTALIZABLE",
-    "SELECT n, CAST(max(k COLLATE UTF8_LCASE) AS STRING) AS f FROM t GROUP BY n": "ORDER_NOT_UNIQUE",
+    "SELECT n, string(max(k COLLATE UTF8_LCASE)) AS f FROM t GROUP BY n": "ORDER_NOT_UNIQUE",
     "SELECT s, count(*) AS c FROM (SELECT try_sum(n + 0L) AS s FROM t GROUP BY k) GROUP BY s": (
         "AGGREGATE_NOT_TOP_NODE"
     ),
