@@ -14,13 +14,16 @@ from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.handles import released
 from tidegate_server.engine.incremental.apply import apply, settle
+from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
     Prepared,
     Query,
+    combines,
     planned_once,
     read_query,
 )
+from tidegate_server.engine.incremental.totals import recorded_anew
 from tidegate_server.engine.ingest import ingest, plan_ingest
 from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
@@ -154,7 +157,7 @@ def _refreshed(
                 Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
             )
         operation.check()
-        return _carried_out(planned, session, format, operation)
+        return _carried_out(planned, session, format, operation, resources)
 
 
 # ---- planning ----------------------------------------------------------------------------------
@@ -186,6 +189,8 @@ def _plan(
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
     order = replace(order, fingerprint=query.fingerprint if stable else None)
+    if last is not None and last.totals == "" and last.fingerprint == order.fingerprint:
+        order = replace(order, totals="")  # they are too many, as was seen before
     _analyzed.remember(order, tables, session)
     full = plan_refresh(order, tables.vector(), last, stable=stable)
     if full.reason_code == UNSTABLE_QUERY and names:
@@ -245,7 +250,11 @@ def _check_policy(planned: Planned) -> None:
 
 
 def _carried_out(
-    planned: Planned, session: SparkSession, format: TableFormat, operation: Operation
+    planned: Planned,
+    session: SparkSession,
+    format: TableFormat,
+    operation: Operation,
+    resources: ExitStack,
 ) -> RefreshOutcome:
     if planned.plan.strategy is Strategy.NO_DATA:
         return _without_work(planned.plan, planned.last)
@@ -260,7 +269,7 @@ def _carried_out(
             plan = telling_region(_failed(planned.plan, failed), planned.order)
             planned = replace(planned, prepared=Prepared(plan=plan))
             _check_policy(planned)
-    return _outcome(planned, _written(planned, session, format, operation))
+    return _outcome(planned, _written(planned, session, format, operation, resources))
 
 
 def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOutcome:
@@ -273,6 +282,7 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
 def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
+    order = replace(order, totals=prepared.totals or order.totals)
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
     vector = prepared.plan.vector
@@ -288,10 +298,19 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
 
 
 def _written(
-    planned: Planned, session: SparkSession, format: TableFormat, operation: Operation
+    planned: Planned,
+    session: SparkSession,
+    format: TableFormat,
+    operation: Operation,
+    resources: ExitStack,
 ) -> Written:
     order, plan = planned.order, planned.plan
-    frame = bound(session.sql(planned.query.text), order.logical_time)
+    some = plan.strategy is Strategy.PARTITION
+    found = None if some else _by_totals(planned, session, operation, resources)
+    if found is None:
+        frame = bound(session.sql(planned.query.text), order.logical_time)
+    else:
+        frame, order = found
     if len(frame.columns) != len(order.columns):
         raise error(
             Code.MT_COLUMN_COUNT,
@@ -300,9 +319,29 @@ def _written(
             available=", ".join(frame.columns),
         )
     operation.check()
-    some = plan.strategy is Strategy.PARTITION
     partial = some and not _is_whole(plan, planned.last, order)
     return format.write(frame, order, plan.vector, partitions=plan.partitions, partial=partial)
+
+
+def _by_totals(
+    planned: Planned, session: SparkSession, operation: Operation, resources: ExitStack
+) -> tuple[DataFrame, RefreshOrder] | None:
+    """Return the query's rows and what to record of its groups, so that the next refresh can add
+    to them; None where that does not help."""
+    order, totals = planned.order, planned.query.totals
+    if totals is None or order.fingerprint is None or order.totals == "" or not combines(order):
+        return None
+    catalyst = Catalyst(session)
+    try:
+        recorded = recorded_anew(totals, catalyst, resources)
+        if recorded is None:  # an average is not exact: Spark's own, then, and from now on
+            return session.sql(planned.query.text), replace(order, totals="")
+        return catalyst.frame(recorded.plan), replace(order, totals=recorded.text)
+    except Exception as failed:
+        operation.check()
+        told = to_server_error(failed).headline
+        logger.warning("%s is computed without totals: %s", order.name, told)
+        return None
 
 
 def _outcome(planned: Planned, written: Written) -> RefreshOutcome:

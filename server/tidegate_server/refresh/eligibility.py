@@ -93,7 +93,7 @@ def obstacles(
 ) -> tuple[Obstacle, ...]:
     """Return all that stands against an incremental refresh after these sources changed.
 
-    :param combined: an operator whose only row follows from the change of what it reads.
+    :param combined: an operator whose rows all follow from the change of what it reads.
     """
     found = dict.fromkeys(_obstacles(root, changed, rules, combined))
     return tuple(found)
@@ -106,7 +106,7 @@ def _obstacles(
     combined: Operator | None,
 ) -> Iterator[Obstacle]:
     yield from operator.obstacles
-    if operator.inexact is not None and not operator.replaced:
+    if operator.inexact is not None and not operator.replaced and operator is not combined:
         yield operator.inexact
     if operator.children and operator.changes(changed):
         yield from _rule_obstacles(operator, changed, rules, combined)

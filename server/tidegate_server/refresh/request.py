@@ -119,6 +119,9 @@ class RefreshOrder:
     """Filled in by the engine: what tells the query, its views looked through, from another."""
     offsets: str | None = None
     """Filled in by the engine: up to where the stream is taken in."""
+    totals: str | None = None
+    """Filled in by the engine: what its groups add up to, from which the next refresh goes on;
+    empty if they are too many."""
     unique: tuple[str, ...] = ()
     """Filled in by the engine: columns of a key that every row to be committed has for itself."""
     filled: bool = False
@@ -154,6 +157,8 @@ class CommittedRefresh:
     """The moment for which IMMUTABLE WHERE was taken; None if the commit could change every row."""
     offsets: str | None = None
     """Up to where the stream is taken in, in the words of its source; None without a stream."""
+    totals: str | None = None
+    """What the groups add up to; empty if they are too many, None if nobody looked."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
 
@@ -176,6 +181,7 @@ def repeating(
         key=None,
         filled=commit.filled,
         offsets=commit.offsets,
+        totals=commit.totals,
         immutable=None,
         frozen_at=commit.frozen_at,
     )

@@ -61,6 +61,7 @@ def user_metadata(
         "fingerprint": order.fingerprint,
         "rolled_back_to": order.rollback_to,
         "offsets": order.offsets,
+        "totals": order.totals,
         "unique": order.unique or None,
         "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
         "breaks": breaks,
@@ -104,6 +105,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         filled=bool(facts.get("filled", True)),
         frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
         offsets=facts.get("offsets"),
+        totals=facts.get("totals"),
         breaks=facts.get("breaks"),
     )
 

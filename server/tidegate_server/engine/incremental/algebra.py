@@ -31,7 +31,7 @@ _ROWS = "__rows"
 _COPIES = "__copies"
 _STORED = "__stored"
 _REMAINS = "__remains"
-_INTEGERS = frozenset({"byte", "short", "integer", "long"})
+INTEGERS = frozenset({"byte", "short", "integer", "long"})
 _WHOLE = "DECIMAL(38, 0)"
 _PRODUCT_DIGITS = 17
 """A product with a weight then has at most the 38 digits that a decimal can have."""
@@ -173,14 +173,22 @@ def _part(named: Any, groups: Sequence[Any], *, padded: bool) -> Part | None:
     return Part(kind=name, inputs=inputs, certain=certain) if fits.get(name) else None
 
 
-def _sums_exactly(function: Any) -> bool:
-    """Say whether a sum is one of whole or decimal numbers that fails when it overflows."""
+def sums_numbers(function: Any) -> bool:
+    """Say whether it is a sum of whole or decimal numbers that fails when it overflows."""
     if kind(function) != "Sum" or str(function.evalContext().evalMode().toString()) != "ANSI":
+        return False
+    summed = str(function.child().dataType().typeName())
+    return summed in INTEGERS or summed.startswith("decimal")
+
+
+def _sums_exactly(function: Any) -> bool:
+    """Say whether two such sums have a sum without loss of digits."""
+    if not sums_numbers(function):
         return False
     summed = function.child().dataType()
     if str(summed.typeName()).startswith("decimal"):
         return int(summed.precision()) <= _SUM_DIGITS or int(summed.scale()) <= _SAFE_SCALE
-    return str(summed.typeName()) in _INTEGERS
+    return True
 
 
 def _is_wide(part: Part) -> bool:
@@ -230,19 +238,20 @@ def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
             yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS d{number}"
         case "SUM":
             (value,) = inputs
-            weighted = _weighted(value, rows.schema[value].dataType)
+            total = weighted(value, rows.schema[value].dataType)
             if _is_wide(part):
-                yield f"try_sum({weighted}) AS d{number}"
-                yield f"count({value}) > 0 AND try_sum({weighted}) IS NULL AS o{number}"
+                yield f"try_sum({total}) AS d{number}"
+                yield f"count({value}) > 0 AND try_sum({total}) IS NULL AS o{number}"
             else:
-                yield f"sum({weighted}) AS d{number}"
+                yield f"sum({total}) AS d{number}"
             yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS n{number}"
         case "MIN" | "MAX":
             yield f"{part.kind}(CASE WHEN {WEIGHT} > 0 THEN {inputs[0]} END) AS d{number}"
             yield f"count_if({WEIGHT} < 0 AND {given}) AS n{number}"
 
 
-def _weighted(value: str, type: T.DataType) -> str:
+def weighted(value: str, type: T.DataType) -> str:
+    """Return a number times its weight in SQL; NULL where a long decimal comes several times."""
     if not isinstance(type, T.DecimalType):
         # What was taken away may be further below zero than a BIGINT can be above it.
         exact = _WHOLE if isinstance(type, T.LongType) else "BIGINT"
@@ -257,7 +266,7 @@ def _doubts(algebra: Algebra) -> Iterator[str]:
     if algebra.counter is None:
         yield f"{_ROWS} < 0"  # perhaps these were all
     if any(_is_wide(part) for part in algebra.parts):
-        yield f"{_COPIES} > 1"  # see _weighted
+        yield f"{_COPIES} > 1"  # see weighted
     for number, part in enumerate(algebra.parts):
         if _is_wide(part):
             yield f"o{number}"  # what was there before may make it fit again

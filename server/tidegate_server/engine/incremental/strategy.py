@@ -28,6 +28,12 @@ from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
 from tidegate_server.engine.incremental.shape import Node, incomparable, read_shape
+from tidegate_server.engine.incremental.totals import (
+    MOST_GROUPS,
+    Totals,
+    read_totals,
+    recorded_after,
+)
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
 from tidegate_server.model.runs import SourceChange, Strategy
@@ -41,7 +47,12 @@ from tidegate_server.refresh.eligibility import (
     read_rules,
 )
 from tidegate_server.refresh.planner import Evidence, incremental_work, plan_incremental
-from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
+from tidegate_server.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshPlan,
+    RefreshPolicy,
+)
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_files import known_bytes
 from tidegate_server.storage.exact import named
@@ -66,6 +77,11 @@ _IN_DOUBT = Obstacle(
     "its change",
 )
 
+_TOO_MANY = Obstacle(
+    code="TOTALS_EXCEEDED",
+    text=f"there are more than {MOST_GROUPS} groups, or larger sums, than totals are kept of",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
@@ -75,6 +91,8 @@ class Query:
     shape: Node
     algebra: Algebra | None
     """How the table's rows follow from their change, if they do."""
+    totals: Totals | None
+    """What its rows can be computed from, where these are not simply added up."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
     rows: int
@@ -99,6 +117,8 @@ class Prepared:
     """What the cost model took for the rows that an incremental refresh reads."""
     few: bool = False
     """Whether the sources' change is small."""
+    totals: str | None = None
+    """What the commit is to record of the table's groups."""
 
 
 class _DeclinedError(Exception):
@@ -136,16 +156,25 @@ def read_query(
         types = _table_types(order, spark, tables)
         shape = read_shape(plan, types, tables.read_versions(), catalyst)
         algebra = read_algebra(shape, types, catalyst)
+        simple = algebra is not None and not algebra.keyless
+        totals = None if simple else read_totals(shape, catalyst)
     except ServerError:
         raise
     except Exception as failed:
         told = to_server_error(failed).headline
         logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
-        plan, shape, algebra = analyzed, _unreadable(analyzed), None
+        plan, shape, algebra, totals = analyzed, _unreadable(analyzed), None, None
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     rows = sum(estimated_rows(spark, n.plan) for n in shape.nodes() if n.operator.source)
-    return Query(text=text, shape=shape, algebra=algebra, fingerprint=fingerprint, rows=rows)
+    return Query(
+        text=text,
+        shape=shape,
+        algebra=algebra,
+        totals=totals,
+        fingerprint=fingerprint,
+        rows=rows,
+    )
 
 
 def _unreadable(plan: Any) -> Node:
@@ -225,6 +254,9 @@ class Preparation:
             check=self.check,
             accept=accept,
         )
+        totals = self._totals()
+        if self._evidence.algebraic and totals is not None:
+            return self._added_up(catalyst, totals, difference, full)
         if self._evidence.algebraic and self.query.algebra is not None:
             combined = self._combined(catalyst, self.query.algebra, difference, full)
             if combined is not None:
@@ -239,7 +271,9 @@ class Preparation:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
         return self._prepared(plan, diff)
 
-    def _prepared(self, plan: RefreshPlan, diff: DataFrame | Settled) -> Prepared:
+    def _prepared(
+        self, plan: RefreshPlan, diff: DataFrame | Settled, totals: str | None = None
+    ) -> Prepared:
         _, work = incremental_work(self._evidence)
         return Prepared(
             plan=plan,
@@ -247,7 +281,32 @@ class Preparation:
             appends=self._evidence.appends,
             rows_read=work.rows_read,
             few=self._evidence.few,
+            totals=totals,
         )
+
+    def _added_up(
+        self, catalyst: Catalyst, totals: Totals, difference: Difference, full: RefreshPlan
+    ) -> Prepared:
+        """Return the diff between the table and the rows that follow from the totals.
+
+        :raises _DeclinedError: if there are too many groups now.
+        """
+        plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
+        change = difference.of(totals.node.children[0])
+        if change is None or self.last.totals is None:
+            return self._prepared(plan, self._nothing(), self.last.totals)
+        recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
+        self.check()
+        if recorded is None:
+            evidence = replace(self._evidence, obstacles=(_TOO_MANY,))
+            raise _DeclinedError(plan_incremental(self.order, full, evidence))
+        evidence = replace(self._evidence, affected_keys=recorded.changed)
+        plan = plan_incremental(self.order, full, evidence)
+        one = catalyst.alias(catalyst.long(1), WEIGHT)
+        rows = catalyst.project([*items(recorded.plan.output()), one], recorded.plan)
+        stored = self._ordered(self._stored()).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
+        diff = self._rows(catalyst.frame(rows)).unionAll(stored)
+        return self._prepared(plan, diff, recorded.text)
 
     def _combined(
         self, catalyst: Catalyst, algebra: Algebra, difference: Difference, full: RefreshPlan
@@ -339,15 +398,22 @@ class Preparation:
         appended = all(change.method is Method.APPENDED for change in changed.values())
         if not appended or self._keyed(frozenset(changed)):
             found += incomparable(self.query.shape)
-        algebra = self.query.algebra
-        keyless = algebra is not None and algebra.keyless and self._may_combine()
         operators = obstacles(
             self.query.shape.operator,
             frozenset(changed),
             _rules(self.order),
-            combined=algebra.node.operator if algebra is not None and keyless else None,
+            combined=self._combined_operator(),
         )
         return (*found, *operators)
+
+    def _combined_operator(self) -> Operator | None:
+        """Return the aggregate all of whose rows follow from its change, however it is keyed."""
+        totals, algebra = self._totals(), self.query.algebra
+        if totals is not None:
+            return totals.node.operator
+        if algebra is not None and algebra.keyless and combines(self.order):
+            return algebra.node.operator
+        return None
 
     def _gathered(
         self,
@@ -386,10 +452,12 @@ class Preparation:
         )
 
     def _may_combine(self) -> bool:
-        """Say whether the table has all the groups as they are: what expectations dropped would be
-        missing, what is immutable may be out of date."""
-        wanted = Rule.ALGEBRA in _rules(self.order) and self.query.algebra is not None
-        return wanted and not self.order.expectations and self.order.frozen_at is None
+        added_up = self.query.algebra is not None or self._totals() is not None
+        return added_up and combines(self.order)
+
+    def _totals(self) -> Totals | None:
+        """Return what the query adds up, if its last commit recorded it."""
+        return self.query.totals if self.last.totals and combines(self.order) else None
 
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())
@@ -450,6 +518,13 @@ def _told(change: Change) -> SourceChange:
         method=change.method.value,
         rows=change.rows,
     )
+
+
+def combines(order: RefreshOrder) -> bool:
+    """Say whether groups may be added up: the table then has all of them as they are. What
+    expectations dropped would be missing, what is immutable may be out of date."""
+    allowed = Rule.ALGEBRA in _rules(order) and order.policy is not RefreshPolicy.FULL
+    return allowed and not order.expectations and order.frozen_at is None
 
 
 def _rules(order: RefreshOrder) -> frozenset[Rule]:

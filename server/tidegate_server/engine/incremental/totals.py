@@ -1,0 +1,313 @@
+"""Tables of few groups, which follow from totals that the last commit recorded.
+
+Where a query ends in an aggregate and what is done to its rows, such as an average, a quotient of
+sums or HAVING, the table does not have what is to be added to. A few groups' sums and counts fit
+into the commit itself; the change of the sources is added to them, and the aggregate's own
+expressions are evaluated over the result.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql import types as T  # noqa: N812
+
+from tidegate_server.engine.incremental.algebra import INTEGERS, sums_numbers, weighted
+from tidegate_server.engine.incremental.catalyst import Catalyst, descend, expression_id
+from tidegate_server.engine.incremental.changes import WEIGHT
+from tidegate_server.engine.incremental.classify import is_key
+from tidegate_server.engine.incremental.shape import PASSING, Node
+from tidegate_server.storage.jvm import items, kind
+
+MOST_GROUPS = 200
+"""With more of them, totals would make commits long."""
+
+_LONGEST = 8192
+_ROWS = "rows"
+_CHANGED = "changed"
+_SOUND = "sound"
+# Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
+_EXACT = 1 << 53
+_ABOVE = frozenset({"Project", "Filter"}) | PASSING
+_ANSI = "spark.sql.ansi.enabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addend:
+    """One call of an aggregate function that can be added up."""
+
+    function: Any
+    name: str
+    """Count, Sum or Average."""
+    inputs: tuple[Any, ...]
+    condition: Any | None
+    """That of its FILTER clause."""
+
+    @property
+    def buffers(self) -> list[Any]:
+        """The attributes over which Spark evaluates the function."""
+        return list(items(self.function.aggBufferAttributes()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """A query whose rows are computed, one by one, from the groups of ``node``."""
+
+    node: Node
+    above: tuple[Any, ...]
+    """The operators from the query's result down to the aggregate."""
+    groups: tuple[Any, ...]
+    addends: tuple[Addend, ...]
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of a total's key columns."""
+        return [f"g{index}" for index in range(len(self.groups))]
+
+
+def read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
+    """Return what a query adds up; None if that is not all it does."""
+    if catalyst.spark.conf.get(_ANSI, "true") != "true":
+        return None  # what overflows could not be told from NULL
+    node, above = shape, []
+    while node.kind in _ABOVE:
+        above.append(node.plan)
+        (node,) = node.children
+    if node.kind != "Aggregate":
+        return None
+    groups = tuple(items(node.plan.groupingExpressions()))
+    results = items(node.plan.aggregateExpressions())
+    calls = [c for each in results for c in descend(each) if kind(c) == "AggregateExpression"]
+    addends = tuple(addend for call in calls if (addend := _addend(call)) is not None)
+    if len(addends) < len(calls) or not all(map(is_key, groups)):
+        return None
+    return Totals(node=node, above=tuple(above), groups=groups, addends=addends)
+
+
+def _addend(call: Any) -> Addend | None:
+    function = call.aggregateFunction()
+    name = kind(function)
+    exact = name == "Count" or sums_numbers(function) or _averages_exactly(function)
+    if bool(call.isDistinct()) or not exact:
+        return None
+    condition = call.filter().get() if call.filter().isDefined() else None
+    inputs = tuple(items(function.children()))
+    return Addend(function=function, name=name, inputs=inputs, condition=condition)
+
+
+def _averages_exactly(function: Any) -> bool:
+    if kind(function) != "Average" or str(function.evalMode().toString()) != "ANSI":
+        return False
+    type_ = str(function.child().dataType().typeName())
+    return type_ in INTEGERS or type_.startswith("decimal")
+
+
+# ---- totals --------------------------------------------------------------------------------------
+
+
+def _counted(totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None) -> DataFrame:
+    """Return the totals of the groups among rows.
+
+    :param rows: a plan with the aggregate's input attributes.
+    :param weight: how often each row counts, an attribute; None for once.
+    """
+    named = [catalyst.alias(e, name) for e, name in zip(totals.groups, totals.keys, strict=True)]
+    for number, addend in enumerate(totals.addends):
+        named += [catalyst.alias(e, f"a{number}_{i}") for i, e in enumerate(addend.inputs)]
+        if addend.condition is not None:
+            named.append(catalyst.alias(addend.condition, f"c{number}"))
+    named.append(catalyst.alias(catalyst.long(1) if weight is None else weight, WEIGHT))
+    frame = catalyst.frame(catalyst.project(named, rows))
+    parts = [f"{WEIGHT} AS {_ROWS}"]
+    for number, addend in enumerate(totals.addends):
+        parts += _parts(number, addend, frame, once=weight is None)
+    return _grouped(totals, frame.selectExpr(*totals.keys, *parts))
+
+
+def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iterator[str]:
+    inputs = [f"a{number}_{i}" for i in range(len(addend.inputs))]
+    given = [f"{value} IS NOT NULL" for value in inputs]
+    if addend.condition is not None:
+        given.append(f"c{number}")
+    when = " AND ".join(given) or "true"
+    yield f"CASE WHEN {when} THEN {WEIGHT} ELSE 0L END AS n{number}"
+    if addend.name == "Count":
+        return
+    (value,) = inputs
+    type_ = frame.schema[value].dataType
+    if isinstance(type_, T.DecimalType):
+        # A wide one has no product with a weight but 1 and -1.
+        several = "raise_error('equal rows with long decimals changed at once')"
+        total = value if once else f"coalesce({weighted(value, type_)}, {several})"
+    else:
+        total = f"CAST({value} AS BIGINT) * {WEIGHT}"
+    yield f"CASE WHEN {when} THEN {total} END AS t{number}"
+    if _in_doubles(addend):
+        yield f"CASE WHEN {when} THEN abs(CAST({value} AS BIGINT)) * {WEIGHT} END AS m{number}"
+
+
+def _in_doubles(addend: Addend) -> bool:
+    """Say whether Spark adds whole numbers up as floating point numbers."""
+    return addend.name == "Average" and str(addend.buffers[0].dataType().typeName()) == "double"
+
+
+def _grouped(totals: Totals, parts: DataFrame) -> DataFrame:
+    decimals = {f"t{n}": type_ for n, a in enumerate(totals.addends) if (type_ := _decimal(a))}
+    sums = []
+    for name in parts.columns[len(totals.groups) :]:
+        type_ = decimals.get(name, "BIGINT")
+        sums.append(F.expr(f"coalesce(CAST(sum({name}) AS {type_}), CAST(0 AS {type_})) AS {name}"))
+    return parts.groupBy(*totals.keys).agg(*sums)
+
+
+def _decimal(addend: Addend) -> str | None:
+    """Return the type of the sum that Spark itself would keep, if it is a decimal."""
+    type_ = addend.buffers[0].dataType()
+    return str(type_.sql()) if str(type_.typeName()).startswith("decimal") else None
+
+
+def _sound(totals: Totals) -> str:
+    """Return a condition in SQL on totals of which no average depends on the rows' order."""
+    limits = (f"m{n} <= {_EXACT}" for n, each in enumerate(totals.addends) if _in_doubles(each))
+    return " AND ".join((f"{_ROWS} >= 0", *limits))
+
+
+# ---- the query's rows ----------------------------------------------------------------------------
+
+
+def _computed(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Any:
+    """Return a plan of the query's rows, from the totals of all groups by its own expressions."""
+    buffers: dict[int, tuple[Any, str]] = {}
+    for number, addend in enumerate(totals.addends):
+        for buffer, value in zip(addend.buffers, _values(number, addend), strict=True):
+            buffers.setdefault(expression_id(buffer), (buffer, value))
+    values = [value for _, value in buffers.values()]
+    names = [f"b{index}" for index in range(len(values))]
+    columns = [f"{value} AS {name}" for value, name in zip(values, names, strict=True)]
+    plan = catalyst.analyzed(frame.selectExpr(*totals.keys, *columns))
+    attributes = list(items(plan.output()))
+    keys, rest = attributes[: len(totals.groups)], attributes[len(totals.groups) :]
+    labelled = [
+        catalyst.alias(attribute, name, buffer)
+        for attribute, name, (buffer, _) in zip(rest, names, buffers.values(), strict=True)
+    ]
+    plan = catalyst.project([*keys, *labelled], plan)
+    results = items(totals.node.plan.aggregateExpressions())
+    plan = catalyst.project([_result(each, totals, keys, catalyst) for each in results], plan)
+    for operator in reversed(totals.above):
+        plan = catalyst.with_children(operator, [plan])
+    return plan
+
+
+def _values(number: int, addend: Addend) -> list[str]:
+    """Return what Spark's own buffers of the function would hold, in SQL."""
+    if addend.name == "Count":
+        return [f"n{number}"]
+    total = f"CAST(t{number} AS {addend.buffers[0].dataType().sql()})"
+    if addend.name == "Average":
+        return [total, f"n{number}"]
+    found = [f"CASE WHEN n{number} > 0 THEN {total} END"]
+    return found if len(addend.buffers) == 1 else [*found, f"n{number} = 0"]
+
+
+def _result(named: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst) -> Any:
+    found = _evaluated(named, totals, keys, catalyst)
+    return found if kind(found) == "Alias" else catalyst.alias(found, str(named.name()), named)
+
+
+def _evaluated(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst) -> Any:
+    """Return an aggregate's expression over totals."""
+    for group, key in zip(totals.groups, keys, strict=True):
+        if bool(group.semanticEquals(expression)):
+            return key
+    if kind(expression) == "AggregateExpression":
+        return expression.aggregateFunction().evaluateExpression()
+    children = list(items(expression.children()))
+    if not children:
+        return expression
+    evaluated = [_evaluated(child, totals, keys, catalyst) for child in children]
+    return catalyst.with_children(expression, evaluated)
+
+
+# ---- what a commit records -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Totals of all groups."""
+
+    text: str
+    """What a commit says of them; empty if they are too many."""
+    plan: Any
+    """The query's rows."""
+    changed: int = 0
+    """How many groups a change of sources concerned."""
+
+
+def recorded_anew(totals: Totals, catalyst: Catalyst, resources: ExitStack) -> Recorded | None:
+    """Compute totals and rows from the sources; None if an average is not exact.
+
+    :param resources: takes what is to be released after the rows were written.
+    """
+    frame = _counted(totals, catalyst, totals.node.plan.child(), None).persist()
+    resources.callback(frame.unpersist)
+    look = frame.selectExpr("count(*) AS groups", f"bool_and({_sound(totals)}) AS sound").first()
+    if look is None or look["sound"] is False:
+        return None
+    if look["groups"] > MOST_GROUPS:
+        return Recorded(text="", plan=_computed(totals, catalyst, frame))
+    found = _recorded(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
+    return found or Recorded(text="", plan=_computed(totals, catalyst, frame))
+
+
+def recorded_after(
+    totals: Totals, catalyst: Catalyst, before: str, change: Any, weight: Any
+) -> Recorded | None:
+    """Add a change to recorded totals; None if these cannot be recorded.
+
+    :param before: what was recorded.
+    :param change: a plan with the aggregate's input attributes and ``weight``.
+    :raises ValueError: if the totals are of something else.
+    """
+    added = _counted(totals, catalyst, change, weight)
+    known = _restored(catalyst.spark, before, added.schema)
+    parts = (known.withColumn(_CHANGED, F.lit(0)), added.withColumn(_CHANGED, F.lit(1)))
+    return _recorded(totals, catalyst, _grouped(totals, parts[0].unionAll(parts[1])))
+
+
+def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
+    """Bring totals here; one Spark job."""
+    look = frame.withColumn(_SOUND, F.expr(_sound(totals))).limit(MOST_GROUPS + 1)
+    table = look.toArrow()
+    sound, changed = table[_SOUND].to_pylist(), table[_CHANGED].to_pylist()
+    if len(sound) > MOST_GROUPS or not all(sound):
+        return None
+    table = table.drop_columns([_SOUND, _CHANGED])
+    if totals.groups:
+        table = table.filter(pc.field(_ROWS) > 0)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    text = base64.b64encode(zlib.compress(sink.getvalue().to_pybytes(), 9)).decode()
+    if len(text) > _LONGEST:
+        return None
+    schema = frame.drop(_CHANGED).schema
+    rows = catalyst.spark.createDataFrame(table, schema=schema)
+    return Recorded(text=text, plan=_computed(totals, catalyst, rows), changed=sum(changed))
+
+
+def _restored(spark: SparkSession, text: str, schema: T.StructType) -> DataFrame:
+    with pa.ipc.open_stream(zlib.decompress(base64.b64decode(text))) as stream:
+        table = stream.read_all()
+    if table.column_names != schema.names:
+        raise ValueError("the recorded totals are of another query")
+    return spark.createDataFrame(table, schema=schema)
