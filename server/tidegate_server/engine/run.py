@@ -282,7 +282,8 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
 def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
-    order = replace(order, totals=prepared.totals or order.totals)
+    if prepared.totals is not None:
+        order = replace(order, totals=prepared.totals)
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
     vector = prepared.plan.vector

@@ -88,11 +88,6 @@ class Algebra:
         )
 
     @property
-    def keyless(self) -> bool:
-        """Whether all rows are one group, whose row stays when they are gone."""
-        return not self.groups
-
-    @property
     def often_in_doubt(self) -> bool:
         """Whether each update of a row leaves its group in doubt."""
         return any(part.kind in {"MIN", "MAX"} for part in self.parts)
@@ -113,7 +108,7 @@ def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) ->
     if node is None or node.kind != "Aggregate":
         return None
     groups = tuple(items(node.plan.groupingExpressions()))
-    if len(node.columns) < len(groups):
+    if not groups or len(node.columns) < len(groups):
         return None
     named = {expression_id(each): each for each in items(node.plan.aggregateExpressions())}
     # The joins that subqueries became add NULLs to what is still said to have none.
@@ -224,8 +219,6 @@ def changed_groups(
     for number, part in enumerate(algebra.parts):
         totals += _totals(number, part, rows)
     groups = rows.groupBy(*algebra.keys).agg(*map(F.expr, totals))
-    if algebra.keyless:
-        groups = groups.where(f"{_ROWS} IS NOT NULL")  # one row comes of no changed rows, too
     doubt = " OR ".join(_doubts(algebra)) or "false"
     return groups.selectExpr("*", f"{doubt} AS {DOUBT}"), algebra.keys
 
@@ -291,12 +284,12 @@ def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFram
     names, types = stored.columns, [f.dataType.simpleString() for f in stored.schema.fields]
     old = stored.toDF(*(f"s{i}" for i in range(len(names)))).selectExpr("*", f"1 AS {_STORED}")
     pairs = zip(algebra.keys, algebra.columns, strict=True)
-    same = " AND ".join(f"{key} <=> s{column}" for key, column in pairs) or "true"
+    same = " AND ".join(f"{key} <=> s{column}" for key, column in pairs)
     both = groups.join(old, F.expr(same), "left")
     before = [f"s{i}" for i in range(len(names))]
     after = [f"v{i}" for i in range(len(names))]
     values = (
-        f"CAST({_new_value(i, part, types[i], algebra)} AS {types[i]}) AS v{i}"
+        f"CAST({_value(i, part, types[i])} AS {types[i]}) AS v{i}"
         for i, part in enumerate(algebra.parts)
     )
     was = f"{_STORED} IS NOT NULL AS {FIRST}"
@@ -313,13 +306,6 @@ def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFram
 def _signed(columns: Sequence[str], weight: str, first: str) -> str:
     named = ", ".join(f"'c{number}', {column}" for number, column in enumerate(columns))
     return f"named_struct({named}, 'weight', {weight}, 'doubt', {DOUBT}, 'first', {first})"
-
-
-def _new_value(number: int, part: Part, type: str, algebra: Algebra) -> str:
-    value = _value(number, part, type)
-    if algebra.keyless and part.kind == "SUM" and algebra.counter is not None:
-        return f"CASE WHEN {_rows_left(algebra.counter)} > 0 THEN {value} END"
-    return value
 
 
 def _value(number: int, part: Part, type: str) -> str:
@@ -349,12 +335,7 @@ def _remains(algebra: Algebra) -> str:
     Without a count it was not left without any: that is in doubt, and was ruled out.
     """
     if algebra.counter is None:
-        return "true" if algebra.keyless else f"({_STORED} IS NOT NULL OR {_ROWS} > 0)"
-    rows = _rows_left(algebra.counter)
+        return f"({_STORED} IS NOT NULL OR {_ROWS} > 0)"
+    rows = f"(coalesce(s{algebra.counter}, 0L) + {_ROWS})"
     lacking = "raise_error('the table lacks rows of a group')"
-    remains = "true" if algebra.keyless else f"{rows} > 0"
-    return f"CASE WHEN {rows} < 0 THEN {lacking} ELSE {remains} END"
-
-
-def _rows_left(counter: int) -> str:
-    return f"(coalesce(s{counter}, 0L) + {_ROWS})"
+    return f"CASE WHEN {rows} < 0 THEN {lacking} ELSE {rows} > 0 END"

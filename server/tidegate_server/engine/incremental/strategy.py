@@ -29,7 +29,6 @@ from tidegate_server.engine.incremental.difference import ChangedSource, Differe
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
 from tidegate_server.engine.incremental.shape import Node, incomparable, read_shape
 from tidegate_server.engine.incremental.totals import (
-    MOST_GROUPS,
     Totals,
     read_totals,
     recorded_after,
@@ -71,16 +70,6 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 # With more of them, Spark had better put small ones together.
 _FEW_PARTITIONS = 16
 _UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
-_IN_DOUBT = Obstacle(
-    code="AGGREGATE_WITHOUT_KEYS",
-    text="rows were taken away after which an aggregate without GROUP BY does not follow from "
-    "its change",
-)
-
-_TOO_MANY = Obstacle(
-    code="TOTALS_EXCEEDED",
-    text=f"there are more than {MOST_GROUPS} groups, or larger sums, than totals are kept of",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +118,10 @@ class _DeclinedError(Exception):
         self.plan = plan
 
 
+class _NotFollowingError(Exception):
+    """The new totals of groups do not follow from the recorded ones."""
+
+
 @contextmanager
 def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
     """Plan queries of few rows once: to plan the rest of a query anew after each of its stages is
@@ -156,8 +149,7 @@ def read_query(
         types = _table_types(order, spark, tables)
         shape = read_shape(plan, types, tables.read_versions(), catalyst)
         algebra = read_algebra(shape, types, catalyst)
-        simple = algebra is not None and not algebra.keyless
-        totals = None if simple else read_totals(shape, catalyst)
+        totals = read_totals(shape, catalyst) if algebra is None else None
     except ServerError:
         raise
     except Exception as failed:
@@ -219,6 +211,8 @@ class Preparation:
     check: Callable[[], None]
     resources: ExitStack
     _evidence: Evidence = field(default_factory=Evidence)
+    _totals: Totals | None = None
+    """What the query adds up, if its last commit recorded it."""
 
     def prepare(self, full: RefreshPlan) -> Prepared:
         """Return what improves on the full refresh that was planned, or just that.
@@ -226,6 +220,15 @@ class Preparation:
         :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
         """
         changes = self._changes(full.vector)
+        if self.last.totals and combines(self.order):
+            self._totals = self.query.totals
+        try:
+            return self._chosen(full, changes)
+        except _NotFollowingError:
+            self._totals = None
+            return self._chosen(full, changes)
+
+    def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> Prepared:
         changed = {id_: c for id_, c in changes.items() if c.method is not Method.UNCHANGED}
         found = self._obstacles(full.vector, changed)
         self._evidence = self._gathered(changes, frozenset(changed), found)
@@ -254,9 +257,8 @@ class Preparation:
             check=self.check,
             accept=accept,
         )
-        totals = self._totals()
-        if self._evidence.algebraic and totals is not None:
-            return self._added_up(catalyst, totals, difference, full)
+        if self._evidence.algebraic and self._totals is not None:
+            return self._added_up(catalyst, self._totals, difference, full)
         if self._evidence.algebraic and self.query.algebra is not None:
             combined = self._combined(catalyst, self.query.algebra, difference, full)
             if combined is not None:
@@ -289,7 +291,7 @@ class Preparation:
     ) -> Prepared:
         """Return the diff between the table and the rows that follow from the totals.
 
-        :raises _DeclinedError: if there are too many groups now.
+        :raises _NotFollowingError: if they do not follow, or there are too many groups now.
         """
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
         change = difference.of(totals.node.children[0])
@@ -298,8 +300,7 @@ class Preparation:
         recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
         self.check()
         if recorded is None:
-            evidence = replace(self._evidence, obstacles=(_TOO_MANY,))
-            raise _DeclinedError(plan_incremental(self.order, full, evidence))
+            raise _NotFollowingError
         evidence = replace(self._evidence, affected_keys=recorded.changed)
         plan = plan_incremental(self.order, full, evidence)
         one = catalyst.alias(catalyst.long(1), WEIGHT)
@@ -314,8 +315,6 @@ class Preparation:
         """Return the diff that follows from the groups' change; None if it does not follow.
 
         The keys are then known, by which the groups are computed anew.
-
-        :raises _DeclinedError: if it does not follow and there are no keys.
         """
         change = difference.of(algebra.node.children[0])
         if change is None:
@@ -323,15 +322,12 @@ class Preparation:
         groups, names = changed_groups(algebra, catalyst, change.plan, change.weight)
         self.check()
         small = self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt
-        if small or algebra.keyless:
+        if small:
             settled = self._settled(combined(algebra, groups, self._stored_groups(algebra)))
             difference.affected = int(settled.row["affected"])
             if not settled.row["doubt"]:
                 difference.accept(difference.affected)
                 return settled
-        if algebra.keyless:
-            evidence = replace(self._evidence, obstacles=(_IN_DOUBT,))
-            raise _DeclinedError(plan_incremental(self.order, full, evidence))
         groups = groups.localCheckpoint(eager=False)
         keys, doubt = collect_groups(catalyst, groups, names, DOUBT, _KEY_LIMIT)
         if algebra.keyed_by_groups:
@@ -402,18 +398,9 @@ class Preparation:
             self.query.shape.operator,
             frozenset(changed),
             _rules(self.order),
-            combined=self._combined_operator(),
+            combined=self._totals.node.operator if self._totals is not None else None,
         )
         return (*found, *operators)
-
-    def _combined_operator(self) -> Operator | None:
-        """Return the aggregate all of whose rows follow from its change, however it is keyed."""
-        totals, algebra = self._totals(), self.query.algebra
-        if totals is not None:
-            return totals.node.operator
-        if algebra is not None and algebra.keyless and combines(self.order):
-            return algebra.node.operator
-        return None
 
     def _gathered(
         self,
@@ -452,12 +439,8 @@ class Preparation:
         )
 
     def _may_combine(self) -> bool:
-        added_up = self.query.algebra is not None or self._totals() is not None
+        added_up = self.query.algebra is not None or self._totals is not None
         return added_up and combines(self.order)
-
-    def _totals(self) -> Totals | None:
-        """Return what the query adds up, if its last commit recorded it."""
-        return self.query.totals if self.last.totals and combines(self.order) else None
 
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())

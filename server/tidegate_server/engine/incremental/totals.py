@@ -37,6 +37,7 @@ _CHANGED = "changed"
 _SOUND = "sound"
 # Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
 _EXACT = 1 << 53
+_EXTREMES = frozenset({"Min", "Max"})
 _ABOVE = frozenset({"Project", "Filter"}) | PASSING
 _ANSI = "spark.sql.ansi.enabled"
 
@@ -47,10 +48,15 @@ class Addend:
 
     function: Any
     name: str
-    """Count, Sum or Average."""
+    """Count, Sum, Average, Min or Max."""
     inputs: tuple[Any, ...]
     condition: Any | None
     """That of its FILTER clause."""
+
+    @property
+    def extreme(self) -> bool:
+        """Whether it is a smallest or largest value, which does not follow when it was removed."""
+        return self.name in _EXTREMES
 
     @property
     def buffers(self) -> list[Any]:
@@ -96,11 +102,16 @@ def read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
 def _addend(call: Any) -> Addend | None:
     function = call.aggregateFunction()
     name = kind(function)
-    exact = name == "Count" or sums_numbers(function) or _averages_exactly(function)
+    inputs = tuple(items(function.children()))
+    exact = (
+        name == "Count"
+        or (name in _EXTREMES and is_key(inputs[0]))
+        or sums_numbers(function)
+        or _averages_exactly(function)
+    )
     if bool(call.isDistinct()) or not exact:
         return None
     condition = call.filter().get() if call.filter().isDefined() else None
-    inputs = tuple(items(function.children()))
     return Addend(function=function, name=name, inputs=inputs, condition=condition)
 
 
@@ -133,6 +144,10 @@ def _counted(totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None) 
     return _grouped(totals, frame.selectExpr(*totals.keys, *parts))
 
 
+def _extremes(totals: Totals) -> list[tuple[int, Addend]]:
+    return [(n, addend) for n, addend in enumerate(totals.addends) if addend.extreme]
+
+
 def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iterator[str]:
     inputs = [f"a{number}_{i}" for i in range(len(addend.inputs))]
     given = [f"{value} IS NOT NULL" for value in inputs]
@@ -143,6 +158,10 @@ def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iter
     if addend.name == "Count":
         return
     (value,) = inputs
+    if addend.extreme:
+        yield f"CASE WHEN {when} AND {WEIGHT} > 0 THEN {value} END AS x{number}"
+        yield f"CASE WHEN {when} AND {WEIGHT} < 0 THEN {value} END AS r{number}"
+        return
     type_ = frame.schema[value].dataType
     if isinstance(type_, T.DecimalType):
         # A wide one has no product with a weight but 1 and -1.
@@ -161,24 +180,35 @@ def _in_doubles(addend: Addend) -> bool:
 
 
 def _grouped(totals: Totals, parts: DataFrame) -> DataFrame:
+    extremes = {f"{column}{n}": a.name for n, a in _extremes(totals) for column in "xr"}
     decimals = {f"t{n}": type_ for n, a in enumerate(totals.addends) if (type_ := _decimal(a))}
-    sums = []
+    found = []
     for name in parts.columns[len(totals.groups) :]:
         type_ = decimals.get(name, "BIGINT")
-        sums.append(F.expr(f"coalesce(CAST(sum({name}) AS {type_}), CAST(0 AS {type_})) AS {name}"))
-    return parts.groupBy(*totals.keys).agg(*sums)
+        total = f"coalesce(CAST(sum({name}) AS {type_}), CAST(0 AS {type_}))"
+        value = f"{extremes[name]}({name})" if name in extremes else total
+        found.append(F.expr(f"{value} AS {name}"))
+    return parts.groupBy(*totals.keys).agg(*found)
 
 
 def _decimal(addend: Addend) -> str | None:
     """Return the type of the sum that Spark itself would keep, if it is a decimal."""
     type_ = addend.buffers[0].dataType()
-    return str(type_.sql()) if str(type_.typeName()).startswith("decimal") else None
+    summed = not addend.extreme and str(type_.typeName()).startswith("decimal")
+    return str(type_.sql()) if summed else None
 
 
 def _sound(totals: Totals) -> str:
-    """Return a condition in SQL on totals of which no average depends on the rows' order."""
-    limits = (f"m{n} <= {_EXACT}" for n, each in enumerate(totals.addends) if _in_doubles(each))
-    return " AND ".join((f"{_ROWS} >= 0", *limits))
+    """Return a condition in SQL on totals from which every value follows."""
+    conditions = [f"{_ROWS} >= 0"]
+    for number, addend in enumerate(totals.addends):
+        if _in_doubles(addend):
+            conditions.append(f"m{number} <= {_EXACT}")
+        elif addend.extreme:
+            # Also where an equal one came: a join's change may hold rows that cancel out.
+            removed = f"r{number} {'<=' if addend.name == 'Min' else '>='} x{number}"
+            conditions.append(f"NOT coalesce({removed}, false)")
+    return " AND ".join(conditions)
 
 
 # ---- the query's rows ----------------------------------------------------------------------------
@@ -212,6 +242,8 @@ def _values(number: int, addend: Addend) -> list[str]:
     """Return what Spark's own buffers of the function would hold, in SQL."""
     if addend.name == "Count":
         return [f"n{number}"]
+    if addend.extreme:
+        return [f"x{number}"]
     total = f"CAST(t{number} AS {addend.buffers[0].dataType().sql()})"
     if addend.name == "Average":
         return [total, f"n{number}"]
@@ -254,7 +286,7 @@ class Recorded:
 
 
 def recorded_anew(totals: Totals, catalyst: Catalyst, resources: ExitStack) -> Recorded | None:
-    """Compute totals and rows from the sources; None if an average is not exact.
+    """Compute totals and rows from the sources; None if the sum of an average is not exact.
 
     :param resources: takes what is to be released after the rows were written.
     """
@@ -272,16 +304,20 @@ def recorded_anew(totals: Totals, catalyst: Catalyst, resources: ExitStack) -> R
 def recorded_after(
     totals: Totals, catalyst: Catalyst, before: str, change: Any, weight: Any
 ) -> Recorded | None:
-    """Add a change to recorded totals; None if these cannot be recorded.
+    """Add a change to recorded totals; None if the new ones do not follow or are too many.
 
     :param before: what was recorded.
     :param change: a plan with the aggregate's input attributes and ``weight``.
     :raises ValueError: if the totals are of something else.
     """
     added = _counted(totals, catalyst, change, weight)
-    known = _restored(catalyst.spark, before, added.schema)
-    parts = (known.withColumn(_CHANGED, F.lit(0)), added.withColumn(_CHANGED, F.lit(1)))
-    return _recorded(totals, catalyst, _grouped(totals, parts[0].unionAll(parts[1])))
+    known = _restored(catalyst.spark, before, added.drop(*_removed(totals)).schema)
+    both = known.withColumn(_CHANGED, F.lit(0)).unionByName(
+        added.withColumn(_CHANGED, F.lit(1)), allowMissingColumns=True
+    )
+    # Where all that is left is NULL, none of the values before must come back.
+    left = {f"x{n}": F.expr(f"CASE WHEN n{n} > 0 THEN x{n} END") for n, _ in _extremes(totals)}
+    return _recorded(totals, catalyst, _grouped(totals, both).withColumns(left))
 
 
 def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
@@ -291,7 +327,7 @@ def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded 
     sound, changed = table[_SOUND].to_pylist(), table[_CHANGED].to_pylist()
     if len(sound) > MOST_GROUPS or not all(sound):
         return None
-    table = table.drop_columns([_SOUND, _CHANGED])
+    table = table.drop_columns([_SOUND, _CHANGED, *_removed(totals)])
     if totals.groups:
         table = table.filter(pc.field(_ROWS) > 0)
     sink = pa.BufferOutputStream()
@@ -300,9 +336,14 @@ def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded 
     text = base64.b64encode(zlib.compress(sink.getvalue().to_pybytes(), 9)).decode()
     if len(text) > _LONGEST:
         return None
-    schema = frame.drop(_CHANGED).schema
+    schema = frame.drop(_CHANGED, *_removed(totals)).schema
     rows = catalyst.spark.createDataFrame(table, schema=schema)
     return Recorded(text=text, plan=_computed(totals, catalyst, rows), changed=sum(changed))
+
+
+def _removed(totals: Totals) -> list[str]:
+    """Return the columns that are of a change alone."""
+    return [f"r{number}" for number, _ in _extremes(totals)]
 
 
 def _restored(spark: SparkSession, text: str, schema: T.StructType) -> DataFrame:
