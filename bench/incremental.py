@@ -26,6 +26,8 @@ QUERIES = {
     "JOIN orders o ON f.o = o.o GROUP BY o.customer",
     "groups": "SELECT k, count(*) AS c, sum(amount) AS s, count(DISTINCT v) AS d, max(v) AS m "
     "FROM facts GROUP BY k",
+    "few": "SELECT v % 20 AS g, count(*) AS c, avg(amount) AS a, sum(amount) / count(*) AS q "
+    "FROM facts GROUP BY v % 20",
 }
 SHARES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5, 1.0)
 _WARM_ROWS = 10_000

@@ -19,7 +19,7 @@ from tidegate_server.engine.incremental.strategy import (
     Preparation,
     Prepared,
     Query,
-    combines,
+    adds_up,
     planned_once,
     read_query,
 )
@@ -282,8 +282,10 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
 def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
-    if prepared.totals is not None:
+    if last is not None and prepared.totals is not None:
         order = replace(order, totals=prepared.totals)
+        with planned_once(session, prepared.few):
+            return _followed(planned, session, format, order, last)
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
     vector = prepared.plan.vector
@@ -296,6 +298,23 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
                 return format.append(outside(rows, order), order, vector, base=last.version)
             diff = settle(format, order, diff)
         return apply(session, format, order, diff, vector, base=last.version)
+
+
+def _followed(
+    planned: Planned,
+    session: SparkSession,
+    format: TableFormat,
+    order: RefreshOrder,
+    last: CommittedRefresh,
+) -> Written:
+    """Replace the few rows that follow from totals, or leave them if they are the same."""
+    vector, content = planned.plan.vector, planned.prepared.content
+    if content is None:
+        if not format.untouched_since(order, last.version):
+            raise DiffMismatchError(f"{order.name} was changed by somebody else")
+        return format.advance(session, order, vector, base=last.version)
+    strategy = Strategy.INCREMENTAL
+    return format.write(content, order, vector, partitions=(), partial=False, strategy=strategy)
 
 
 def _written(
@@ -330,12 +349,13 @@ def _by_totals(
     """Return the query's rows and what to record of its groups, so that the next refresh can add
     to them; None where that does not help."""
     order, totals = planned.order, planned.query.totals
-    if totals is None or order.fingerprint is None or order.totals == "" or not combines(order):
+    if totals is None or order.fingerprint is None or order.totals == "" or not adds_up(order):
         return None
     catalyst = Catalyst(session)
     try:
-        recorded = recorded_anew(totals, catalyst, resources)
-        if recorded is None:  # an average is not exact: Spark's own, then, and from now on
+        few = planned.last is not None and bool(planned.last.totals)
+        recorded = recorded_anew(totals, catalyst, resources, few=few)
+        if recorded is None:  # Spark's own rows, then, and from now on
             return session.sql(planned.query.text), replace(order, totals="")
         return catalyst.frame(recorded.plan), replace(order, totals=recorded.text)
     except Exception as failed:

@@ -58,6 +58,7 @@ from tidegate_server.storage.delta_write import (
     advance,
     append_rows,
     last_refresh,
+    replace_rows,
     token,
     user_metadata,
     written,
@@ -478,14 +479,16 @@ class DeltaFormat:
         metadata: str,
     ) -> Written:
         expected = expect(rows, order)
-        writer = expected.rows.write.format(_PROVIDER).mode("overwrite")
-        done = self._landed(
-            lambda: (
-                writer.options(**options).option("userMetadata", metadata).save(_path(snapshot))
-            ),
-            order,
-            snapshot,
-        )
+        files = None if "replaceWhere" in options else known_files(snapshot)
+
+        def commit() -> None:
+            if files is not None:
+                replace_rows(expected.rows, snapshot, files, order, metadata)
+                return
+            writer = expected.rows.write.format(_PROVIDER).mode("overwrite")
+            writer.options(**options).option("userMetadata", metadata).save(_path(snapshot))
+
+        done = self._landed(commit, order, snapshot)
         return replace(done, expectations=expected.counts())
 
     def _landed(self, commit: Callable[[], object], order: RefreshOrder, snapshot: Any) -> Written:

@@ -151,10 +151,33 @@ def append_rows(frame: DataFrame, snapshot: Any, order: RefreshOrder, metadata: 
     with transaction(session, snapshot, order, metadata) as begun:
         if begun is not None:
             jvm = java(session)
-            operations, nothing = jvm.org.apache.spark.sql.delta.DeltaOperations, _nothing(jvm)
-            mode = jvm.org.apache.spark.sql.SaveMode.valueOf("Append")
-            operation = operations.Write(mode, *[nothing] * 8)
-            commit(jvm, begun, items(begun.writeFiles(frame._jdf)), order, operation)
+            actions = items(begun.writeFiles(frame._jdf))
+            commit(jvm, begun, actions, order, _write(jvm, "Append"))
+
+
+def replace_rows(
+    frame: DataFrame, snapshot: Any, files: Iterable[Any], order: RefreshOrder, metadata: str
+) -> None:
+    """Commit rows instead of all others, unless this or a later epoch was committed.
+
+    Spark's own writer does the same, but takes half a second longer to begin.
+
+    :param frame: fitted.
+    :param files: Delta's descriptions of all files of the snapshot.
+    """
+    session = frame.sparkSession
+    with transaction(session, snapshot, order, metadata) as begun:
+        if begun is not None:
+            jvm = java(session)
+            begun.readWholeTable()
+            actions = [*items(begun.writeFiles(frame._jdf)), *(file.remove() for file in files)]
+            commit(jvm, begun, actions, order, _write(jvm, "Overwrite"))
+
+
+def _write(jvm: Any, mode: str) -> Any:
+    """Return the operation as which DESCRIBE HISTORY knows the commit."""
+    operations = jvm.org.apache.spark.sql.delta.DeltaOperations
+    return operations.Write(jvm.org.apache.spark.sql.SaveMode.valueOf(mode), *[_nothing(jvm)] * 8)
 
 
 @contextmanager

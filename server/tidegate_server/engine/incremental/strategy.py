@@ -101,6 +101,8 @@ class Prepared:
     plan: RefreshPlan
     diff: DataFrame | Settled | None = None
     """What :func:`settle` takes or, computed already, returned."""
+    content: DataFrame | None = None
+    """All of the table's rows, where these follow from ``totals``; None if they stay the same."""
     appends: bool = False
     rows_read: int = 0
     """What the cost model took for the rows that an incremental refresh reads."""
@@ -220,7 +222,7 @@ class Preparation:
         :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
         """
         changes = self._changes(full.vector)
-        if self.last.totals and combines(self.order):
+        if self.last.totals and adds_up(self.order):
             self._totals = self.query.totals
         try:
             return self._chosen(full, changes)
@@ -273,9 +275,7 @@ class Preparation:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
         return self._prepared(plan, diff)
 
-    def _prepared(
-        self, plan: RefreshPlan, diff: DataFrame | Settled, totals: str | None = None
-    ) -> Prepared:
+    def _prepared(self, plan: RefreshPlan, diff: DataFrame | Settled | None) -> Prepared:
         _, work = incremental_work(self._evidence)
         return Prepared(
             plan=plan,
@@ -283,31 +283,28 @@ class Preparation:
             appends=self._evidence.appends,
             rows_read=work.rows_read,
             few=self._evidence.few,
-            totals=totals,
         )
 
     def _added_up(
         self, catalyst: Catalyst, totals: Totals, difference: Difference, full: RefreshPlan
     ) -> Prepared:
-        """Return the diff between the table and the rows that follow from the totals.
+        """Return the rows that follow from the totals.
 
         :raises _NotFollowingError: if they do not follow, or there are too many groups now.
         """
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
         change = difference.of(totals.node.children[0])
         if change is None or self.last.totals is None:
-            return self._prepared(plan, self._nothing(), self.last.totals)
+            return replace(self._prepared(plan, None), totals=self.last.totals)
         recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
         self.check()
         if recorded is None:
             raise _NotFollowingError
         evidence = replace(self._evidence, affected_keys=recorded.changed)
-        plan = plan_incremental(self.order, full, evidence)
-        one = catalyst.alias(catalyst.long(1), WEIGHT)
-        rows = catalyst.project([*items(recorded.plan.output()), one], recorded.plan)
-        stored = self._ordered(self._stored()).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
-        diff = self._rows(catalyst.frame(rows)).unionAll(stored)
-        return self._prepared(plan, diff, recorded.text)
+        prepared = self._prepared(plan_incremental(self.order, full, evidence), None)
+        same = recorded.text == self.last.totals
+        content = None if same else catalyst.frame(recorded.plan)
+        return replace(prepared, content=content, totals=recorded.text)
 
     def _combined(
         self, catalyst: Catalyst, algebra: Algebra, difference: Difference, full: RefreshPlan
@@ -439,8 +436,11 @@ class Preparation:
         )
 
     def _may_combine(self) -> bool:
-        added_up = self.query.algebra is not None or self._totals is not None
-        return added_up and combines(self.order)
+        """Say whether the table has all the groups as they are: what expectations dropped would be
+        missing, what is immutable may be out of date. Totals are of all rows."""
+        whole = not self.order.expectations and self.order.frozen_at is None
+        stored = whole and self.query.algebra is not None
+        return adds_up(self.order) and (stored or self._totals is not None)
 
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())
@@ -503,11 +503,9 @@ def _told(change: Change) -> SourceChange:
     )
 
 
-def combines(order: RefreshOrder) -> bool:
-    """Say whether groups may be added up: the table then has all of them as they are. What
-    expectations dropped would be missing, what is immutable may be out of date."""
-    allowed = Rule.ALGEBRA in _rules(order) and order.policy is not RefreshPolicy.FULL
-    return allowed and not order.expectations and order.frozen_at is None
+def adds_up(order: RefreshOrder) -> bool:
+    """Say whether a change may be added to what groups amounted to."""
+    return Rule.ALGEBRA in _rules(order) and order.policy is not RefreshPolicy.FULL
 
 
 def _rules(order: RefreshOrder) -> frozenset[Rule]:

@@ -8,15 +8,11 @@ expressions are evaluated over the result.
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
@@ -34,7 +30,6 @@ MOST_GROUPS = 200
 _LONGEST = 8192
 _ROWS = "rows"
 _CHANGED = "changed"
-_SOUND = "sound"
 # Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
 _EXACT = 1 << 53
 _EXTREMES = frozenset({"Min", "Max"})
@@ -278,27 +273,31 @@ class Recorded:
     """Totals of all groups."""
 
     text: str
-    """What a commit says of them; empty if they are too many."""
+    """What a commit says of them: a JSON array of arrays of strings; empty if they are too many."""
     plan: Any
     """The query's rows."""
     changed: int = 0
     """How many groups a change of sources concerned."""
 
 
-def recorded_anew(totals: Totals, catalyst: Catalyst, resources: ExitStack) -> Recorded | None:
-    """Compute totals and rows from the sources; None if the sum of an average is not exact.
+def recorded_anew(
+    totals: Totals, catalyst: Catalyst, resources: ExitStack, *, few: bool
+) -> Recorded | None:
+    """Compute totals and rows from the sources; None if there are too many, or an average is not
+    exact.
 
     :param resources: takes what is to be released after the rows were written.
+    :param few: whether few groups are expected; else those that are too many are kept meanwhile.
     """
-    frame = _counted(totals, catalyst, totals.node.plan.child(), None).persist()
-    resources.callback(frame.unpersist)
-    look = frame.selectExpr("count(*) AS groups", f"bool_and({_sound(totals)}) AS sound").first()
-    if look is None or look["sound"] is False:
-        return None
-    if look["groups"] > MOST_GROUPS:
-        return Recorded(text="", plan=_computed(totals, catalyst, frame))
-    found = _recorded(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
-    return found or Recorded(text="", plan=_computed(totals, catalyst, frame))
+    frame = _counted(totals, catalyst, totals.node.plan.child(), None)
+    if not few and totals.groups:
+        frame = frame.persist()
+        resources.callback(frame.unpersist)
+        look = frame.selectExpr("count(*) AS groups", f"bool_and({_sound(totals)}) AS sound")
+        groups, sound = look.first() or (0, True)
+        if groups > MOST_GROUPS and sound:
+            return Recorded(text="", plan=_computed(totals, catalyst, frame))
+    return _recorded(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
 
 
 def recorded_after(
@@ -308,10 +307,9 @@ def recorded_after(
 
     :param before: what was recorded.
     :param change: a plan with the aggregate's input attributes and ``weight``.
-    :raises ValueError: if the totals are of something else.
     """
     added = _counted(totals, catalyst, change, weight)
-    known = _restored(catalyst.spark, before, added.drop(*_removed(totals)).schema)
+    known = _restored(catalyst.spark, before, _lasting(totals, added))
     both = known.withColumn(_CHANGED, F.lit(0)).unionByName(
         added.withColumn(_CHANGED, F.lit(1)), allowMissingColumns=True
     )
@@ -321,34 +319,51 @@ def recorded_after(
 
 
 def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
-    """Bring totals here; one Spark job."""
-    look = frame.withColumn(_SOUND, F.expr(_sound(totals))).limit(MOST_GROUPS + 1)
-    table = look.toArrow()
-    sound, changed = table[_SOUND].to_pylist(), table[_CHANGED].to_pylist()
-    if len(sound) > MOST_GROUPS or not all(sound):
+    """Bring totals here; one Spark action."""
+    lasting = _lasting(totals, frame)
+    texts = ", ".join(_text(field) for field in lasting)
+    remains = f"{_ROWS} > 0" if totals.groups else "true"
+    look = frame.limit(MOST_GROUPS + 1).selectExpr(
+        f"to_json(sort_array(collect_list(CASE WHEN {remains} THEN array({texts}) END))) AS text",
+        "count(*) AS groups",
+        f"coalesce(bool_and({' AND '.join((_sound(totals), *_readable(lasting)))}), true) AS sound",
+        f"coalesce(sum({_CHANGED}), 0) AS changed",
+    )
+    found = look.first()
+    if found is None or not found["sound"] or found["groups"] > MOST_GROUPS:
         return None
-    table = table.drop_columns([_SOUND, _CHANGED, *_removed(totals)])
-    if totals.groups:
-        table = table.filter(pc.field(_ROWS) > 0)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    text = base64.b64encode(zlib.compress(sink.getvalue().to_pybytes(), 9)).decode()
+    text = str(found["text"])
     if len(text) > _LONGEST:
         return None
-    schema = frame.drop(_CHANGED, *_removed(totals)).schema
-    rows = catalyst.spark.createDataFrame(table, schema=schema)
-    return Recorded(text=text, plan=_computed(totals, catalyst, rows), changed=sum(changed))
+    plan = _computed(totals, catalyst, _restored(catalyst.spark, text, lasting))
+    return Recorded(text=text, plan=plan, changed=int(found["changed"]))
 
 
-def _removed(totals: Totals) -> list[str]:
-    """Return the columns that are of a change alone."""
-    return [f"r{number}" for number, _ in _extremes(totals)]
+def _lasting(totals: Totals, frame: DataFrame) -> list[T.StructField]:
+    """Return the columns of totals that are not of one change alone."""
+    passing = {_CHANGED, *(f"r{number}" for number, _ in _extremes(totals))}
+    return [field for field in frame.schema.fields if field.name not in passing]
 
 
-def _restored(spark: SparkSession, text: str, schema: T.StructType) -> DataFrame:
-    with pa.ipc.open_stream(zlib.decompress(base64.b64decode(text))) as stream:
-        table = stream.read_all()
-    if table.column_names != schema.names:
-        raise ValueError("the recorded totals are of another query")
-    return spark.createDataFrame(table, schema=schema)
+def _text(field: T.StructField) -> str:
+    """Return a value as text; a moment not in any zone, where some hours come twice."""
+    instant = isinstance(field.dataType, T.TimestampType)
+    return f"CAST({f'unix_micros({field.name})' if instant else field.name} AS STRING)"
+
+
+def _readable(fields: Sequence[T.StructField]) -> Iterator[str]:
+    """Yield conditions without which JSON does not keep a value as it is."""
+    for field in fields:
+        if isinstance(field.dataType, T.StringType):
+            yield f"coalesce(is_valid_utf8({field.name}), true)"
+
+
+def _restored(spark: SparkSession, text: str, fields: Sequence[T.StructField]) -> DataFrame:
+    lists = F.from_json(F.lit(text), "ARRAY<ARRAY<STRING>>")
+    values = []
+    for number, field in enumerate(fields):
+        value = f"v[{number}]"
+        if isinstance(field.dataType, T.TimestampType):
+            value = f"timestamp_micros(CAST({value} AS BIGINT))"
+        values.append(f"CAST({value} AS {field.dataType.simpleString()}) AS {field.name}")
+    return spark.sql("SELECT 1").select(F.explode(lists).alias("v")).selectExpr(*values)
