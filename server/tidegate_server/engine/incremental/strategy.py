@@ -46,6 +46,7 @@ from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_files import known_bytes
 from tidegate_server.storage.exact import named
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.storage.plain import plain_files
 from tidegate_server.storage.region import moves
 
 logger = logging.getLogger(__name__)
@@ -134,7 +135,8 @@ def read_query(
     try:
         plan = catalyst.simplified(analyzed)
         types = _table_types(order, spark, tables)
-        shape = read_shape(plan, types, tables.read_versions(), catalyst)
+        versions, files = tables.read_versions(), not tables.assumed()
+        shape = read_shape(plan, types, versions, catalyst, files=files)
         algebra = read_algebra(shape, types, catalyst)
     except ServerError:
         raise
@@ -144,7 +146,8 @@ def read_query(
         plan, shape, algebra = analyzed, _unreadable(analyzed), None
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    rows = sum(estimated_rows(spark, n.plan) for n in shape.nodes() if n.operator.source)
+    stored = [n.plan for n in shape.nodes() if n.operator.source or plain_files(spark, n.plan)]
+    rows = sum(estimated_rows(spark, each) for each in stored)
     return Query(text=text, shape=shape, algebra=algebra, fingerprint=fingerprint, rows=rows)
 
 
