@@ -199,9 +199,11 @@ def _plan(
     names = changes_by_itself(unstable(tree))
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
-    order = replace(order, fingerprint=query.fingerprint if stable else None)
+    fingerprint = query.fingerprint if stable else None
+    order = replace(order, fingerprint=fingerprint, commits=tables.commits())
     _analyzed.remember(order, tables, session)
-    full = plan_refresh(order, tables.vector(), last, stable=stable)
+    others = tables.other_histories(last) if last is not None else []
+    full = plan_refresh(order, tables.vector(), last, stable=stable, others=tuple(map(str, others)))
     if full.reason_code == UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
     planned = Planned(

@@ -25,6 +25,7 @@ from tidegate_server.errors import Code, error
 from tidegate_server.model.names import TableName, qualify, quote_identifier, visible_name
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.refresh.request import CommittedRefresh
 from tidegate_server.storage.base import TableFormat, TableState, is_path, table_sql
 from tidegate_server.storage.jvm import items, java
 from tidegate_server.storage.plain import fingerprint, forget_cached
@@ -105,6 +106,29 @@ class Tables:
             for source, found in ((self.sources[n], f) for n, f in self.fingerprints.items())
             if fingerprint_of(self.spark, source.name, settled=True) != found
         }
+
+    def commits(self) -> Mapping[str, str]:
+        """Return what tells the commits of the vector's versions from those of another history."""
+        vector = self.vector()
+        found = {s.table_id: self._commit(n, vector[s.table_id]) for n, s in self.states.items()}
+        return {table_id: known for table_id, known in found.items() if known is not None}
+
+    def other_histories(self, last: CommittedRefresh) -> list[TableName]:
+        """Return the sources whose version that a refresh read is another commit by now.
+
+        That is so of a table whose directory was put back as it was at some time before, and then
+        written to. Where the log has that commit no more, nothing is known.
+        """
+        return [
+            self.sources[name].name
+            for name, state in self.states.items()
+            if (read := last.commits.get(state.table_id)) is not None
+            and self._commit(name, last.vector[state.table_id]) not in (None, read)
+        ]
+
+    def _commit(self, name: TableName, version: int) -> str | None:
+        state = self.states[name]
+        return state.commit if state.version == version else self.format.commit_id(name, version)
 
     def read_versions(self) -> Mapping[str, int]:
         """Return the version at which each versioned source is read, by its table id."""

@@ -81,6 +81,8 @@ class AnalyzedQueries:
             state = format.find(name)
             if state is None or (state.table_id, state.newest) != newest:
                 return None
+            if state.commit not in (None, last.commits.get(state.table_id, state.commit)):
+                return None
             vector[state.table_id] = state.version
         for name, (table_id, known) in seen.files.items():
             if fingerprint_of(spark, name) != known:

@@ -153,7 +153,7 @@ def _recomputed(
     ]
     if changed:
         raise _refused(order, version, f"files of {', '.join(changed)} are others by now")
-    if dict(now) != dict(commit.vector):
+    if dict(now) != dict(commit.vector) or tables.other_histories(commit):
         raise _refused(order, version, "its sources are other tables by now")
     frame = session.sql(text)
     found = unstable(analyzed_plan(frame))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate_server.model.runs import (
@@ -32,6 +32,7 @@ from tidegate_server.refresh.request import (
 
 SOURCES_CHANGED = "SOURCES_CHANGED"
 SOURCE_WITHOUT_VERSIONS = "SOURCE_WITHOUT_VERSIONS"
+SOURCES_REPLACED = "SOURCES_REPLACED"
 UNSTABLE_QUERY = "UNSTABLE_QUERY"
 _LARGEST_CHANGE = 0.25
 _FEW = 50_000
@@ -79,6 +80,7 @@ def plan_refresh(
     last: CommittedRefresh | None,
     *,
     stable: bool = True,
+    others: Sequence[str] = (),
 ) -> RefreshPlan:
     """Choose what to do for ``order``, incremental refresh left aside.
 
@@ -89,10 +91,11 @@ def plan_refresh(
     :param last: what the table's own last refresh commit recorded; None before the first one.
     :param stable: whether the query gives the same rows from the same versions at any time; a
         query of the current time or of random numbers does not.
+    :param others: sources in which the version that was read last is not the commit it was.
     """
     if order.partitions or order.predicate is not None:
         return replace(_partial_plan(order, current), changes=_contents(order, current, last))
-    code, text = _reason_for_full(order, current, last)
+    code, text = _reason_for_full(order, current, last, others)
     if not stable and code in {"", SOURCES_CHANGED}:
         code, text = UNSTABLE_QUERY, "the query reads the time or random values"
     return RefreshPlan(
@@ -209,7 +212,10 @@ def _partial_plan(order: RefreshOrder, current: Mapping[str, int]) -> RefreshPla
 
 
 def _reason_for_full(
-    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh | None
+    order: RefreshOrder,
+    current: Mapping[str, int],
+    last: CommittedRefresh | None,
+    others: Sequence[str],
 ) -> tuple[str, str]:
     """Return why the whole table is computed, or two empty strings when nothing is to be done."""
     if last is None:
@@ -225,6 +231,9 @@ def _reason_for_full(
         return "DEFINITION_CHANGED", text
     if last.epoch <= order.checkpoint_floor:
         return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
+    if others:
+        text = f"{', '.join(others)} has another history than when it was read last"
+        return SOURCES_REPLACED, text
     plain = _plain_reason(order, current, last)
     if plain is not None:
         return SOURCE_WITHOUT_VERSIONS, plain

@@ -100,6 +100,11 @@ def test_requested_rows_are_replaced_whatever_changed() -> None:
     assert (plan.strategy, plan.reason_code) == (Strategy.PARTITION, "ROWS_REQUESTED")
 
 
+def test_a_source_of_another_history_is_another_table() -> None:
+    plan = plan_refresh(ORDER, {"t": 4}, LAST, others=("spark_catalog.s.t",))
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
+
+
 # ---- sources without versions ------------------------------------------------------------------
 
 MIXED = replace(ORDER, sources=(*ORDER.sources, PLAIN))

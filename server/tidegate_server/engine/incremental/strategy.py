@@ -40,7 +40,12 @@ from tidegate_server.refresh.eligibility import (
     obstacles,
     read_rules,
 )
-from tidegate_server.refresh.planner import Evidence, incremental_work, plan_incremental
+from tidegate_server.refresh.planner import (
+    SOURCES_REPLACED,
+    Evidence,
+    incremental_work,
+    plan_incremental,
+)
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_files import known_bytes
@@ -328,7 +333,7 @@ class Preparation:
         found = []
         if set(vector) != set(self.last.vector):
             text = "the query reads other tables than at the last refresh"
-            found.append(Obstacle(code="SOURCES_REPLACED", text=text))
+            found.append(Obstacle(code=SOURCES_REPLACED, text=text))
         if moves(self.order):
             text = "rows become immutable as time goes by, of which no source tells"
             found.append(Obstacle(code="IMMUTABLE_REGION_MOVES", text=text))
