@@ -45,6 +45,9 @@ _STATUS = re.compile(r"SerializableFileStatus\((.*),(\d+),(true|false),(\d+)\)",
 # So long, in milliseconds, may a file be written again without another time of modification.
 _TICK, _WHOLE_SECOND = 20, 1000
 
+_providers: dict[str, bool] = {}
+"""Whether data sources are of files, by their names; to look one up takes long."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
@@ -75,15 +78,13 @@ def fingerprint(
         table = _described(spark, name, entry)
         if table is None:
             return None
-        files = _settled(lambda: _listing(spark, table.roots)) if settled else None
-        if not settled:
-            files = _listing(spark, table.roots)
+        files = _settled(lambda: _listing(spark, table)) if settled else _listing(spark, table)
     except (PySparkException, Py4JJavaError) as failed:
         logger.debug("the files of %s cannot be listed: %s", name, failed)
         return None
     if files is None:
         return None
-    listed = sorted(f"{file.path}\0{file.size}\0{file.modified}" for file in files)
+    listed = sorted({f"{file.path}\0{file.size}\0{file.modified}" for file in files})
     digest = hashlib.sha256("\n".join([*table.facts, *listed]).encode()).digest()
     return int.from_bytes(digest[:8]) >> 11
 
@@ -115,6 +116,8 @@ def list_files(spark: SparkSession, analyzed: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
+    configuration: Any
+    """Hadoop's, which takes long to make."""
     roots: tuple[str, ...]
     facts: tuple[str, ...]
     """What else says which rows are read, and how."""
@@ -135,39 +138,54 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
     place = storage.locationUri()
     if not place.isDefined():
         return None
-    root = _qualified(spark, java(spark).org.apache.hadoop.fs.Path(place.get()))
+    jvm: Any = java(spark)
+    configuration = _configuration(spark)
+
+    def qualified(place: Any) -> str:
+        return _qualified(configuration, jvm.org.apache.hadoop.fs.Path(place))
+
+    root = qualified(place.get())
     partitions = _partitions(spark, entry)
     if partitions is None:
         return None
-    places = (match.group(1) for match in _PARTITION_PLACE.finditer(partitions))
-    outside = [p for p in (_as_path(spark, p) for p in places) if not p.startswith(f"{root}/")]
+    # A partition at its usual place is below the table's; asking the JVM of each takes long.
+    usual = f"{place.get().toString()}/"
+    told = (match.group(1) for match in _PARTITION_PLACE.finditer(partitions))
+    elsewhere = [e for e in told if not e.startswith(usual) or _in_hidden(e.removeprefix(usual))]
+    outside = [qualified(jvm.java.net.URI.create(each)) for each in elsewhere]
     facts = (
         *(provider, root, str(entry.schema().json())),
         *sorted(str(pair.toString()) for pair in items(storage.properties().toSeq())),
         *sorted(_PARTITION.findall(partitions)),
     )
-    return _Described((root, *dict.fromkeys(outside)), facts)
+    return _Described(configuration, (root, *dict.fromkeys(outside)), facts)
 
 
 def _at_path(spark: SparkSession, name: TableName) -> _Described:
     """Return what a table named by its path reads; wildcards in it are looked up."""
     jvm: Any = java(spark)
-    path = jvm.org.apache.hadoop.fs.Path(name.table)
+    configuration, path = _configuration(spark), jvm.org.apache.hadoop.fs.Path(name.table)
     found = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(
-        path.getFileSystem(_configuration(spark)), path
+        path.getFileSystem(configuration), path
     )
-    roots = tuple(_qualified(spark, root) for root in items(found))
-    return _Described(roots, (name.schema.lower(), *roots))
+    roots = tuple(_qualified(configuration, root) for root in items(found))
+    return _Described(configuration, roots, (name.schema.lower(), *roots))
 
 
 def _is_file_source(spark: SparkSession, provider: str) -> bool:
     """Say whether a data source is one of files, old or new generation."""
+    known = _providers.get(provider.lower())
+    if known is not None:
+        return known
     jvm: Any = java(spark)
     session: Any = spark._jsparkSession
     found = jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(
         provider, session.sessionState().conf()
     )
-    return any(jvm.java.lang.Class.forName(k).isAssignableFrom(found) for k in _FILE_SOURCES)
+    kinds = map(jvm.java.lang.Class.forName, _FILE_SOURCES)
+    return _providers.setdefault(
+        provider.lower(), any(each.isAssignableFrom(found) for each in kinds)
+    )
 
 
 def _partitions(spark: SparkSession, entry: Any) -> str | None:
@@ -187,31 +205,25 @@ def _partitions(spark: SparkSession, entry: Any) -> str | None:
     return None if found.size() > MOST_FILES else str(found.mkString("\n"))
 
 
-def _as_path(spark: SparkSession, place: str) -> str:
-    """Return a location, as the catalog shows it, as the paths of its files begin."""
-    jvm: Any = java(spark)
-    return _qualified(spark, jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI.create(place)))
-
-
-def _qualified(spark: SparkSession, path: Any) -> str:
+def _qualified(configuration: Any, path: Any) -> str:
     """Return a path as listings of its files begin."""
-    return str(path.getFileSystem(_configuration(spark)).makeQualified(path).toString())
+    return str(path.getFileSystem(configuration).makeQualified(path).toString())
 
 
-def _listing(spark: SparkSession, roots: tuple[str, ...]) -> list[StoredFile] | None:
-    """Return the files below some places that Spark reads; None if they are too many.
+def _listing(spark: SparkSession, table: _Described) -> list[StoredFile] | None:
+    """Return the files of a table that Spark reads; None if they are too many.
 
     The listing comes in one piece, since asking the JVM of each file takes longer than listing.
     """
     jvm: Any = java(spark)
-    places = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(roots))
+    places = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(table.roots))
     nothing = scala_object(jvm, "scala.collection.immutable.Map").empty().withDefaultValue(False)
     operations = scala_object(jvm, "org.apache.spark.sql.delta.util.DeltaFileOperations")
-    found = operations.localListDirs(_configuration(spark), places, True, nothing, nothing)
+    found = operations.localListDirs(table.configuration, places, True, nothing, nothing)
     entries = str(found.take(MOST_FILES + 1).mkString(_BETWEEN)).split(_BETWEEN)
     if len(entries) > MOST_FILES:
         return None
-    return list(_files(entries, roots))
+    return list(_files(entries, table.roots))
 
 
 def _files(entries: list[str], roots: tuple[str, ...]) -> Iterator[StoredFile]:
@@ -220,10 +232,14 @@ def _files(entries: list[str], roots: tuple[str, ...]) -> Iterator[StoredFile]:
         if status is None:
             raise AssertionError(f"a listing has no entries such as {entry!r}")
         path, size, directory, modified = status.groups()
-        root = next((root for root in roots if path.startswith(f"{root}/")), "")
-        below = path[len(root) :] if root else path.rpartition("/")[2]
-        if directory == "false" and not any(map(_is_hidden, below.split("/"))):
+        above = (root for root in roots if path.startswith(f"{root}/"))
+        below = "" if path in roots else path.removeprefix(max(above, key=len, default=""))
+        if directory == "false" and not _in_hidden(below):
             yield StoredFile(path, int(size), int(modified))
+
+
+def _in_hidden(path: str) -> bool:
+    return any(map(_is_hidden, path.split("/")))
 
 
 def _is_hidden(name: str) -> bool:
