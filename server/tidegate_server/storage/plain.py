@@ -257,7 +257,7 @@ def _settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] 
         files = listed()
         if files is None:
             return None
-        new = [left for file in files if (left := _left(file, now)) > 0]
+        new = [left for file in files if (left := unsettled_for(file, now)) > 0]
         if not new:
             return files
         if wait:
@@ -265,7 +265,7 @@ def _settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] 
     return None
 
 
-def _left(file: StoredFile, now: int) -> int:
+def unsettled_for(file: StoredFile, now: int) -> int:
     """Return for how many milliseconds after ``now`` a file's time may stay when it is written."""
     if file.modified > now + _TICK:
         return 0  # by another clock, or set by hand

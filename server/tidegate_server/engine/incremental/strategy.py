@@ -151,7 +151,8 @@ def read_query(
         plan, shape, algebra = analyzed, _unreadable(analyzed), None
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    stored = [n.plan for n in shape.nodes() if n.operator.source or plain_files(spark, n.plan)]
+    leaves = [node for node in shape.nodes() if not node.children]
+    stored = [n.plan for n in leaves if n.operator.source or plain_files(spark, n.plan)]
     rows = sum(estimated_rows(spark, each) for each in stored)
     return Query(text=text, shape=shape, algebra=algebra, fingerprint=fingerprint, rows=rows)
 
