@@ -37,10 +37,13 @@ _HIVE_INPUTS = frozenset(
         "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
     }
 )
+_PARTITION_BEGIN = "CatalogPartition("
 _PARTITION = re.compile(r"^\t(?:Partition Values|Location): .*$", re.MULTILINE)
 _PARTITION_PLACE = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
 # No path has two slashes in a row, so that they tell one file of a listing from the next.
 _BETWEEN = "//"
+# Hive notes there when somebody last changed anything about a table.
+_TOUCHED = ("(transient_lastDdlTime,", "(last_modified_")
 _STATUS = re.compile(r"SerializableFileStatus\((.*),(\d+),(true|false),(\d+)\)", re.DOTALL)
 # So long, in milliseconds, may a file be written again without another time of modification.
 _TICK, _WHOLE_SECOND = 20, 1000
@@ -153,10 +156,12 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
     told = (match.group(1) for match in _PARTITION_PLACE.finditer(partitions))
     elsewhere = [e for e in told if not e.startswith(usual) or _in_hidden(e.removeprefix(usual))]
     outside = [qualified(jvm.java.net.URI.create(each)) for each in elsewhere]
+    properties = (str(pair.toString()) for pair in items(entry.properties().toSeq()))
     facts = (
         *(provider, root, str(entry.schema().json())),
         *sorted(str(pair.toString()) for pair in items(storage.properties().toSeq())),
-        *sorted(_PARTITION.findall(partitions)),
+        *sorted(p for p in properties if not p.startswith(_TOUCHED)),
+        *sorted("".join(_PARTITION.findall(each)) for each in partitions.split(_PARTITION_BEGIN)),
     )
     return _Described(configuration, (root, *dict.fromkeys(outside)), facts)
 

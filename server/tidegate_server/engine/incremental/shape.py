@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from tidegate_server.engine.incremental.classify import (
     window_functions,
     window_refusals,
 )
+from tidegate_server.engine.survey import read_by
+from tidegate_server.model.names import TableName
 from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.storage.jvm import items, kind
 from tidegate_server.storage.plain import plain_files
@@ -72,13 +74,13 @@ def read_shape(
     versions: Mapping[str, int],
     catalyst: Catalyst,
     *,
-    files: bool = False,
+    files: Collection[TableName] = (),
 ) -> Node:
     """Return the shape of a simplified plan.
 
     :param table_types: the types of the table's columns.
     :param versions: the version at which each versioned source is to be read, by table id.
-    :param files: whether files without versions are known to be the same before and after.
+    :param files: tables of files that are known to be the same before and after.
     """
     return _Reader(versions, catalyst, files).read(plan, _root_trace(plan, table_types))
 
@@ -100,7 +102,9 @@ def _root_trace(plan: Any, table_types: Sequence[str]) -> Trace:
 class _Reader:
     """Reads plans from the root down; ``trace`` is None below what the table holds row for row."""
 
-    def __init__(self, versions: Mapping[str, int], catalyst: Catalyst, files: bool) -> None:
+    def __init__(
+        self, versions: Mapping[str, int], catalyst: Catalyst, files: Collection[TableName]
+    ) -> None:
         self._versions = versions
         self._files = files
         self._catalyst = catalyst
@@ -131,7 +135,7 @@ class _Reader:
         if name in _LEAVES:
             return Node(operator=Operator(name=name), plan=plan)
         source = self._source(plan)
-        if source is None and not (self._files and self._is_fixed(plan)):
+        if source is None and not self._is_fixed(plan):
             return self._unknown(plan)
         refused = []
         known = {str(field) for field in plan.relation().schema().fieldNames()}
@@ -155,11 +159,14 @@ class _Reader:
         return table_id if self._versions.get(table_id) == int(snapshot.version()) else None
 
     def _is_fixed(self, plan: Any) -> bool:
-        """Say whether a leaf reads files that give the same rows whichever columns are asked for.
+        """Say whether a leaf reads a table of files that are the same, and give the same rows
+        whichever columns are asked for.
 
         Readers of text find a broken line by the columns that they read of it.
         """
-        if not plain_files(self._catalyst.spark, plan):
+        if not self._files or not plain_files(self._catalyst.spark, plan):
+            return False
+        if any(reading.name not in self._files for reading in read_by(plan)):
             return False
         options = {
             str(pair._1()).lower(): str(pair._2())

@@ -140,8 +140,8 @@ def read_query(
     try:
         plan = catalyst.simplified(analyzed)
         types = _table_types(order, spark, tables)
-        versions, files = tables.read_versions(), not tables.assumed()
-        shape = read_shape(plan, types, versions, catalyst, files=files)
+        versions = tables.read_versions()
+        shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
         algebra = read_algebra(shape, types, catalyst)
     except ServerError:
         raise
