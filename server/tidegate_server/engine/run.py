@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,7 +29,7 @@ from tidegate_server.engine.ingest import ingest, plan_ingest
 from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.sessions import apply_settings
-from tidegate_server.engine.sources import Tables
+from tidegate_server.engine.sources import Tables, fingerprint_of
 from tidegate_server.engine.unchanged import AnalyzedQueries
 from tidegate_server.engine.upstream import (
     check_present,
@@ -46,6 +47,7 @@ from tidegate_server.refresh.planner import (
     UNSTABLE_QUERY,
     plan_refresh,
     telling_region,
+    without_fingerprints,
 )
 from tidegate_server.refresh.region import with_region
 from tidegate_server.refresh.request import (
@@ -57,6 +59,7 @@ from tidegate_server.refresh.request import (
 )
 from tidegate_server.refresh.waves import forward
 from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
+from tidegate_server.storage.plain import list_files
 from tidegate_server.storage.region import outside
 
 logger = logging.getLogger(__name__)
@@ -82,6 +85,9 @@ class Planned:
     prepared: Prepared
     last: CommittedRefresh | None
     query: Query
+    tables: Tables
+    frame: DataFrame
+    """The analyzed query; it reads the files that were listed when it was made."""
 
     @property
     def plan(self) -> RefreshPlan:
@@ -89,13 +95,20 @@ class Planned:
         return self.prepared.plan
 
 
-def source_versions(sources: Sequence[Source], format: TableFormat) -> Mapping[str, int]:
+def source_versions(
+    sources: Sequence[Source], spark: SparkSession, format: TableFormat
+) -> Mapping[str, int]:
     """Return the newest version of every versioned source by its *current* table id.
 
-    A source that was dropped and made anew thus appears under another id.
+    A source that was dropped and made anew thus appears under another id. Of one without versions
+    it is the fingerprint of its files; it is missing if none can be made.
     """
     found = (format.find(s.name) for s in sources if s.kind is SourceKind.VERSIONED)
-    return {state.table_id: state.version for state in found if state is not None}
+    plain = [source for source in sources if source.kind is SourceKind.PLAIN]
+    files = {source.table_id: fingerprint_of(spark, source.name) for source in plain}
+    return {key: known for key, known in files.items() if known is not None} | {
+        state.table_id: state.version for state in found if state is not None
+    }
 
 
 def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> RefreshPlan:
@@ -125,7 +138,7 @@ def refresh(
         the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
         MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
     """
-    nothing = _analyzed.nothing_to_do(order, format)
+    nothing = _analyzed.nothing_to_do(order, spark, format)
     if nothing is not None:
         return _without_work(*nothing)
     session = spark.newSession()
@@ -178,6 +191,7 @@ def _plan(
         format,
         recorded=recorded_columns(order),
         wanted=forward(order.vector or {}, last),
+        fingerprinted=True,
     )
     with explained(order, session):
         text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
@@ -188,14 +202,23 @@ def _plan(
     names = changes_by_itself(unstable(tree))
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
-    order = replace(order, fingerprint=query.fingerprint if stable else None)
-    if last is not None and last.totals == "" and last.fingerprint == order.fingerprint:
+    fingerprint = query.fingerprint if stable else None
+    order = replace(order, fingerprint=fingerprint, commits=tables.commits())
+    if last is not None and last.totals == "" and last.fingerprint == fingerprint:
         order = replace(order, totals="")  # they are too many, as was seen before
     _analyzed.remember(order, tables, session)
-    full = plan_refresh(order, tables.vector(), last, stable=stable)
+    others = tables.other_histories(last) if last is not None else []
+    full = plan_refresh(order, tables.vector(), last, stable=stable, others=tuple(map(str, others)))
     if full.reason_code == UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
-    planned = Planned(order=order, prepared=Prepared(plan=full), last=last, query=query)
+    planned = Planned(
+        order=order,
+        prepared=Prepared(plan=full),
+        last=last,
+        query=query,
+        tables=tables,
+        frame=frame,
+    )
     if last is not None and full.reason_code == SOURCES_CHANGED:
         preparation = Preparation(
             order, session, format, tables, query, last, check=check, resources=resources
@@ -258,6 +281,7 @@ def _carried_out(
 ) -> RefreshOutcome:
     if planned.plan.strategy is Strategy.NO_DATA:
         return _without_work(planned.plan, planned.last)
+    planned = _listed(planned)
     if planned.plan.strategy is Strategy.INCREMENTAL:
         try:
             return _outcome(planned, _applied(planned, session, format))
@@ -270,6 +294,27 @@ def _carried_out(
             planned = replace(planned, prepared=Prepared(plan=plan))
             _check_policy(planned)
     return _outcome(planned, _written(planned, session, format, operation, resources))
+
+
+def _listed(planned: Planned) -> Planned:
+    """List the files to be read, then look whether they are those of the recorded fingerprints.
+
+    One that was there for the moment between would else be in the table's rows for ever. Of what
+    changed meanwhile no fingerprint is recorded, so that the next refresh reads it again.
+    """
+    if not planned.tables.fingerprints:
+        return planned
+    frame: Any = planned.frame
+    list_files(frame.sparkSession, frame._jdf.queryExecution().analyzed())
+    moved = planned.tables.moved()
+    if not moved:
+        return planned
+    plan = without_fingerprints(planned.plan, {id_: str(name) for id_, name in moved.items()})
+    if plan.strategy is planned.plan.strategy:
+        return replace(planned, prepared=replace(planned.prepared, plan=plan))
+    planned = replace(planned, prepared=Prepared(plan=telling_region(plan, planned.order)))
+    _check_policy(planned)
+    return planned
 
 
 def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOutcome:
@@ -328,7 +373,7 @@ def _written(
     some = plan.strategy is Strategy.PARTITION
     found = None if some else _by_totals(planned, session, operation, resources)
     if found is None:
-        frame = bound(session.sql(planned.query.text), order.logical_time)
+        frame = bound(planned.frame, order.logical_time)
     else:
         frame, order = found
     if len(frame.columns) != len(order.columns):
@@ -356,7 +401,7 @@ def _by_totals(
         few = planned.last is not None and bool(planned.last.totals)
         recorded = recorded_anew(totals, catalyst, resources, few=few)
         if recorded is None:  # Spark's own rows, then, and from now on
-            return session.sql(planned.query.text), replace(order, totals="")
+            return planned.frame, replace(order, totals="")
         return catalyst.frame(recorded.plan), replace(order, totals=recorded.text)
     except Exception as failed:
         operation.check()

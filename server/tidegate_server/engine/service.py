@@ -268,7 +268,9 @@ class Service:
                 self.results.close(request.result_id)
                 return Done()
             case SourceVersions():
-                return Versions(versions=source_versions(request.sources, self._tables))
+                return Versions(
+                    versions=source_versions(request.sources, self._spark, self._tables)
+                )
             case LookAtFiles():
                 return FilesLooked(
                     found=self._tables.look_at_files(

@@ -25,8 +25,10 @@ from tidegate_server.errors import Code, error
 from tidegate_server.model.names import TableName, qualify, quote_identifier, visible_name
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.refresh.request import CommittedRefresh
 from tidegate_server.storage.base import TableFormat, TableState, is_path, table_sql
 from tidegate_server.storage.jvm import items, java
+from tidegate_server.storage.plain import fingerprint, forget_cached
 
 _GLOBAL_TEMPORARY = "global_temp"
 _DEEPEST_VIEW = 50
@@ -77,15 +79,56 @@ class Tables:
     """What to read in the place of tables, by their folded names."""
     replaced: set[TableName] = field(default_factory=set)
     """The names of those that a pinned text reads so."""
+    fingerprinted: bool = False
+    """Whether the files of sources without versions are looked at, before anything reads them."""
+    fingerprints: dict[TableName, int] = field(default_factory=dict)
+    """What was found; those of which none can be made are missing."""
 
     def pinned(self, text: str, catalog: str, schema: str) -> str:
         """Return the text with every versioned table at the version found, views put in place."""
         return self._pinned_text(text, Place(catalog, schema), 0)
 
     def vector(self) -> Mapping[str, int]:
-        """Return the version of every versioned source gathered, by its table id."""
+        """Return the version, or the fingerprint, of every source gathered, by its table id."""
         states = self.states.values()
-        return {s.table_id: self.wanted.get(s.table_id, s.version) for s in states}
+        files = {self.sources[name].table_id: found for name, found in self.fingerprints.items()}
+        return files | {s.table_id: self.wanted.get(s.table_id, s.version) for s in states}
+
+    def assumed(self) -> bool:
+        """Say whether there is a source of which neither versions nor files tell a change."""
+        return self.sources.keys() > self.states.keys() | self.fingerprints.keys()
+
+    def moved(self) -> dict[str, TableName]:
+        """Return the sources without versions whose files are not any more those that were found,
+        by table id."""
+        return {
+            source.table_id: source.name
+            for source, found in ((self.sources[n], f) for n, f in self.fingerprints.items())
+            if fingerprint_of(self.spark, source.name, settled=True) != found
+        }
+
+    def commits(self) -> Mapping[str, str]:
+        """Return what tells the commits of the vector's versions from those of another history."""
+        vector = self.vector()
+        found = {s.table_id: self._commit(n, vector[s.table_id]) for n, s in self.states.items()}
+        return {table_id: known for table_id, known in found.items() if known is not None}
+
+    def other_histories(self, last: CommittedRefresh) -> list[TableName]:
+        """Return the sources whose version that a refresh read is another commit by now.
+
+        That is so of a table whose directory was put back as it was at some time before, and then
+        written to. Where the log has that commit no more, nothing is known.
+        """
+        return [
+            self.sources[name].name
+            for name, state in self.states.items()
+            if (read := last.commits.get(state.table_id)) is not None
+            and self._commit(name, last.vector[state.table_id]) not in (None, read)
+        ]
+
+    def _commit(self, name: TableName, version: int) -> str | None:
+        state = self.states[name]
+        return state.commit if state.version == version else self.format.commit_id(name, version)
 
     def read_versions(self) -> Mapping[str, int]:
         """Return the version at which each versioned source is read, by its table id."""
@@ -219,6 +262,8 @@ class Tables:
     def _gather(self, name: TableName, via: tuple[TableName, ...]) -> None:
         key = name.folded()
         if key in self.sources:
+            if is_path(name) and self.sources[key].name != name:
+                self.fingerprints.pop(key, None)  # another place, in other letters
             return
         state = self.format.find(name)
         if state is not None:
@@ -228,6 +273,12 @@ class Tables:
             # The rows of one with derived columns lie behind the view that has its name.
             shown = visible_name(key)
             via = tuple(view for view in via if view.folded() != shown)
+        if state is None and self.fingerprinted:
+            entry = catalog_entry(self.spark, name)
+            found = fingerprint(self.spark, name, entry, settled=True)
+            if found is not None:
+                self.fingerprints[key] = found
+                forget_cached(self.spark, name, entry)
         self.sources[key] = Source(
             name=shown if not is_path(name) else name,
             kind=SourceKind.PLAIN if state is None else SourceKind.VERSIONED,
@@ -360,6 +411,11 @@ def catalog_entry(spark: SparkSession, name: TableName) -> Any:
         if not _is_missing(missing):
             raise
         return None
+
+
+def fingerprint_of(spark: SparkSession, name: TableName, *, settled: bool = False) -> int | None:
+    """Return :func:`fingerprint` of a table or path as it is now."""
+    return fingerprint(spark, name, catalog_entry(spark, name), settled=settled)
 
 
 def _is_missing(caught: Exception) -> bool:

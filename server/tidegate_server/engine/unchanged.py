@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.sources import Tables
+from tidegate_server.engine.sources import Tables, fingerprint_of
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Strategy
 from tidegate_server.model.versions import SourceKind
@@ -31,6 +31,8 @@ class _Seen:
     definition: tuple[object, ...]
     newest: Mapping[TableName, tuple[str, int]]
     """Table id and version, by the source's name."""
+    files: Mapping[TableName, tuple[str, int]]
+    """Table id and fingerprint of sources without versions."""
     fingerprint: str
 
 
@@ -38,8 +40,8 @@ class _Seen:
 class AnalyzedQueries:
     """The queries of this process's last refreshes, by table id.
 
-    Only what reads tables with versions and calls built-in functions is remembered: all else may
-    mean something different without any table showing it.
+    Only what reads tables with versions, or files with a fingerprint, and calls built-in functions
+    is remembered: all else may mean something different without any table showing it.
     """
 
     _seen: dict[str, _Seen] = field(default_factory=dict)
@@ -56,11 +58,15 @@ class AnalyzedQueries:
             self._seen[order.table_id] = _Seen(
                 definition=_definition(order),
                 newest={n: (s.table_id, s.newest) for n, s in tables.states.items()},
+                files={
+                    (source := tables.sources[name]).name: (source.table_id, found)
+                    for name, found in tables.fingerprints.items()
+                },
                 fingerprint=order.fingerprint,
             )
 
     def nothing_to_do(
-        self, order: RefreshOrder, format: TableFormat
+        self, order: RefreshOrder, spark: SparkSession, format: TableFormat
     ) -> tuple[RefreshPlan, CommittedRefresh] | None:
         """Return the plan to do nothing, and the last refresh; None if that is not certain."""
         with self._lock:
@@ -75,7 +81,13 @@ class AnalyzedQueries:
             state = format.find(name)
             if state is None or (state.table_id, state.newest) != newest:
                 return None
+            if state.commit not in (None, last.commits.get(state.table_id, state.commit)):
+                return None
             vector[state.table_id] = state.version
+        for name, (table_id, known) in seen.files.items():
+            if fingerprint_of(spark, name) != known:
+                return None
+            vector[table_id] = known
         wanted = forward(order.vector or {}, last)
         if any(wanted.get(table_id, version) != version for table_id, version in vector.items()):
             return None
@@ -89,9 +101,9 @@ def _definition(order: RefreshOrder) -> tuple[object, ...]:
 
 
 def _depends_on_versions_alone(order: RefreshOrder, tables: Tables, spark: SparkSession) -> bool:
-    plain = any(source.kind is not SourceKind.VERSIONED for source in tables.sources.values())
+    stream = any(source.kind is SourceKind.STREAM for source in order.sources)
     views = any(source.via for source in (*tables.sources.values(), *order.sources))
-    if plain or views or tables.travelled or tables.temporary or tables.wanted:
+    if stream or tables.assumed() or views or tables.travelled or tables.temporary or tables.wanted:
         return False
     if _QUALIFIED_CALL.search(order.expanded_query):
         return False

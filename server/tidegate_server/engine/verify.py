@@ -69,11 +69,20 @@ def verify(
     # What was immutable when the version was made is not the query's.
     order = replace(order, frozen_at=commit.frozen_at)
     try:
-        wanted = _recomputed(order, commit, chosen, session, format)
+        tables = Tables(
+            session,
+            format,
+            recorded=recorded_columns(order),
+            wanted=commit.vector,
+            fingerprinted=True,
+        )
+        wanted = _recomputed(order, commit, chosen, tables)
         operation.check()
         stored = session.sql(f"SELECT * FROM {format.pinned(order.name, chosen)}")
         stored = outside(stored, order)
         missing, extra, sample = compare(wanted, stored)
+        if (missing or extra) and tables.moved():
+            raise _refused(order, chosen, "files of its sources changed while they were read")
     except (PySparkException, Py4JJavaError) as failed:
         if not is_gone(failed):
             raise
@@ -110,15 +119,16 @@ def compare(wanted: DataFrame, stored: DataFrame) -> tuple[int, int, list[Mappin
 def _impossible(
     order: RefreshOrder, version: int, newest: int, commit: CommittedRefresh | None
 ) -> str | None:
-    plain = [str(s.name) for s in order.sources if s.kind is not SourceKind.VERSIONED]
     if version > newest:
         return f"its newest version is {newest}"
     if commit is None:
         return "no refresh is recorded at or before it"
     if commit.partial:
         return "only some of its rows were refreshed"
-    if plain:
-        return f"{', '.join(plain)} keeps no versions"
+    plain = [s for s in order.sources if s.kind is not SourceKind.VERSIONED]
+    untold = [str(source.name) for source in plain if source.table_id not in commit.vector]
+    if untold:
+        return f"{', '.join(untold)} keeps no versions"
     if commit.definition_version != order.definition_version:
         return "it was computed by another definition query"
     return None
@@ -128,14 +138,22 @@ def _recomputed(
     order: RefreshOrder,
     commit: CommittedRefresh,
     version: int,
-    session: SparkSession,
-    format: TableFormat,
+    tables: Tables,
 ) -> DataFrame:
+    session, format = tables.spark, tables.format
     if commit.logical_time is not None:
         order = replace(order, logical_time=commit.logical_time)
-    tables = Tables(session, format, recorded=recorded_columns(order), wanted=commit.vector)
     text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
-    if dict(tables.vector()) != dict(commit.vector):
+    now = tables.vector()
+    changed = [
+        str(source.name)
+        for source in order.sources
+        if source.kind is SourceKind.PLAIN
+        and now.get(source.table_id) != commit.vector[source.table_id]
+    ]
+    if changed:
+        raise _refused(order, version, f"files of {', '.join(changed)} are others by now")
+    if dict(now) != dict(commit.vector) or tables.other_histories(commit):
         raise _refused(order, version, "its sources are other tables by now")
     frame = session.sql(text)
     found = unstable(analyzed_plan(frame))

@@ -36,15 +36,24 @@ class Strategy(Enum):
     INGEST = "INGEST"
 
 
+UNCHANGED = "UNCHANGED"
+FINGERPRINT = "FINGERPRINT"
+"""The files of a source without versions tell: another number, other files."""
+ASSUMED = "ASSUMED"
+"""Nothing tells of a source without versions, which counts as changed each time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChange:
-    """What one source contributed to a refresh: its versions and how its change was read."""
+    """What one source contributed to a refresh: its versions, or fingerprints, and how its change
+    was read."""
 
     source: str
     before: int | None
     after: int | None
     method: str
-    """UNCHANGED, APPENDED, CHANGE_FEED, DIFFERENCE, or WHOLE."""
+    """UNCHANGED, APPENDED, CHANGE_FEED, DIFFERENCE, or WHOLE; FINGERPRINT or ASSUMED of a source
+    without versions."""
     rows: int | None = None
 
 

@@ -14,7 +14,7 @@ class SourceKind(Enum):
     """How a source's change can be known."""
 
     VERSIONED = "VERSIONED"  # a table format with snapshots: Delta
-    PLAIN = "PLAIN"  # parquet, csv, jdbc: no versions, change is assumed
+    PLAIN = "PLAIN"  # parquet, csv, jdbc: no versions, change is told by files or assumed
     STREAM = "STREAM"  # files that arrive, Kafka, rate: taken in once, by an offset
 
 
@@ -39,7 +39,8 @@ def takes_in(sources: Sequence[Source]) -> bool:
 
 
 SourceVector = Mapping[str, int]
-"""The version of every versioned source one refresh read, by the source's table_id."""
+"""The version of every versioned source one refresh read, by the source's table_id; of a source
+without versions the fingerprint of its files, if there is one."""
 
 PartitionSpec = Mapping[str, str]
 """Partition column to value, compared as strings; values are data and never pasted into SQL."""

@@ -163,13 +163,14 @@ def _moments(
 ) -> Sequence[_Moment]:
     table, found = member.table, []
     sources = {s.table_id for s in table.sources if s.kind is SourceKind.VERSIONED}
+    files = {s.table_id for s in table.sources if s.kind is SourceKind.PLAIN}
     own = contents[table.id]
     newest = max(own.values(), default=None)
     for at, run in sorted(_by_version(member.runs).items(), reverse=True):
         partial = run.action is Strategy.PARTITION
         missing = sources - run.sources.keys()
         # A table that was dropped and made anew is read under another identity.
-        if len(run.sources) < len(sources) or (
+        if len(run.sources.keys() - files) < len(sources) or (
             missing and (partial or missing & identities.keys())
         ):
             continue  # it read other tables than the query names now

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate_server.model.runs import Rejection, SourceChange, Strategy
+from tidegate_server.model.runs import (
+    ASSUMED,
+    FINGERPRINT,
+    UNCHANGED,
+    Rejection,
+    SourceChange,
+    Strategy,
+)
 from tidegate_server.model.versions import SourceKind
 from tidegate_server.refresh.cost import (
     HYSTERESIS,
@@ -24,6 +31,8 @@ from tidegate_server.refresh.request import (
 )
 
 SOURCES_CHANGED = "SOURCES_CHANGED"
+SOURCE_WITHOUT_VERSIONS = "SOURCE_WITHOUT_VERSIONS"
+SOURCES_REPLACED = "SOURCES_REPLACED"
 UNSTABLE_QUERY = "UNSTABLE_QUERY"
 _LARGEST_CHANGE = 0.25
 _FEW = 50_000
@@ -71,19 +80,22 @@ def plan_refresh(
     last: CommittedRefresh | None,
     *,
     stable: bool = True,
+    others: Sequence[str] = (),
 ) -> RefreshPlan:
     """Choose what to do for ``order``, incremental refresh left aside.
 
     A plan with reason SOURCES_CHANGED is what :func:`plan_incremental` may improve on.
 
-    :param current: the newest version of every versioned source, by table id.
+    :param current: by table id, the newest version of every versioned source, and the fingerprint
+        of every other one of which there is one.
     :param last: what the table's own last refresh commit recorded; None before the first one.
     :param stable: whether the query gives the same rows from the same versions at any time; a
         query of the current time or of random numbers does not.
+    :param others: sources in which the version that was read last is not the commit it was.
     """
     if order.partitions or order.predicate is not None:
-        return _partial_plan(order, current)
-    code, text = _reason_for_full(order, current, last)
+        return replace(_partial_plan(order, current), changes=_contents(order, current, last))
+    code, text = _reason_for_full(order, current, last, others)
     if not stable and code in {"", SOURCES_CHANGED}:
         code, text = UNSTABLE_QUERY, "the query reads the time or random values"
     return RefreshPlan(
@@ -91,6 +103,54 @@ def plan_refresh(
         reason_code=code or "SOURCES_UNCHANGED",
         reason_text=text or "no source has a newer version than the last refresh read",
         vector=dict(current),
+        changes=_contents(order, current, last),
+    )
+
+
+def _contents(
+    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh | None
+) -> tuple[SourceChange, ...]:
+    """Return how the change of each source is known, if the files of some have to tell it."""
+    if all(source.kind is SourceKind.VERSIONED for source in order.sources):
+        return ()
+    found = []
+    for source in order.sources:
+        before = last.vector.get(source.table_id) if last is not None else None
+        after = current.get(source.table_id)
+        if source.kind is SourceKind.PLAIN:
+            method = ASSUMED if after is None else FINGERPRINT
+        else:
+            method = UNCHANGED if before == after else "WHOLE"
+        change = SourceChange(source=str(source.name), before=before, after=after, method=method)
+        found.append(change)
+    return tuple(found)
+
+
+def without_fingerprints(plan: RefreshPlan, moved: Mapping[str, str]) -> RefreshPlan:
+    """Return what to do when files change while they are listed: they are not told by them.
+
+    What was unchanged before is not any more, so that it takes a full refresh.
+
+    :param moved: the names of the sources without versions that changed, by table id.
+    """
+    names = set(moved.values())
+    plan = replace(
+        plan,
+        vector={key: version for key, version in plan.vector.items() if key not in moved},
+        changes=tuple(
+            replace(change, after=None, method=ASSUMED) if change.source in names else change
+            for change in plan.changes
+        ),
+    )
+    if plan.strategy is not Strategy.INCREMENTAL:
+        return plan
+    return replace(
+        plan,
+        strategy=Strategy.FULL,
+        reason_code=SOURCE_WITHOUT_VERSIONS,
+        reason_text=f"files of {', '.join(sorted(names))} changed when the refresh began",
+        rejected=(),
+        affected_keys=None,
     )
 
 
@@ -99,7 +159,9 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
 
     :param full: a plan with reason SOURCES_CHANGED.
     """
-    plan = replace(full, changes=evidence.changes, affected_keys=evidence.affected_keys)
+    files = tuple(change for change in full.changes if change.method == FINGERPRINT)
+    changes = (*evidence.changes, *files)
+    plan = replace(full, changes=changes, affected_keys=evidence.affected_keys)
     if order.policy is RefreshPolicy.FULL:
         return replace(plan, reason_code="POLICY_FULL", reason_text="the policy is FULL")
     if evidence.obstacles:
@@ -150,7 +212,10 @@ def _partial_plan(order: RefreshOrder, current: Mapping[str, int]) -> RefreshPla
 
 
 def _reason_for_full(
-    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh | None
+    order: RefreshOrder,
+    current: Mapping[str, int],
+    last: CommittedRefresh | None,
+    others: Sequence[str],
 ) -> tuple[str, str]:
     """Return why the whole table is computed, or two empty strings when nothing is to be done."""
     if last is None:
@@ -166,12 +231,30 @@ def _reason_for_full(
         return "DEFINITION_CHANGED", text
     if last.epoch <= order.checkpoint_floor:
         return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
-    plain = [str(source.name) for source in order.sources if source.kind is SourceKind.PLAIN]
-    if plain:
-        return "SOURCE_WITHOUT_VERSIONS", f"changes of {', '.join(plain)} cannot be known"
+    if others:
+        text = f"{', '.join(others)} has another history than when it was read last"
+        return SOURCES_REPLACED, text
+    plain = _plain_reason(order, current, last)
+    if plain is not None:
+        return SOURCE_WITHOUT_VERSIONS, plain
     if dict(last.vector) != dict(current):
         return SOURCES_CHANGED, "sources have newer versions than the last refresh read"
     return "", ""
+
+
+def _plain_reason(
+    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh
+) -> str | None:
+    """Return why sources without versions have changed, or may have; None if they have not."""
+    plain = [source for source in order.sources if source.kind is SourceKind.PLAIN]
+    assumed = [str(s.name) for s in plain if s.table_id not in current]
+    if assumed:
+        return f"changes of {', '.join(assumed)} cannot be known and are assumed"
+    unknown = [str(s.name) for s in plain if s.table_id not in last.vector]
+    if unknown:
+        return f"the last refresh recorded no fingerprint of {', '.join(unknown)}"
+    moved = [str(s.name) for s in plain if current[s.table_id] != last.vector[s.table_id]]
+    return f"files of {', '.join(moved)} changed" if moved else None
 
 
 def _definition_changed(order: RefreshOrder, last: CommittedRefresh) -> bool:
@@ -254,7 +337,7 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
         f"{change.source}: {change.rows if change.rows is not None else 'some'} rows "
         f"({change.method})"
         for change in evidence.changes
-        if change.method != "UNCHANGED"
+        if change.method != UNCHANGED
     ]
     shown = ", ".join(moved) or "no source rows changed"
     if evidence.appends:

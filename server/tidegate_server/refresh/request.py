@@ -117,6 +117,9 @@ class RefreshOrder:
     """IMMUTABLE WHERE, as the user's SQL condition."""
     fingerprint: str | None = None
     """Filled in by the engine: what tells the query, its views looked through, from another."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Filled in by the engine: what tells the commits of the versions read from those of another
+    history, by table id."""
     offsets: str | None = None
     """Filled in by the engine: up to where the stream is taken in."""
     totals: str | None = None
@@ -148,6 +151,9 @@ class CommittedRefresh:
     """A later version that no refresh made, so that the content is not known any more."""
     fingerprint: str | None = None
     """That of the query the content was computed by; None in commits of earlier releases."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """What tells the commits of the vector's versions from those of another history, by table id;
+    without those of earlier releases."""
     logical_time: datetime | None = None
     unique: tuple[str, ...] = ()
     """Columns of the key that was checked and found to be unique and never NULL."""
@@ -175,6 +181,7 @@ def repeating(
         columns=tuple(columns),
         definition_version=commit.definition_version,
         fingerprint=commit.fingerprint,
+        commits=commit.commits,
         logical_time=commit.logical_time or order.logical_time,
         expectations=(),
         assertions=(),

@@ -22,7 +22,9 @@ from tidegate_server.scheduler.base import Ledger
 log = logging.getLogger(__name__)
 
 SourceVersions = Callable[[tuple[Source, ...]], Mapping[str, int]]
-"""Returns the newest version by table id, at once: a ServerError when no engine is up."""
+"""Returns the newest version by table id, at once: a ServerError when no engine is up.
+
+Of a source without versions it is the fingerprint of its files; it is missing if there is none."""
 
 EXCLUDE_OPTION = "materialized-table.trigger.exclude"
 
@@ -82,6 +84,8 @@ class ContinuousWatcher:
         self._source_versions = source_versions
         self._lock = threading.Lock()
         self._watches: dict[str, _Watch] = {}
+        self._listed: dict[str, tuple[datetime, int | None]] = {}
+        """When the files of a source were looked at last, and their fingerprint."""
         self._asked: dict[str, Observed] = {}
         self._silence: str | None = None
 
@@ -89,7 +93,7 @@ class ContinuousWatcher:
         """Return the refreshes to start now; each stays due until :meth:`started`."""
         tables = [table for table in self._tables.tables() if table.watched and table.kept_fresh]
         self._forget_others(tables)
-        current = self._look(tables)
+        current = self._current(tables, now)
         if current is None:
             return ()
         requests = (self._request(table, self._pipeline(table), current, now) for table in tables)
@@ -116,6 +120,8 @@ class ContinuousWatcher:
                     failures=0,
                     not_before=None,
                 )
+                for source in run.sources:
+                    self._listed.pop(source, None)
             elif run is None or run.state is not RunState.SKIPPED:
                 failures = watch.failures + 1
                 watch = replace(watch, failures=failures, not_before=now + _backoff(failures))
@@ -124,21 +130,42 @@ class ContinuousWatcher:
     def newest(self, table: MaterializedTable) -> Mapping[str, int] | None:
         """Return the versions that a table's sources have now.
 
-        None while that is not possible, for sources without versions, and for a table that is
-        refreshed together with one it reads, which has yet to see what came.
+        None while that is not possible, for sources that only time tells to have changed, and for
+        a table that is refreshed together with one it reads, which has yet to see what came.
         """
-        plain = any(source.kind is not SourceKind.VERSIONED for source in table.sources)
-        return None if plain or len(self._pipeline(table)) > 1 else self._look([table])
+        if len(self._pipeline(table)) > 1:
+            return None
+        found = self._look({source.table_id: source for source in table.sources})
+        plain = [s.table_id for s in table.sources if s.kind is not SourceKind.VERSIONED]
+        return None if found is None or any(key not in found for key in plain) else found
 
-    def _look(self, tables: list[MaterializedTable]) -> Mapping[str, int] | None:
+    def _current(self, tables: list[MaterializedTable], now: datetime) -> Mapping[str, int] | None:
+        """Return what the sources of tables are now; None while that is not possible.
+
+        Files are listed as often as changes gather: that takes longer than to ask for a version.
+        """
+        every: dict[str, timedelta] = {}
+        sources: dict[str, Source] = {}
+        for table in tables:
+            for entry in self._pipeline(table):
+                silent = excluded(entry)
+                for source in entry.sources:
+                    key = source.table_id
+                    if source.kind is SourceKind.VERSIONED:
+                        sources[key] = source
+                    elif source.kind is SourceKind.PLAIN and (entry.id, key) not in silent:
+                        sources[key] = source
+                        every[key] = min(table.gathering, every.get(key, table.gathering))
+        listed = {key: seen for key, seen in self._listed.items() if key in every}
+        rested = {key for key, (at, _) in listed.items() if now < at + every[key]}
+        found = self._look({key: s for key, s in sources.items() if key not in rested})
+        if found is None:
+            return None
+        self._listed = listed | {k: (now, found.get(k)) for k in every.keys() - rested}
+        return {**found, **{k: seen for k in rested if (seen := listed[k][1]) is not None}}
+
+    def _look(self, sources: Mapping[str, Source]) -> Mapping[str, int] | None:
         """Ask for all sources at once; None while that is not possible."""
-        sources = {
-            source.table_id: source
-            for table in tables
-            for entry in self._pipeline(table)
-            for source in entry.sources
-            if source.kind is SourceKind.VERSIONED
-        }
         if not sources:
             return {}
         try:
@@ -201,17 +228,22 @@ class ContinuousWatcher:
         if no_checkpoint or watch.definition_version != table.definition_version:
             return Trigger.EVOLUTION
         silent = {key for entry in pipeline for key in excluded(entry)}
-        heard = _without(observed, silent)
-        known = [_without(o, silent) for o in (watch.vector, watch.seen) if o is not None]
-        if heard not in known:
-            return Trigger.UPSTREAM_CHANGE
-        plain = any(
-            source.kind is not SourceKind.VERSIONED and (entry.id, source.table_id) not in silent
+        plain = {
+            (entry.id, source.table_id)
             for entry in pipeline
             for source in entry.sources
-        )
+            if source.kind is not SourceKind.VERSIONED
+        }
+        heard = _without(observed, silent)
+        read = _without(watch.vector, silent)
+        # Files may become again what they were when they were seen, others having been read since.
+        seen = read if watch.seen is None else _without(watch.seen, silent | plain)
+        files = {key: number for key, number in read.items() if key in plain}
+        if heard not in (read, {**seen, **files}):
+            return Trigger.UPSTREAM_CHANGE
+        untold = plain - silent - observed.keys()
         rested = watch.started_at is None or now >= watch.started_at + table.freshness.duration
-        return Trigger.UPSTREAM_CHANGE if plain and rested else None
+        return Trigger.UPSTREAM_CHANGE if untold and rested else None
 
     def _watch(self, table: MaterializedTable, pipeline: list[MaterializedTable]) -> _Watch:
         with self._lock:

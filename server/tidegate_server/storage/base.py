@@ -49,6 +49,8 @@ class TableState:
     """The newest version, with the same rows; what is read."""
     materialized_id: str | None = None
     """``tidegate.id`` of a materialized table."""
+    commit: str | None = None
+    """What tells the commit of ``version`` from that of another history; None if nothing does."""
 
 
 class Method(Enum):
@@ -127,6 +129,11 @@ class TableFormat(Protocol):
     def find(self, name: TableName) -> TableState | None:
         """Return the table's state without a Spark job; None if there is no such table of this
         format."""
+        ...
+
+    def commit_id(self, name: TableName, version: int) -> str | None:
+        """Return what tells the commit of a version from that of another history, without a Spark
+        job; None if there is no such commit, or none any more."""
         ...
 
     def pinned(self, name: TableName, version: int) -> str:

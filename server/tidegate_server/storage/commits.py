@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,8 @@ class Commit:
     """The commit's userMetadata when it is a JSON object, else empty."""
     rows: int | None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+    """The same only for the same commit: another history may have another one of this version."""
     without_files: bool = False
     """Whether it adds and removes no file at all and leaves the schema alone."""
 
@@ -74,6 +77,12 @@ def commits(jvm: Any, snapshot: Any, at: int | None = None) -> Iterator[Commit]:
         if commit is None:
             return
         yield commit
+
+
+def commit_of(jvm: Any, snapshot: Any, version: int) -> Commit | None:
+    """Return one commit; None if the log has none of that version, or has it no more."""
+    log = snapshot.deltaLog()
+    return _read(jvm, log, log.newDeltaHadoopConf(), version)
 
 
 def newest_snapshot(jvm: Any, log: Any) -> Any:
@@ -115,15 +124,29 @@ def _read(jvm: Any, log: Any, configuration: Any, version: int) -> Commit | None
     try:
         reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
         lines = (reader.readLine() for _ in range(_HEAD_LINES))
-        head = [json.loads(line) for line in takewhile(lambda line: line is not None, lines)]
+        text = [str(line) for line in takewhile(lambda line: line is not None, lines)]
     finally:
         stream.close()
+    head = [json.loads(line) for line in text]
+    # Delta gives each transaction an id; other writers' commits are told by what they begin with.
+    content = hashlib.sha256("\n".join(text).encode()).hexdigest()[:32]
     info = next((action["commitInfo"] for action in head if "commitInfo" in action), None)
     if info is None:
-        return Commit(version=version, operation="UNKNOWN", timestamp=0, metadata={}, rows=None)
+        return Commit(
+            version=version,
+            operation="UNKNOWN",
+            timestamp=0,
+            metadata={},
+            rows=None,
+            identity=content,
+        )
     complete = len(head) < _HEAD_LINES
     kinds = {kind for action in head for kind in action}
-    return replace(_parse(version, info), without_files=complete and kinds <= _BOOKKEEPING)
+    return replace(
+        _parse(version, info),
+        identity=str(info.get("txnId") or content),
+        without_files=complete and kinds <= _BOOKKEEPING,
+    )
 
 
 def _parse(version: int, info: Mapping[str, Any]) -> Commit:

@@ -41,7 +41,7 @@ from tidegate_server.storage.base import (
     is_path,
     table_sql,
 )
-from tidegate_server.storage.commits import commits, newest_snapshot
+from tidegate_server.storage.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.storage.delta_changes import read_change
 from tidegate_server.storage.delta_files import known_files, read_files
 from tidegate_server.storage.delta_rewrite import change_rows
@@ -108,12 +108,19 @@ class DeltaFormat:
         newest = int(snapshot.version())
         configuration = snapshot.metadata().configuration()
         owner = configuration.get(PROPERTY_ID)
+        change = self._last_change(snapshot)
         return TableState(
             table_id=str(snapshot.metadata().id()),
-            version=self._last_change(snapshot, newest),
+            version=newest if change is None else change.version,
             newest=newest,
             materialized_id=str(owner.get()) if owner.isDefined() else None,
+            commit=None if change is None else change.identity,
         )
+
+    def commit_id(self, name: TableName, version: int) -> str | None:
+        snapshot = self._snapshot(name)
+        commit = None if snapshot is None else commit_of(self._jvm, snapshot, version)
+        return None if commit is None else commit.identity
 
     def pinned(self, name: TableName, version: int) -> str:
         return f"{table_sql(name)} VERSION AS OF {version}"
@@ -532,11 +539,8 @@ class DeltaFormat:
             current=last.epoch if last is not None else "unknown",
         )
 
-    def _last_change(self, snapshot: Any, newest: int) -> int:
-        for commit in commits(self._jvm, snapshot):
-            if not commit.keeps_rows:
-                return commit.version
-        return newest
+    def _last_change(self, snapshot: Any) -> Commit | None:
+        return next((c for c in commits(self._jvm, snapshot) if not c.keeps_rows), None)
 
     def _snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""

@@ -130,7 +130,9 @@ def test_the_first_refresh_fills_the_table_in_one_commit(make: Make, session: Se
         "partial": False,
         "filled": True,
         "fingerprint": metadata["fingerprint"],
+        "commits": metadata["commits"],
     }
+    assert metadata["commits"].keys() == metadata["sources"].keys()
     commit = mt.last().commit
     assert commit is not None
     assert (commit.epoch, commit.version, dict(commit.vector)) == (1, 1, metadata["sources"])

@@ -121,7 +121,7 @@ def test_partitions_of_several_times_agree_with_their_readers_alone() -> None:
 
 
 def test_sources_without_versions_agree_through_one_reader_alone() -> None:
-    files = source("files", "files", SourceKind.PLAIN)
+    files = source("files", "delta-files", SourceKind.PLAIN)
     one, two = (replace(made(label), sources=(files,)) for label in ("one", "two"))
     below = made("below", "one")
     first = member(one, wrote(one, 1), wrote(one, 2))
@@ -129,6 +129,11 @@ def test_sources_without_versions_agree_through_one_reader_alone() -> None:
     assert "different versions of spark_catalog.d.files" in reason(
         first, member(two, wrote(two, 1), wrote(two, 2))
     )
+    # Of files, the same fingerprint was there before both read; what they read may differ.
+    same = [member(table, wrote(table, 1, files=7)) for table in (one, two)]
+    assert "different versions of spark_catalog.d.files" in reason(*same)
+    mixed = replace(one, sources=(files, source("ods", "delta-ods")))
+    assert "no version is known" in reason(member(mixed, wrote(mixed, 1, files=7)))
 
 
 def test_an_earlier_definition_counts_while_its_rows_are_the_newest() -> None:

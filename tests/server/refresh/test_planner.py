@@ -16,6 +16,7 @@ from tidegate_server.refresh.planner import (
     incremental_work,
     plan_incremental,
     plan_refresh,
+    without_fingerprints,
 )
 from tidegate_server.refresh.request import (
     CommittedRefresh,
@@ -97,6 +98,59 @@ def test_requested_partitions_are_replaced_whatever_changed() -> None:
 def test_requested_rows_are_replaced_whatever_changed() -> None:
     plan = plan_refresh(replace(ORDER, predicate="a > 1"), {"t": 4}, LAST)
     assert (plan.strategy, plan.reason_code) == (Strategy.PARTITION, "ROWS_REQUESTED")
+
+
+def test_a_source_of_another_history_is_another_table() -> None:
+    plan = plan_refresh(ORDER, {"t": 4}, LAST, others=("spark_catalog.s.t",))
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
+
+
+# ---- sources without versions ------------------------------------------------------------------
+
+MIXED = replace(ORDER, sources=(*ORDER.sources, PLAIN))
+BOTH = replace(LAST, vector={"t": 4, "p": 77})
+
+
+def test_files_with_the_recorded_fingerprint_are_unchanged() -> None:
+    plan = plan_refresh(MIXED, {"t": 4, "p": 77}, BOTH)
+    assert plan.strategy is Strategy.NO_DATA
+    assert [(c.method, c.before, c.after) for c in plan.changes] == [
+        ("UNCHANGED", 4, 4),
+        ("FINGERPRINT", 77, 77),
+    ]
+    assert plan_refresh(MIXED, {"t": 5, "p": 77}, BOTH).reason_code == "SOURCES_CHANGED"
+
+
+@pytest.mark.parametrize(
+    ("current", "last", "text", "method"),
+    [
+        ({"t": 4, "p": 78}, BOTH, "files of spark_catalog.s.p changed", "FINGERPRINT"),
+        ({"t": 4, "p": 77}, LAST, "recorded no fingerprint of spark_catalog.s.p", "FINGERPRINT"),
+        ({"t": 4}, BOTH, "spark_catalog.s.p cannot be known and are assumed", "ASSUMED"),
+    ],
+)
+def test_other_files_and_those_nothing_is_known_of_count_as_changed(
+    current: dict[str, int], last: CommittedRefresh, text: str, method: str
+) -> None:
+    plan = plan_refresh(MIXED, current, last)
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "SOURCE_WITHOUT_VERSIONS")
+    assert text in plan.reason_text
+    assert plan.changes[1].method == method
+
+
+def test_files_that_change_while_they_are_listed_are_recorded_as_unknown() -> None:
+    full = plan_refresh(MIXED, {"t": 5, "p": 77}, BOTH)
+    incremental = plan_incremental(MIXED, full, LARGE)
+    assert incremental.strategy is Strategy.INCREMENTAL
+    assert [c.method for c in incremental.changes] == ["CHANGE_FEED", "FINGERPRINT"]
+    assert "FINGERPRINT" not in incremental.reason_text
+    moved = {"p": "spark_catalog.s.p"}
+    for plan in (incremental, full):
+        plan = without_fingerprints(plan, moved)
+        assert (plan.strategy, dict(plan.vector)) == (Strategy.FULL, {"t": 5})
+        assert plan.changes[-1].method == "ASSUMED"
+    assert without_fingerprints(incremental, moved).reason_code == "SOURCE_WITHOUT_VERSIONS"
+    assert without_fingerprints(full, moved).reason_code == full.reason_code
 
 
 def test_the_vector_of_a_plan_is_a_copy() -> None:

@@ -88,6 +88,8 @@ class FakeRunner:
 
     def _record(self, request: RefreshRequest, end: RunState, **changes: Any) -> RefreshRun:
         number = len(self.requests) + len(self.skipped)
+        reads = self.reads.get(request.table_id, self.sources.versions)
+        sources = {key: seen for key, seen in self.sources.versions.items() if key in reads}
         ended = run(
             refresh_id=f"{request.table_id}-{number}",
             table_id=request.table_id,
@@ -96,11 +98,7 @@ class FakeRunner:
             action=Strategy.FULL,
             schedule_time=request.schedule_time,
             partitions=request.partitions,
-            sources={
-                source: version
-                for source, version in self.sources.versions.items()
-                if source in self.reads.get(request.table_id, self.sources.versions)
-            },
+            sources=changes.pop("sources", sources),
             epoch=number,
             queued_at=self.clock.now(),
             started_at=self.clock.now(),

@@ -231,6 +231,47 @@ def test_a_source_without_versions_is_assumed_changed_once_per_freshness(world: 
     assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
 
 
+@pytest.fixture
+def files(world: World) -> World:
+    """A table over files, refreshed once, a minute ago; changes gather for five seconds."""
+    world.catalog.create(continuous(sources=(source("csv", "p", SourceKind.PLAIN),)))
+    world.sources.versions = {"p": 1}
+    assert world.poll() == [Trigger.INITIAL]
+    assert world.poll(60) == []
+    return world
+
+
+def test_files_are_looked_at_while_changes_gather_and_start_a_refresh(files: World) -> None:
+    files.sources.versions = {"p": 2}
+    calls = files.sources.calls
+    assert [files.poll(1) for _ in range(4)] == [[]] * 4
+    assert files.sources.calls == calls
+    assert files.poll(1) == [Trigger.UPSTREAM_CHANGE]
+    assert files.poll(60) == []
+    files.watcher = files.fresh_watcher()
+    assert files.poll(60) == []
+    files.sources.versions = {}
+    assert files.poll(5) == [Trigger.UPSTREAM_CHANGE]
+    assert files.poll(19) == []
+    assert files.poll(1) == [Trigger.UPSTREAM_CHANGE]
+
+
+def test_files_that_become_again_what_was_seen_before_others_were_read(files: World) -> None:
+    files.sources.versions = {"p": 2}
+    files.runner.changes = {"sources": {"p": 3}}
+    assert files.poll(5) == [Trigger.UPSTREAM_CHANGE]
+    files.runner.changes = {}
+    assert files.poll(60) == [Trigger.UPSTREAM_CHANGE]
+    assert files.poll(60) == []
+
+
+def test_the_newest_versions_are_known_if_files_tell(files: World) -> None:
+    (table,) = files.catalog.tables()
+    assert files.watcher.newest(table) == {"p": 1}
+    files.sources.versions = {}
+    assert files.watcher.newest(table) is None
+
+
 def test_an_absent_engine_is_mentioned_once_and_waited_for(
     settled: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,11 @@ from tidegate_server.engine.incremental.classify import (
     window_functions,
     window_refusals,
 )
+from tidegate_server.engine.survey import read_by
+from tidegate_server.model.names import TableName
 from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.storage.jvm import items, kind
+from tidegate_server.storage.plain import plain_files
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 """Operators that hand every row through."""
@@ -33,6 +36,8 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
 }
 _SESSION_WINDOW = "spark.sessionWindow"
 _WEIGHT = "__weight"
+_CORRUPT = "spark.sql.columnNameOfCorruptRecord"
+_CORRUPT_OPTION = "columnnameofcorruptrecord"
 
 Trace = Mapping[int, int]
 """The table's column by the id of the attribute that is passed through to it unchanged."""
@@ -68,13 +73,16 @@ def read_shape(
     table_types: Sequence[str],
     versions: Mapping[str, int],
     catalyst: Catalyst,
+    *,
+    files: Collection[TableName] = (),
 ) -> Node:
     """Return the shape of a simplified plan.
 
     :param table_types: the types of the table's columns.
     :param versions: the version at which each versioned source is to be read, by table id.
+    :param files: tables of files that are known to be the same before and after.
     """
-    return _Reader(versions, catalyst).read(plan, _root_trace(plan, table_types))
+    return _Reader(versions, catalyst, files).read(plan, _root_trace(plan, table_types))
 
 
 def incomparable(shape: Node) -> tuple[Obstacle, ...]:
@@ -94,8 +102,11 @@ def _root_trace(plan: Any, table_types: Sequence[str]) -> Trace:
 class _Reader:
     """Reads plans from the root down; ``trace`` is None below what the table holds row for row."""
 
-    def __init__(self, versions: Mapping[str, int], catalyst: Catalyst) -> None:
+    def __init__(
+        self, versions: Mapping[str, int], catalyst: Catalyst, files: Collection[TableName]
+    ) -> None:
         self._versions = versions
+        self._files = files
         self._catalyst = catalyst
 
     def read(self, plan: Any, trace: Trace | None) -> Node:
@@ -124,7 +135,7 @@ class _Reader:
         if name in _LEAVES:
             return Node(operator=Operator(name=name), plan=plan)
         source = self._source(plan)
-        if source is None:
+        if source is None and not self._is_fixed(plan):
             return self._unknown(plan)
         refused = []
         known = {str(field) for field in plan.relation().schema().fieldNames()}
@@ -146,6 +157,25 @@ class _Reader:
         snapshot = location.getSnapshot()
         table_id = str(snapshot.metadata().id())
         return table_id if self._versions.get(table_id) == int(snapshot.version()) else None
+
+    def _is_fixed(self, plan: Any) -> bool:
+        """Say whether a leaf reads a table of files that are the same, and give the same rows
+        whichever columns are asked for.
+
+        Readers of text find a broken line by the columns that they read of it.
+        """
+        if not self._files or not plain_files(self._catalyst.spark, plan):
+            return False
+        if any(reading.name not in self._files for reading in read_by(plan)):
+            return False
+        options = {
+            str(pair._1()).lower(): str(pair._2())
+            for pair in items(plan.relation().options().toSeq())
+        }
+        fields = {str(field).lower() for field in plan.relation().schema().fieldNames()}
+        corrupt = str(self._catalyst.spark.conf.get(_CORRUPT)).lower()
+        keeps = options.get("mode", "").upper() != "DROPMALFORMED"
+        return keeps and _CORRUPT_OPTION not in options and corrupt not in fields
 
     # ---- operators -------------------------------------------------------------------------
 

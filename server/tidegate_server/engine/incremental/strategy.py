@@ -45,7 +45,12 @@ from tidegate_server.refresh.eligibility import (
     obstacles,
     read_rules,
 )
-from tidegate_server.refresh.planner import Evidence, incremental_work, plan_incremental
+from tidegate_server.refresh.planner import (
+    SOURCES_REPLACED,
+    Evidence,
+    incremental_work,
+    plan_incremental,
+)
 from tidegate_server.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
@@ -56,6 +61,7 @@ from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_files import known_bytes
 from tidegate_server.storage.exact import named
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.storage.plain import plain_files
 from tidegate_server.storage.region import moves
 
 logger = logging.getLogger(__name__)
@@ -149,7 +155,8 @@ def read_query(
     try:
         plan = catalyst.simplified(analyzed)
         types = _table_types(order, spark, tables)
-        shape = read_shape(plan, types, tables.read_versions(), catalyst)
+        versions = tables.read_versions()
+        shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
         algebra = read_algebra(shape, types, catalyst)
         totals = read_totals(shape, catalyst) if algebra is None else None
     except ServerError:
@@ -160,14 +167,15 @@ def read_query(
         plan, shape, algebra, totals = analyzed, _unreadable(analyzed), None, None
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    rows = sum(estimated_rows(spark, n.plan) for n in shape.nodes() if n.operator.source)
+    leaves = [node for node in shape.nodes() if not node.children]
+    stored = [n.plan for n in leaves if n.operator.source or plain_files(spark, n.plan)]
     return Query(
         text=text,
         shape=shape,
         algebra=algebra,
         totals=totals,
         fingerprint=fingerprint,
-        rows=rows,
+        rows=sum(estimated_rows(spark, each) for each in stored),
     )
 
 
@@ -377,7 +385,7 @@ class Preparation:
         found = []
         if set(vector) != set(self.last.vector):
             text = "the query reads other tables than at the last refresh"
-            found.append(Obstacle(code="SOURCES_REPLACED", text=text))
+            found.append(Obstacle(code=SOURCES_REPLACED, text=text))
         if moves(self.order):
             text = "rows become immutable as time goes by, of which no source tells"
             found.append(Obstacle(code="IMMUTABLE_REGION_MOVES", text=text))

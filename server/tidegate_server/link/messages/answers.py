@@ -241,7 +241,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """Newest versions by table id; a source that is gone is missing."""
+    """Newest versions by table id; a source that is gone, or tells nothing, is missing."""
 
     versions: Mapping[str, int]
 

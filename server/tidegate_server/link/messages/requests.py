@@ -380,7 +380,7 @@ class RemoveFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceVersions:
     """Ask for the newest version of each source, without a Spark job; answered by
-    :class:`Versions`."""
+    :class:`Versions`. Of a source without versions, the fingerprint of its files is the version."""
 
     sources: tuple[Source, ...]
 

@@ -1,0 +1,25 @@
+"""When a file's time of modification tells it from what may be written to it next."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate_server.storage.plain import StoredFile, unsettled_for
+
+NOW = 1_800_000_000_500
+
+
+@pytest.mark.parametrize(
+    ("modified", "left"),
+    [
+        (NOW, 20),
+        (NOW - 19, 1),
+        (NOW - 20, 0),
+        (NOW - 500, 520),  # whole seconds may be all that the file system has
+        (NOW - 1_500, 0),
+        (NOW + 5_000, 0),  # by another clock: it may stay in the future for ever
+    ],
+)
+def test_a_new_file_settles_when_its_tick_is_over(modified: int, left: int) -> None:
+    found = unsettled_for(StoredFile("p", 1, modified), NOW)
+    assert max(found, 0) == left
