@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.server.engine.conftest import Session
@@ -11,6 +13,7 @@ from tidegate_server.model.runs import Strategy
 
 pytestmark = pytest.mark.spark
 
+EACH = 1 if os.environ.get("TIDEGATE_FULL") else 3
 COUNTED = "SELECT k, count(*) AS c, sum(n) AS s, sum(p) AS sp FROM t GROUP BY k"
 JOINED = "SELECT s, key FROM (SELECT t.k AS key, sum(m) AS s FROM t JOIN u ON t.k = u.k GROUP BY 1)"
 EXTREMES = "SELECT max(n) AS hi, k, min(p) AS lo, count(n) AS c FROM t GROUP BY k"
@@ -109,7 +112,7 @@ def test_groups_in_doubt_may_have_keys_that_no_rows_are_found_by(
     )
     tables = [
         Maintained(session, schema, f"SELECT {keys}, min(n) AS lo FROM m GROUP BY {keys}")
-        for keys in ("k, g, d", "d, k", "d, k, g", "k, d, g")
+        for keys in ("k, g, d", "d, k", "d, k, g", "k, d, g")[::EACH]
     ]
     computed = "SELECT d, id * 10L AS b, min(n) AS lo FROM m GROUP BY d, id * 10L"
     inside = "SELECT struct(k, d) AS s, g, min(n) AS lo FROM m GROUP BY struct(k, d), g"
