@@ -158,7 +158,7 @@ def read_query(
         versions = tables.read_versions()
         shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
         algebra = read_algebra(shape, types, catalyst)
-        totals = read_totals(shape, catalyst) if algebra is None else None
+        totals = _read_totals(shape, catalyst) if algebra is None else None
     except ServerError:
         raise
     except Exception as failed:
@@ -177,6 +177,14 @@ def read_query(
         fingerprint=fingerprint,
         rows=sum(estimated_rows(spark, each) for each in stored),
     )
+
+
+def _read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
+    """Return what a query adds up, unless something else of it makes every refresh full."""
+    totals = read_totals(shape, catalyst)
+    if totals is None or obstacles(shape.operator, frozenset(), combined=totals.node.operator):
+        return None
+    return totals
 
 
 def _unreadable(plan: Any) -> Node:

@@ -79,6 +79,41 @@ def grouped(draw: st.DrawFn, below: Below) -> Relation:
     return Relation(sql, tuple((f"c{i}", kind) for i, (_, kind) in enumerate(outputs)))
 
 
+# What follows from sums and counts, so that the tables of few groups add up.
+_ADDED = {
+    "key": ("count({0})", "min({0})", "concat(min({0}), max({0}))"),
+    "int": (
+        *("avg({0})", "sum({0}) - 1", "sum({0}) FILTER (WHERE {0} % 2 = 0)", "min({0}) + max({0})"),
+        *("sum({0} * 2) / count(*)", "CASE WHEN sum({0}) > 3 THEN 'much' ELSE 'little' END"),
+    ),
+    "exact": ("avg({0})", "sum({0}) / count(*)", "max({0}) - min({0})", "sum({0})"),
+    "huge": ("sum({0})", "max({0})"),
+    "day": ("max({0})", "datediff(max({0}), min({0}))"),
+    "moment": ("min({0})", "count({0})"),
+    "flag": ("count(*) FILTER (WHERE {0})",),
+}
+
+
+@st.composite
+def summarised(draw: st.DrawFn, below: Below) -> Relation:
+    """Expressions over what can be added up, of a few groups or of all rows."""
+    source = draw(below)
+    groupable = source.named(*KEYS)
+    keys = [draw(st.sampled_from(groupable))] if groupable and draw(st.booleans()) else []
+    known = [column for column in source.columns if column[1] in _ADDED]
+    results = ["count(*)"]
+    for _ in range(draw(st.integers(1, 3)) if known else 0):
+        name, kind = draw(st.sampled_from(known))
+        results.append(draw(st.sampled_from(_ADDED[kind])).format(name))
+    kinds = dict(source.columns)
+    outputs = [*((key, kinds[key]) for key in keys), *((text, "opaque") for text in results)]
+    texts = ", ".join(f"{text} AS c{i}" for i, (text, _) in enumerate(outputs))
+    sql = f"SELECT {texts} FROM ({source.sql})" + (f" GROUP BY {keys[0]}" if keys else "")
+    if draw(st.integers(0, 3)) == 0:
+        sql += f" HAVING {draw(st.sampled_from(_having(source)))}"
+    return Relation(sql, tuple((f"c{i}", kind) for i, (_, kind) in enumerate(outputs)))
+
+
 @st.composite
 def deduplicated(draw: st.DrawFn, below: Below) -> Relation:
     """DISTINCT."""

@@ -14,7 +14,7 @@ from tests.server.engine.oracle.combined import (
     limited,
     tallied,
 )
-from tests.server.engine.oracle.groups import deduplicated, grouped
+from tests.server.engine.oracle.groups import deduplicated, grouped, summarised
 from tests.server.engine.oracle.joins import common, crossed, joined, looked_up, nested
 from tests.server.engine.oracle.moments import timed
 from tests.server.engine.oracle.relations import (
@@ -33,7 +33,7 @@ OPERATORS: tuple[Callable[[Below], Below], ...] = (
     *(filtered, projected, projected, exploded, united, joined, joined, joined, crossed),
     *(grouped, grouped, grouped, deduplicated, windowed, windowed, topped, nested, looked_up),
     *(common, timed, pivoted, unpivoted, generated, chained, tallied, lateral, asked, asked),
-    *(layered, limited),
+    *(layered, limited, summarised, summarised),
 )
 
 
