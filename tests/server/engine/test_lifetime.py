@@ -126,7 +126,7 @@ def test_the_page_of_a_job_is_named_where_sparks_ui_is_on(start_engine: StartEng
     ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
     engine = start_engine(settings={**SHORT_LIVED, **IN_MEMORY, **ui})
     session = Session(engine.client())
-    session.rows("SELECT count(*) FROM range(1000000) a, range(5000) b WHERE a.id % 7 = b.id % 11")
+    session.rows("SELECT count(*) FROM range(100000) a, range(5000) b WHERE a.id % 7 = b.id % 11")
     url = session.client.progress[0].tracking_url
     with urllib.request.urlopen(url, timeout=20) as page:
         assert "Details for Job" in page.read().decode()
