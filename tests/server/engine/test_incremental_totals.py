@@ -26,7 +26,7 @@ QUERIES = {
     " GROUP BY ts, dt, b, ROLLUP (k)": "tu",
 }
 CHANGES = {
-    "INSERT INTO t SELECT 7, 'a', 7, 7, 0.000007, true, ts, dt FROM t LIMIT 1": "t",
+    "INSERT INTO t SELECT 7, 'a', 7, 7, 0.000007, true, NULL, DATE'2026-01-01' FROM range(3)": "t",
     "UPDATE t SET n = NULL, p = NULL, w = NULL WHERE k = 'c'": "t",
     "UPDATE t SET n = n * 10, p = p + 1, w = -w, ts = ts + INTERVAL '1' HOUR WHERE id < 6": "t",
     "DELETE FROM t WHERE k IS NULL OR n IS NULL": "t",

@@ -186,13 +186,16 @@ def _sums_exactly(function: Any) -> bool:
     return True
 
 
+def is_long(expression: Any) -> bool:
+    """Say whether it is a decimal which a product with a weight could not hold."""
+    type_ = expression.dataType()
+    decimal = str(type_.typeName()).startswith("decimal")
+    return decimal and int(type_.precision()) > _PRODUCT_DIGITS
+
+
 def _is_wide(part: Part) -> bool:
-    """Say whether it sums decimals which a product with a weight could not hold."""
-    if part.kind != "SUM":
-        return False
-    summed = part.inputs[0].dataType()
-    decimal = str(summed.typeName()).startswith("decimal")
-    return decimal and int(summed.precision()) > _PRODUCT_DIGITS
+    """Say whether it sums such decimals."""
+    return part.kind == "SUM" and is_long(part.inputs[0])
 
 
 def _is_key(part: Part) -> bool:

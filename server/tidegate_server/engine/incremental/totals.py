@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.incremental.algebra import INTEGERS, sums_numbers, weighted
+from tidegate_server.engine.incremental.algebra import INTEGERS, is_long, sums_numbers, weighted
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
@@ -133,6 +133,10 @@ def _counted(totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None) 
             named.append(catalyst.alias(addend.condition, f"c{number}"))
     named.append(catalyst.alias(catalyst.long(1) if weight is None else weight, WEIGHT))
     frame = catalyst.frame(catalyst.project(named, rows))
+    if weight is not None and any(is_long(each) for a in totals.addends for each in a.inputs):
+        # These have no product with a weight: of rows that are equal, each counts for itself.
+        copies = f"array_repeat(CAST(signum({WEIGHT}) AS BIGINT), CAST(abs({WEIGHT}) AS INT))"
+        frame = frame.withColumn(WEIGHT, F.explode(F.expr(copies)))
     parts = [f"{WEIGHT} AS {_ROWS}"]
     for number, addend in enumerate(totals.addends):
         parts += _parts(number, addend, frame, once=weight is None)
@@ -159,9 +163,7 @@ def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iter
         return
     type_ = frame.schema[value].dataType
     if isinstance(type_, T.DecimalType):
-        # A wide one has no product with a weight but 1 and -1.
-        several = "raise_error('equal rows with long decimals changed at once')"
-        total = value if once else f"coalesce({weighted(value, type_)}, {several})"
+        total = value if once else weighted(value, type_)
     else:
         total = f"CAST({value} AS BIGINT) * {WEIGHT}"
     yield f"CASE WHEN {when} THEN {total} END AS t{number}"
