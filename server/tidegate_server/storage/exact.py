@@ -72,6 +72,19 @@ def summed(frame: DataFrame) -> DataFrame:
     return sums.where(f"{WEIGHT} <> 0").selectExpr(*values, WEIGHT)
 
 
+def as_text(value: str, type: T.DataType) -> str:
+    """Return SQL for a value as text; a moment not in any zone, where some hours come twice."""
+    instant = isinstance(type, T.TimestampType)
+    return f"CAST({f'unix_micros({value})' if instant else value} AS STRING)"
+
+
+def from_text(text: Column, type: T.DataType) -> Column:
+    """Return the value that :func:`as_text` made a text of."""
+    if isinstance(type, T.TimestampType):
+        return F.timestamp_micros(text.cast("bigint"))
+    return text.cast(type)
+
+
 def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:
     """Return the condition that two aliased rows are the same in all fields.
 

@@ -100,10 +100,15 @@ class Algebra:
         )
 
 
+def fails_on_overflow(catalyst: Catalyst) -> bool:
+    """Say whether a sum that overflows fails: else it could not be told from NULL."""
+    return str(catalyst.spark.conf.get(_ANSI, "true")) == "true"
+
+
 def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) -> Algebra | None:
     """Return how a table's groups follow from their change; None if they do not."""
-    if catalyst.spark.conf.get(_ANSI, "true") != "true":
-        return None  # what overflows could not be told from NULL
+    if not fails_on_overflow(catalyst):
+        return None
     node, wanted = _below_projections(shape, table_types)
     if node is None or node.kind != "Aggregate":
         return None

@@ -15,7 +15,15 @@ from tidegate_server.model.clauses import Violation
 from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
-from tidegate_server.storage.exact import WEIGHT, comparable, named, quoted, summed
+from tidegate_server.storage.exact import (
+    WEIGHT,
+    as_text,
+    comparable,
+    from_text,
+    named,
+    quoted,
+    summed,
+)
 from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
 from tidegate_server.storage.region import outside
 from tidegate_server.storage.row_change import COPIES, ROW_ID, RowChange, copied
@@ -142,8 +150,8 @@ def _look(rows: DataFrame, order: RefreshOrder, asked: Sequence[str], *, ranged:
         column = quoted(field.name)
         value = f"CASE WHEN {removed} THEN {column} END"
         counts += [
-            f"{_bound(f'min({value})', field)} AS low{number}",
-            f"{_bound(f'max({value})', field)} AS high{number}",
+            f"{as_text(f'min({value})', field.dataType)} AS low{number}",
+            f"{as_text(f'max({value})', field.dataType)} AS high{number}",
             f"count_if({removed} AND {column} IS NULL) AS null{number}",
         ]
     row = rows.selectExpr(*counts, *asked).first()
@@ -259,20 +267,9 @@ def _bounds(number: int, field: T.StructField, row: Row) -> Column:
     column = named(field.name, "t")
     if low is None:
         return column.isNull()
-    inside = column.between(_literal(low, field), _literal(high, field))
+    first, last = (from_text(F.lit(bound), field.dataType) for bound in (low, high))
+    inside = column.between(first, last)
     return inside | column.isNull() if nulls else inside
-
-
-def _bound(value: str, field: T.StructField) -> str:
-    """Return a value as text; a moment not in any zone, where some hours come twice."""
-    instant = isinstance(field.dataType, T.TimestampType)
-    return f"CAST({f'unix_micros({value})' if instant else value} AS STRING)"
-
-
-def _literal(text: str, field: T.StructField) -> Column:
-    if isinstance(field.dataType, T.TimestampType):
-        return F.timestamp_micros(F.lit(int(text)))
-    return F.lit(text).cast(field.dataType)
 
 
 def _ranged(rows: DataFrame) -> Iterator[tuple[int, T.StructField]]:

@@ -17,11 +17,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.incremental.algebra import INTEGERS, is_long, sums_numbers, weighted
+from tidegate_server.engine.incremental.algebra import (
+    INTEGERS,
+    fails_on_overflow,
+    is_long,
+    sums_numbers,
+    weighted,
+)
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.shape import PASSING, Node
+from tidegate_server.storage.exact import as_text, from_text
 from tidegate_server.storage.jvm import items, kind
 
 MOST_GROUPS = 200
@@ -34,7 +41,6 @@ _CHANGED = "changed"
 _EXACT = 1 << 53
 _EXTREMES = frozenset({"Min", "Max"})
 _ABOVE = frozenset({"Project", "Filter"}) | PASSING
-_ANSI = "spark.sql.ansi.enabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +53,15 @@ class Addend:
     inputs: tuple[Any, ...]
     condition: Any | None
     """That of its FILTER clause."""
+    buffers: tuple[Any, ...]
+    """The attributes over which Spark evaluates the function."""
+    kept_as: str
+    """The type in SQL of the first of them: of the sum, where it has one."""
 
     @property
     def extreme(self) -> bool:
         """Whether it is a smallest or largest value, which does not follow when it was removed."""
         return self.name in _EXTREMES
-
-    @property
-    def buffers(self) -> list[Any]:
-        """The attributes over which Spark evaluates the function."""
-        return list(items(self.function.aggBufferAttributes()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +82,8 @@ class Totals:
 
 def read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
     """Return what a query adds up; None if that is not all it does."""
-    if catalyst.spark.conf.get(_ANSI, "true") != "true":
-        return None  # what overflows could not be told from NULL
+    if not fails_on_overflow(catalyst):
+        return None
     node, above = shape, []
     while node.kind in _ABOVE:
         above.append(node.plan)
@@ -107,7 +112,15 @@ def _addend(call: Any) -> Addend | None:
     if bool(call.isDistinct()) or not exact:
         return None
     condition = call.filter().get() if call.filter().isDefined() else None
-    return Addend(function=function, name=name, inputs=inputs, condition=condition)
+    buffers = tuple(items(function.aggBufferAttributes()))
+    return Addend(
+        function=function,
+        name=name,
+        inputs=inputs,
+        condition=condition,
+        buffers=buffers,
+        kept_as=str(buffers[0].dataType().sql()),
+    )
 
 
 def _averages_exactly(function: Any) -> bool:
@@ -173,12 +186,15 @@ def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iter
 
 def _in_doubles(addend: Addend) -> bool:
     """Say whether Spark adds whole numbers up as floating point numbers."""
-    return addend.name == "Average" and str(addend.buffers[0].dataType().typeName()) == "double"
+    return addend.name == "Average" and addend.kept_as == "DOUBLE"
 
 
 def _grouped(totals: Totals, parts: DataFrame) -> DataFrame:
     extremes = {f"{column}{n}": a.name for n, a in _extremes(totals) for column in "xr"}
-    decimals = {f"t{n}": type_ for n, a in enumerate(totals.addends) if (type_ := _decimal(a))}
+    # Whole numbers are summed as such, also where Spark keeps a DOUBLE.
+    decimals = {
+        f"t{n}": a.kept_as for n, a in enumerate(totals.addends) if a.kept_as.startswith("DECIMAL")
+    }
     found = []
     for name in parts.columns[len(totals.groups) :]:
         type_ = decimals.get(name, "BIGINT")
@@ -186,13 +202,6 @@ def _grouped(totals: Totals, parts: DataFrame) -> DataFrame:
         value = f"{extremes[name]}({name})" if name in extremes else total
         found.append(F.expr(f"{value} AS {name}"))
     return parts.groupBy(*totals.keys).agg(*found)
-
-
-def _decimal(addend: Addend) -> str | None:
-    """Return the type of the sum that Spark itself would keep, if it is a decimal."""
-    type_ = addend.buffers[0].dataType()
-    summed = not addend.extreme and str(type_.typeName()).startswith("decimal")
-    return str(type_.sql()) if summed else None
 
 
 def _sound(totals: Totals) -> str:
@@ -241,7 +250,7 @@ def _values(number: int, addend: Addend) -> list[str]:
         return [f"n{number}"]
     if addend.extreme:
         return [f"x{number}"]
-    total = f"CAST(t{number} AS {addend.buffers[0].dataType().sql()})"
+    total = f"CAST(t{number} AS {addend.kept_as})"
     if addend.name == "Average":
         return [total, f"n{number}"]
     found = [f"CASE WHEN n{number} > 0 THEN {total} END"]
@@ -323,7 +332,7 @@ def recorded_after(
 def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
     """Bring totals here; one Spark action."""
     lasting = _lasting(totals, frame)
-    texts = ", ".join(_text(field) for field in lasting)
+    texts = ", ".join(as_text(field.name, field.dataType) for field in lasting)
     remains = f"{_ROWS} > 0" if totals.groups else "true"
     look = frame.limit(MOST_GROUPS + 1).selectExpr(
         f"to_json(sort_array(collect_list(CASE WHEN {remains} THEN array({texts}) END))) AS text",
@@ -347,12 +356,6 @@ def _lasting(totals: Totals, frame: DataFrame) -> list[T.StructField]:
     return [field for field in frame.schema.fields if field.name not in passing]
 
 
-def _text(field: T.StructField) -> str:
-    """Return a value as text; a moment not in any zone, where some hours come twice."""
-    instant = isinstance(field.dataType, T.TimestampType)
-    return f"CAST({f'unix_micros({field.name})' if instant else field.name} AS STRING)"
-
-
 def _readable(fields: Sequence[T.StructField]) -> Iterator[str]:
     """Yield conditions without which JSON does not keep a value as it is."""
     for field in fields:
@@ -361,11 +364,6 @@ def _readable(fields: Sequence[T.StructField]) -> Iterator[str]:
 
 
 def _restored(spark: SparkSession, text: str, fields: Sequence[T.StructField]) -> DataFrame:
-    lists = F.from_json(F.lit(text), "ARRAY<ARRAY<STRING>>")
-    values = []
-    for number, field in enumerate(fields):
-        value = f"v[{number}]"
-        if isinstance(field.dataType, T.TimestampType):
-            value = f"timestamp_micros(CAST({value} AS BIGINT))"
-        values.append(f"CAST({value} AS {field.dataType.simpleString()}) AS {field.name}")
-    return spark.sql("SELECT 1").select(F.explode(lists).alias("v")).selectExpr(*values)
+    lists = F.explode(F.from_json(F.lit(text), "ARRAY<ARRAY<STRING>>"))
+    values = (from_text(F.col("v")[n], f.dataType).alias(f.name) for n, f in enumerate(fields))
+    return spark.sql("SELECT 1").select(lists.alias("v")).select(*values)
