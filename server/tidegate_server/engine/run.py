@@ -44,8 +44,11 @@ from tidegate_server.model.runs import Rejection, RunMetrics, Strategy
 from tidegate_server.model.versions import Source, SourceKind, takes_in
 from tidegate_server.refresh.planner import (
     SOURCES_CHANGED,
+    SOURCES_REPLACED,
+    TOTALS_NOT_RECORDED,
     UNSTABLE_QUERY,
     plan_refresh,
+    records_totals,
     telling_region,
     without_fingerprints,
 )
@@ -72,7 +75,7 @@ _STARTS = frozenset(
         *("FIRST_REFRESH", "FORCED", "FOREIGN_COMMIT", "DEFINITION_CHANGED"),
         *("FROM_BEGINNING", "PARTIAL_BEFORE"),
         # Once: what the source was before cannot be known any more.
-        *("SOURCE_CHANGE_UNKNOWN", "SOURCES_REPLACED"),
+        *("SOURCE_CHANGE_UNKNOWN", SOURCES_REPLACED, TOTALS_NOT_RECORDED),
     }
 )
 
@@ -395,6 +398,8 @@ def _by_totals(
     to them; None where that does not help."""
     order, totals = planned.order, planned.query.totals
     if totals is None or order.fingerprint is None or order.totals == "" or not adds_up(order):
+        return None
+    if not records_totals(order, planned.query.rows):
         return None
     catalyst = Catalyst(session)
     try:

@@ -13,6 +13,10 @@ from tidegate_server.refresh.request import PastRun
 HYSTERESIS = 1.2
 """The other strategy must be this much cheaper before a table changes over to it."""
 
+_WORTH_RECORDING = 2.0
+"""How many times as long as a small incremental refresh the full one must take, for which what the
+incremental one needs is recorded at the cost of about a quarter of the full one."""
+
 _LEARNED_FROM = 5
 _TRUSTED = (0.1, 10.0)
 
@@ -72,6 +76,18 @@ def predict(way: Way, work: Work, history: Sequence[PastRun]) -> float:
     :param history: the table's last runs, newest first.
     """
     return _listed(way, work) * _correction(way, history)
+
+
+def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
+    """Say whether a full refresh had better record totals, from which the next ones follow.
+
+    :param history: the table's last runs, newest first. What a full one took says nothing of a
+        refresh of few rows here, else a costly query would never come to record them.
+    """
+    own = _ratios(history, lambda way: way is Way.REWRITE)
+    few = _listed(Way.REWRITE, Work(rows_read=0, rows_written=0))
+    little = few * (median_low(own) if own else 1.0)
+    return predict(Way.OVERWRITE, full, history) >= _WORTH_RECORDING * little
 
 
 def _listed(way: Way, work: Work) -> float:

@@ -21,6 +21,7 @@ from tidegate_server.refresh.cost import (
     Way,
     Work,
     predict,
+    worth_recording,
 )
 from tidegate_server.refresh.eligibility import Obstacle
 from tidegate_server.refresh.request import (
@@ -33,6 +34,7 @@ from tidegate_server.refresh.request import (
 SOURCES_CHANGED = "SOURCES_CHANGED"
 SOURCE_WITHOUT_VERSIONS = "SOURCE_WITHOUT_VERSIONS"
 SOURCES_REPLACED = "SOURCES_REPLACED"
+TOTALS_NOT_RECORDED = "TOTALS_NOT_RECORDED"
 UNSTABLE_QUERY = "UNSTABLE_QUERY"
 _LARGEST_CHANGE = 0.25
 _FEW = 50_000
@@ -186,6 +188,13 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
         reason_text=text,
         rejected=(cheaper,),
     )
+
+
+def records_totals(order: RefreshOrder, rows_in_sources: int) -> bool:
+    """Say whether a full refresh records what the next ones may be computed from."""
+    if order.policy is RefreshPolicy.AUTO:
+        return worth_recording(Work(rows_read=rows_in_sources, rows_written=0), order.history)
+    return order.policy is not RefreshPolicy.FULL
 
 
 def telling_region(plan: RefreshPlan, order: RefreshOrder) -> RefreshPlan:

@@ -122,3 +122,15 @@ def test_totals_are_kept_of_what_is_computed_fully(session: Session, sources: st
     session.execute("UPDATE t SET id = id + 1")
     assert landed(mt)[1] == "GROUPS_COMBINED"
     assert mt.actions() <= {"commitInfo", "txn"}
+
+
+def test_totals_are_not_kept_where_full_refreshes_are_cheap(session: Session, sources: str) -> None:
+    mt = Maintained(session, sources, "SELECT avg(n) AS a FROM t", policy=RefreshPolicy.AUTO)
+    for policy, code in (
+        (RefreshPolicy.AUTO, "TOTALS_NOT_RECORDED"),
+        (RefreshPolicy.INCREMENTAL_STRICT, "TOTALS_NOT_RECORDED"),
+        (RefreshPolicy.INCREMENTAL_STRICT, "GROUPS_COMBINED"),
+    ):
+        session.execute("UPDATE t SET n = n + 1 WHERE id = 3")
+        assert mt.refresh(policy=policy).plan.reason_code == code
+        assert mt.differences() == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidegate_server.model.runs import RunMetrics, Strategy
-from tidegate_server.refresh.cost import Way, Work, predict
+from tidegate_server.refresh.cost import Way, Work, predict, worth_recording
 from tidegate_server.refresh.request import PastRun
 
 WORK = Work(rows_read=1_000_000, rows_written=10_000)
@@ -102,3 +102,12 @@ def test_changed_rows_are_dearer_than_others() -> None:
 def test_what_no_run_could_tell_is_not_learned() -> None:
     run = PastRun(strategy=Strategy.FULL, seconds=9.0, metrics=RunMetrics())
     assert predict(Way.OVERWRITE, WORK, (run,)) == predict(Way.OVERWRITE, WORK, ())
+
+
+def test_totals_are_recorded_where_full_refreshes_take_long() -> None:
+    few, many = Work(rows_read=100_000, rows_written=0), Work(rows_read=20_000_000, rows_written=0)
+    assert not worth_recording(few, ())
+    assert worth_recording(many, ())
+    listed = predict(Way.OVERWRITE, WORK, ())
+    assert worth_recording(few, (past(8 * listed),))
+    assert not worth_recording(many, (rewrite(9.0), rewrite(9.0), past(listed)))

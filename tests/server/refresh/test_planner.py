@@ -16,6 +16,7 @@ from tidegate_server.refresh.planner import (
     incremental_work,
     plan_incremental,
     plan_refresh,
+    records_totals,
     without_fingerprints,
 )
 from tidegate_server.refresh.request import (
@@ -297,3 +298,11 @@ def test_a_change_is_small_when_all_of_it_is_known_to_be(
         for count in rows
     )
     assert Evidence(changes=changes).few is few
+
+
+@pytest.mark.parametrize("policy", RefreshPolicy)
+def test_the_policy_says_whether_totals_are_recorded(policy: RefreshPolicy) -> None:
+    order = replace(ORDER, policy=policy)
+    assert records_totals(order, 50_000_000) is (policy is not RefreshPolicy.FULL)
+    wanted = {RefreshPolicy.INCREMENTAL, RefreshPolicy.INCREMENTAL_STRICT}
+    assert records_totals(order, 1_000) is (policy in wanted)

@@ -47,6 +47,7 @@ from tidegate_server.refresh.eligibility import (
 )
 from tidegate_server.refresh.planner import (
     SOURCES_REPLACED,
+    TOTALS_NOT_RECORDED,
     Evidence,
     incremental_work,
     plan_incremental,
@@ -230,7 +231,9 @@ class Preparation:
     resources: ExitStack
     _evidence: Evidence = field(default_factory=Evidence)
     _totals: Totals | None = None
-    """What the query adds up, if its last commit recorded it."""
+    """What the query adds up, unless it turned out not to follow from what was recorded."""
+    _unrecorded: bool = False
+    """Whether nothing was recorded; but for that, the query could be added up."""
 
     def prepare(self, full: RefreshPlan) -> Prepared:
         """Return what improves on the full refresh that was planned, or just that.
@@ -238,12 +241,12 @@ class Preparation:
         :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
         """
         changes = self._changes(full.vector)
-        if self.last.totals and adds_up(self.order):
+        if self.last.totals != "" and adds_up(self.order):
             self._totals = self.query.totals
         try:
             return self._chosen(full, changes)
         except _NotFollowingError:
-            self._totals = None
+            self._totals, self._unrecorded = None, self.last.totals is None
             return self._chosen(full, changes)
 
     def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> Prepared:
@@ -306,11 +309,14 @@ class Preparation:
     ) -> Prepared:
         """Return the rows that follow from the totals.
 
-        :raises _NotFollowingError: if they do not follow, or there are too many groups now.
+        :raises _NotFollowingError: if there are none, they do not follow, or there are too many
+            groups now.
         """
+        if self.last.totals is None:
+            raise _NotFollowingError
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
         change = difference.of(totals.node.children[0])
-        if change is None or self.last.totals is None:
+        if change is None:
             return replace(self._prepared(plan, None), totals=self.last.totals)
         recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
         self.check()
@@ -413,6 +419,9 @@ class Preparation:
             _rules(self.order),
             combined=self._totals.node.operator if self._totals is not None else None,
         )
+        if operators and self._unrecorded:
+            text = "the last refresh recorded no totals of the groups"
+            operators = (Obstacle(code=TOTALS_NOT_RECORDED, text=text),)
         return (*found, *operators)
 
     def _gathered(

@@ -6,7 +6,8 @@ import logging
 import re
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -32,7 +33,8 @@ from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, Refres
 
 logger = logging.getLogger(__name__)
 
-_SIDE = "__side"
+_HELD = "held_"
+"""How the names of views of what is held in memory begin."""
 _BROKEN = frozenset({"INCREMENTAL_FAILED", "TABLE_DIFFERS"})
 """Reasons of a full refresh in place of an incremental one that went wrong, which nothing else
 would show."""
@@ -62,7 +64,8 @@ class Subject:
     table_id: str
     policy: RefreshPolicy
     query: str
-    text: str
+    wanted: str
+    """The query of what is held in memory."""
     expanded: str
     columns: tuple[str, ...]
     sources: tuple[Source, ...]
@@ -97,28 +100,44 @@ class Replay:
             self._session.conf.set(key, value)
         for table, layout in stream.layouts.items():
             self._session.sql(self._filled(layout.create(table)))
-        self._create_views(stream)
+        for name, text in _views(stream).items():
+            self._session.sql(self._filled(f"CREATE VIEW {{{name}}} AS {text}"))
         for number, query in enumerate(stream.queries):
-            self._create(number, query)
+            self._create(number, query, _of_held(stream, query))
         done: list[Step] = []
         for count, step in enumerate((stream.start, *stream.steps)):
             done.append(step)
             for statement in step:
                 self._change(statement)
-            for subject in list(self._subjects):
-                if subject.lazy and count % 2:
-                    continue
-                report = self._refresh_and_compare(subject)
-                if report is not None:
-                    found.append(f"{report}\n{_history(subject, stream, done)}")
-                    self._subjects.remove(subject)
+            with self._held(stream):
+                for subject in list(self._subjects):
+                    if subject.lazy and count % 2:
+                        continue
+                    report = self._refresh_and_compare(subject)
+                    if report is not None:
+                        found.append(f"{report}\n{_history(subject, stream, done)}")
+                        self._subjects.remove(subject)
         self._tally.finished(found)
         return found
 
-    def _create_views(self, stream: Stream) -> None:
-        if any(f"{{{name}}}" in query for query in stream.queries for name in VIEWS):
-            for name, (text, _) in VIEWS.items():
-                self._session.sql(self._filled(f"CREATE VIEW {{{name}}} AS {text}"))
+    @contextmanager
+    def _held(self, stream: Stream) -> Iterator[None]:
+        """Keep what the tables hold now in memory, under names of their own.
+
+        What is wanted is then computed from nothing that a refresh reads, and a third faster: Delta
+        runs a query for the files of each table in a query.
+        """
+        with ExitStack() as frames:
+            for table in stream.layouts:
+                rows = self._session.table(self._lake.name(table).quoted())
+                # Without the condition refreshes might be answered from memory too.
+                held = rows.where("'held' = 'held'").cache()
+                frames.callback(held.unpersist)
+                held.createOrReplaceTempView(_HELD + table)
+            for name, text in _views(stream).items():
+                view = f"CREATE OR REPLACE TEMP VIEW {_HELD}{name} AS {_of_held(stream, text)}"
+                self._session.sql(self._filled(view))
+            yield
 
     def _change(self, statement: str) -> None:
         try:
@@ -130,7 +149,7 @@ class Replay:
         """Put the names of tables in place of ``{fact}``, ``{mt0}`` and so on."""
         return _NAME.sub(lambda found: self._lake.name(found[1]).quoted(), text)
 
-    def _create(self, number: int, query: str) -> None:
+    def _create(self, number: int, query: str, held: str) -> None:
         """Create a query's table; queries that Spark or Delta refuses are left out."""
         text = self._filled(query)
         try:
@@ -148,7 +167,7 @@ class Replay:
             table_id=table_id,
             policy=RefreshPolicy.AUTO if auto else RefreshPolicy.INCREMENTAL,
             query=query,
-            text=text,
+            wanted=self._filled(held),
             expanded=found.expanded_query,
             columns=found.schema.names(),
             sources=found.sources,
@@ -193,7 +212,7 @@ class Replay:
             self._tally.left_out(failed)
             return None
         try:
-            self._session.sql(subject.text).collect()
+            self._session.sql(subject.wanted).collect()
         except _REFUSALS as own:
             self._tally.left_out(own)
             return None
@@ -222,19 +241,26 @@ class Replay:
         return refresh(order, self._lake.root, self._lake.format, Operation(order.refresh_id))
 
     def _both(self, subject: Subject) -> tuple[Rows, Rows]:
-        """Return the rows of the query and those of the table, read in one job."""
-        wanted = (
-            self._session.sql(subject.text)
-            .toDF(*subject.columns)
-            .selectExpr("true AS " + _SIDE, "*")
-        )
-        table = self._session.sql(f"SELECT false AS {_SIDE}, * FROM {subject.name.quoted()}")
-        rows = wanted.unionAll(table).collect()
-        return _bag(rows, wanted=True), _bag(rows, wanted=False)
+        """Return the rows of the query and those of the table."""
+        wanted = self._session.sql(subject.wanted).toDF(*subject.columns).collect()
+        found = self._session.table(subject.name.quoted()).collect()
+        return _bag(wanted), _bag(found)
 
 
-def _bag(rows: Sequence[Row], *, wanted: bool) -> Rows:
-    return Counter(tuple(_plain(v) for v in row[1:]) for row in rows if row[0] is wanted)
+def _views(stream: Stream) -> Mapping[str, str]:
+    """Return the views of a stream, each with its text: all, since they read each other."""
+    used = any(f"{{{name}}}" in query for query in stream.queries for name in VIEWS)
+    return {name: text for name, (text, _) in VIEWS.items()} if used else {}
+
+
+def _of_held(stream: Stream, text: str) -> str:
+    """Put the names of what is held in memory into a query."""
+    held = {*stream.layouts, *_views(stream)}
+    return _NAME.sub(lambda found: _HELD + found[1] if found[1] in held else found[0], text)
+
+
+def _bag(rows: Sequence[Row]) -> Rows:
+    return Counter(tuple(map(_plain, row)) for row in rows)
 
 
 def _plain(value: object) -> object:
