@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.size import FULL
+
 pytest_plugins = (
     "tests.conformity",
     "tests.fix_server",
@@ -19,7 +21,7 @@ pytest_plugins = (
 _SAME = bool(os.environ.get("CI"))
 settings.register_profile("quick", deadline=None, max_examples=50, derandomize=_SAME)
 settings.register_profile("full", deadline=None, max_examples=5000)
-settings.load_profile("full" if os.environ.get("TIDEGATE_FULL") else "quick")
+settings.load_profile("full" if FULL else "quick")
 
 _LAST = ("spark", "jdbc", "faults", "package")
 """Markers of slow tests, the slowest last."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +12,11 @@ import pytest
 
 import tidegate
 from tests.fix_server import Run, Server, last_rows
+from tests.size import FULL
 
 pytestmark = pytest.mark.spark
 
-CASCADES = 1_000 if os.environ.get("TIDEGATE_FULL") else 5
+CASCADES = 1_000 if FULL else 5
 READERS = 3
 SNAPSHOT = "SET 'materialized-table.read.consistency' = 'SNAPSHOT'"
 LATEST = "SET 'materialized-table.read.consistency' = 'LATEST'"

@@ -13,10 +13,10 @@ import pytest
 
 import tidegate
 from tests.fix_server import Server, StartServer, last_rows
+from tests.size import FULL
 
 pytestmark = pytest.mark.faults
 
-FULL = bool(os.environ.get("TIDEGATE_FULL"))
 SLEEP = "reflect('java.lang.Thread', 'sleep', pause)"
 
 

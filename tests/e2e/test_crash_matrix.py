@@ -21,11 +21,11 @@ import pytest
 
 import tidegate
 from tests.fix_server import Server, StartServer, named_rows
+from tests.size import FULL
 from tidegate_server.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
 
-FULL = bool(os.environ.get("TIDEGATE_FULL"))
 LEASE = 2.0
 LONGER_THAN_LEASE = 3 * LEASE
 WAIT = 240.0

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.fix_server import Server, last_rows
+from tests.size import FULL
 from tidegate.dbt import DIRECTORY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -32,7 +33,7 @@ def dbt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dbt program."""
     if given := os.environ.get("TIDEGATE_DBT"):
         return Path(given)
-    if not os.environ.get("TIDEGATE_FULL"):
+    if not FULL:
         pytest.skip("dbt is installed by bin/test --full, or named in TIDEGATE_DBT")
     folder = tmp_path_factory.mktemp("dbt")
     venv.create(folder, with_pip=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +12,11 @@ import tidegate
 from tests import dying
 from tests.dying import until
 from tests.fix_server import Server, StartServer, named_rows
+from tests.size import FULL
 from tidegate_server.faults import VARIABLE, Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
 CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
-FULL = bool(os.environ.get("TIDEGATE_FULL"))
 
 
 class Gated:

@@ -15,11 +15,12 @@ import pytest
 
 from tests.dying import until
 from tests.fix_server import StartServer, named_rows
+from tests.size import FULL
 from tidegate_server.engine.jars import KAFKA, cache_dir
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(not os.environ.get("TIDEGATE_FULL"), reason="fetches Kafka's broker"),
+    pytest.mark.skipif(not FULL, reason="fetches Kafka's broker"),
 ]
 
 PROPERTIES = """

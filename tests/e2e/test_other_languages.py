@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.fix_server import Server
+from tests.size import FULL
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif("TIDEGATE_FULL" not in os.environ, reason="part of bin/test --full"),
+    pytest.mark.skipif(not FULL, reason="part of bin/test --full"),
 ]
 
 PROGRAMS = Path(__file__).parents[1] / "clients"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.dying import die_at
 from tests.fix_server import Server, StartServer, named_rows
+from tests.size import FULL
 from tidegate_server.faults import VARIABLE, Point
 
 POINTS = (Point.BEFORE_COMMIT, Point.BETWEEN_HALVES)
@@ -18,7 +18,7 @@ DAY = "FRESHNESS = INTERVAL '1' DAY"
 
 
 @pytest.mark.faults
-@pytest.mark.skipif("TIDEGATE_FULL" not in os.environ, reason="part of bin/test --full")
+@pytest.mark.skipif(not FULL, reason="part of bin/test --full")
 def test_a_death_brings_both_back_or_neither(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

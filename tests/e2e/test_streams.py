@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import tidegate
 from tests import dying
 from tests.dying import until
 from tests.fix_server import Server, StartServer, named_rows
+from tests.size import FULL
 from tidegate_server.faults import VARIABLE, Point
 
 
@@ -112,7 +112,7 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
 
 
 @pytest.mark.faults
-@pytest.mark.skipif("TIDEGATE_FULL" not in os.environ, reason="part of bin/test --full")
+@pytest.mark.skipif(not FULL, reason="part of bin/test --full")
 def test_a_death_around_the_commit_loses_and_doubles_nothing(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,9 +14,10 @@ import pytest
 
 import tidegate
 from tests.fix_server import Server, StartServer
+from tests.size import FULL
 from tidegate_server.faults import VARIABLE, Point
 
-VICTIMS = ("engine", "gateway") if os.environ.get("TIDEGATE_FULL") else ("gateway",)
+VICTIMS = ("engine", "gateway") if FULL else ("gateway",)
 """A gateway takes its engine along, so that a quick run tries its death alone."""
 ALTER = "ALTER MATERIALIZED TABLE"
 DAY = "FRESHNESS = INTERVAL '1' DAY"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from random import Random
 
 import pytest
 
 from tests.server.command.fakes import Column, Schema, World, analysis
+from tests.size import FULL
 from tidegate_server.errors import ServerError
 from tidegate_server.model.names import quote_identifier, quote_literal
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.statements import CreateMaterializedTable
 
-COUNT = 5_000 if os.environ.get("TIDEGATE_FULL") else 150
+COUNT = 5_000 if FULL else 150
 QUERY = "SELECT * FROM src"
 SOURCE = Schema(
     (

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.server.engine.conftest import Session
 from tests.server.engine.maintained import Maintained
+from tests.size import FULL
 from tidegate_server.model.clauses import Expectation, Violation
 from tidegate_server.model.runs import Strategy
 
 pytestmark = pytest.mark.spark
 
-EACH = 1 if os.environ.get("TIDEGATE_FULL") else 3
+EACH = 1 if FULL else 3
 COUNTED = "SELECT k, count(*) AS c, sum(n) AS s, sum(p) AS sp FROM t GROUP BY k"
 JOINED = "SELECT s, key FROM (SELECT t.k AS key, sum(m) AS s FROM t JOIN u ON t.k = u.k GROUP BY 1)"
 EXTREMES = "SELECT max(n) AS hi, k, min(p) AS lo, count(n) AS c FROM t GROUP BY k"

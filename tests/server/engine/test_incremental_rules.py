@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from tests.server.engine.conftest import Session
 from tests.server.engine.maintained import Maintained
+from tests.size import FULL
 from tidegate_server.errors import ServerError
 from tidegate_server.model.clauses import Expectation, Violation
 from tidegate_server.model.runs import Strategy
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 Make = Callable[..., Maintained]
 
-EACH = 1 if os.environ.get("TIDEGATE_FULL") else 2
+EACH = 1 if FULL else 2
 """A quick run tries every second query, of which each takes some ten seconds."""
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.server.engine.conftest import Session
 from tests.server.engine.maintained import Maintained
+from tests.size import FULL
 from tidegate_server.engine.incremental.totals import MOST_GROUPS
 from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import RefreshPolicy
 
 pytestmark = pytest.mark.spark
 
-EACH = 1 if os.environ.get("TIDEGATE_FULL") else 2
+EACH = 1 if FULL else 2
 QUERIES = {
     "SELECT k, avg(n) AS a, avg(p) AS b, avg(w) AS c, sum(n) AS s FROM t GROUP BY k": "t",
     "SELECT upper(k) || '!' AS u, 100 * sum(p) / sum(w) AS share, sum(n) FILTER (WHERE n > 1) AS s"

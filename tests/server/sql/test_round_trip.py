@@ -6,13 +6,13 @@ statements and prints how many of each kind there were.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
 from random import Random
 
 from tests.server.sql.generate import ALL_KINDS, KINDS, Generator
+from tests.size import FULL
 from tidegate_server.errors import ServerError
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.render import render
@@ -26,7 +26,7 @@ from tidegate_server.sql.statements import (
     Explain,
 )
 
-COUNT = 100_000 if os.environ.get("TIDEGATE_FULL") else 2_000
+COUNT = 100_000 if FULL else 2_000
 
 
 def test_the_generator_knows_every_kind_of_statement() -> None:

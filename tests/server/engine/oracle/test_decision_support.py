@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,12 @@ from tests.server.engine.oracle.decision_support import Benchmark
 from tests.server.engine.oracle.replay import Replay
 from tests.server.engine.oracle.streams import Stream
 from tests.server.engine.oracle.tally import Tally
+from tests.size import FULL
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(0),
-    pytest.mark.skipif(not os.environ.get("TIDEGATE_FULL"), reason="for the long run"),
+    pytest.mark.skipif(not FULL, reason="for the long run"),
 ]
 
 

@@ -20,8 +20,8 @@ from tests.server.engine.oracle.smaller import smaller
 from tests.server.engine.oracle.streams import Stream, stream_of, streams
 from tests.server.engine.oracle.tables import TABLES, VIEWS
 from tests.server.engine.oracle.tally import Tally
+from tests.size import FULL
 
-FULL = bool(os.environ.get("TIDEGATE_FULL"))
 TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (8, 2, 2)
 STREAMS = int(os.environ.get("TIDEGATE_ORACLE_STREAMS", "200" if FULL else "1"))
 # A build machine judges every change by the same streams.

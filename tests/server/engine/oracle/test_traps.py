@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +11,10 @@ from pyspark.sql import SparkSession
 from tests.server.engine.oracle.__main__ import replay
 from tests.server.engine.oracle.tally import Tally
 from tests.server.engine.oracle.traps import TRAPS
+from tests.size import FULL
 
 pytestmark = pytest.mark.spark
 
-FULL = bool(os.environ.get("TIDEGATE_FULL"))
 CHOSEN = tuple(TRAPS)[:: 1 if FULL else 8]
 
 
