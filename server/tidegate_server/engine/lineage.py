@@ -18,6 +18,8 @@ _LEFT_ONLY = frozenset({"LeftSemi", "LeftAnti"})
 _MAY_LACK_LEFT = frozenset({"RightOuter", "FullOuter"})
 _MAY_LACK_RIGHT = frozenset({"LeftOuter", "LeftSingle", "FullOuter"})
 
+_GROUPING_ID = "spark_grouping_id"
+
 _Origin = tuple[TableName, str]
 
 
@@ -140,7 +142,10 @@ class _Tracer:
         return [(expression_id(e), self.trace(e, known)) for e in expressions]
 
     def _expand(self, node: Node) -> Output:
-        known = dict(self.output(node.children[0]))
+        below = self.output(node.children[0])
+        known = dict(below)
+        if node.fields["projections"] is None:
+            return _expanded(node.many("output"), below)
         rows = [
             [self.trace(e, known) for e in row if isinstance(e, Node)]
             for row in node.fields["projections"]
@@ -227,6 +232,23 @@ def _joined(kind: str, left: Output, right: Output) -> Output:
     if kind in _MAY_LACK_RIGHT:
         right = _changed(right)
     return left + right
+
+
+def _expanded(columns: Sequence[Node], below: Output) -> Output:
+    """Return the columns of an operator whose rows Spark does not tell, as over a UNION.
+
+    Those of grouping sets are the ones below in their order, some of them NULL at times, then
+    what tells the sets apart.
+    """
+    if not any(column.fields["name"] == _GROUPING_ID for column in columns):
+        everything = Trace(_origins(trace for _, trace in below))
+        return [(expression_id(column), everything) for column in columns]
+    found = []
+    told = [(-1, Trace())] * (len(columns) - len(below))
+    for column, (number, trace) in zip(columns, [*below, *told], strict=True):
+        own = expression_id(column)
+        found.append((own, trace if own == number else Trace(trace.origins)))
+    return found
 
 
 def _changed(output: Output) -> Output:

@@ -52,6 +52,20 @@ def lineage(lake: Lake, sql: str) -> dict[str, str]:
         ("SELECT DISTINCT b FROM t", ["t.b*"]),
         ("SELECT a, b, count(*) AS n FROM t GROUP BY CUBE (a, b)", ["t.a", "t.b", ""]),
         (
+            (
+                "SELECT a, b, sum(n) AS n FROM (SELECT a, b, a AS n FROM t UNION ALL SELECT a, d, c"
+                " FROM u) GROUP BY ROLLUP (a, b)"
+            ),
+            ["t.a u.a", "t.b u.d", "t.a u.c"],
+        ),
+        (
+            (
+                "SELECT * FROM (SELECT a AS x, c AS y FROM u UNION ALL SELECT a, a FROM t)"
+                " UNPIVOT (v FOR n IN (x, y))"
+            ),
+            ["t.a u.a u.c", "t.a u.a u.c"],
+        ),
+        (
             "SELECT a, row_number() OVER (PARTITION BY b ORDER BY a) AS r FROM t",
             ["t.a*", "t.a t.b"],
         ),
