@@ -29,10 +29,10 @@ def main() -> int:
     spark = start_root(home, f"local[{asked.threads}]", "2g", **IN_MEMORY, **WITHOUT_FORKS)
     try:
         tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
+        sys.stdout.write("\n".join(tally.lines()) + "\n")
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)
-    sys.stdout.write("\n".join(tally.lines()) + "\n")
     return 1 if tally.mismatches else 0
 
 
@@ -61,6 +61,8 @@ def _many(spark: SparkSession, asked: argparse.Namespace) -> Tally:
                 number += 1
             for finished in wait(running, return_when=FIRST_COMPLETED).done:
                 _tell(running.pop(finished), finished, tally)
+                if isinstance(finished.exception(), ConnectionError):  # Spark is gone
+                    end = time.monotonic()
     return tally
 
 
