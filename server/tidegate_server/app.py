@@ -151,6 +151,7 @@ class Gateway:
             server_id=server_id,
             lease_seconds=config.scheduler.lease,
             options=config.options,
+            refresh=lambda request: self._services.run_refresh(request),
             ended=metrics.upkeep_ended,
         )
         self._system_tables = SystemTables(

@@ -12,15 +12,15 @@ pytestmark = pytest.mark.spark
 KEPT = "information_schema.materialized_table_upkeep"
 
 
-def test_a_table_that_is_refreshed_often_is_compacted(server: Server) -> None:
+def test_a_table_that_is_refreshed_often_is_compacted_and_compared(server: Server) -> None:
     def ask(*statements: str) -> list[dict[str, object]]:
         return named_rows(server, "USE kept", *statements)
 
     named_rows(server, "CREATE SCHEMA kept")
     ask(
         "CREATE TABLE raw (n INT) USING delta",
-        "CREATE MATERIALIZED TABLE mt WITH ('materialized-table.upkeep.small-files' = '5') "
-        "FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM raw",
+        "CREATE MATERIALIZED TABLE mt WITH ('materialized-table.upkeep.small-files' = '5', "
+        "'materialized-table.upkeep.verify' = '1 s') FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM raw",
     )
     refreshed = 0
 
@@ -34,6 +34,8 @@ def test_a_table_that_is_refreshed_often_is_compacted(server: Server) -> None:
     [run] = refresh_and_look()
     assert run["error_class"] is None
     assert run["files_removed"] is None
+    assert run["verified_version"] is not None
+    assert (run["missing_rows"], run["extra_rows"]) == (0, 0)
     assert run["files_left"] in (1, 2, 3), "one, and what refreshes added beside it"
     assert ask("SELECT count(*) AS c FROM mt") == [{"c": refreshed}]
     [last] = ask("SHOW REFRESH HISTORY FOR mt LIMIT 1")

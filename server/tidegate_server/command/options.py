@@ -16,6 +16,7 @@ from tidegate_server.refresh.upkeep import (
     INTERVAL_OPTION,
     RETENTION_OPTION,
     UPKEEP_OPTION,
+    VERIFY_OPTION,
     VERSIONS_OPTION,
 )
 from tidegate_server.scheduler.continuous import EXCLUDE_OPTION
@@ -219,6 +220,7 @@ _CHECKS: Mapping[str, Check] = {
     VERSIONS_OPTION: _whole_number,
     RETENTION_OPTION: read_duration,
     INTERVAL_OPTION: read_duration,
+    VERIFY_OPTION: read_duration,
     ENFORCE_OPTION: _one_of("WARN", "FAIL"),
     MAX_STALENESS_KEY: read_bound,
     READ_CONSISTENCY_KEY: _one_of("LATEST", SNAPSHOT),

@@ -167,6 +167,9 @@ _UPKEEP = pa.schema(
         ("files_removed", pa.int64()),
         ("bytes_removed", pa.int64()),
         ("removed_before", _TIME),
+        ("verified_version", pa.int64()),
+        ("missing_rows", pa.int64()),
+        ("extra_rows", pa.int64()),
         ("error_class", pa.string()),
         ("error_message", pa.string()),
         ("server_id", pa.string()),
@@ -454,7 +457,7 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
 
 
 def _looked_after(run: UpkeepRun) -> dict[str, Any]:
-    rewritten, removed = run.rewritten, run.removed
+    rewritten, removed, compared = run.rewritten, run.removed, run.compared
     return {
         "upkeep_id": run.upkeep_id,
         "table_id": run.table_id,
@@ -469,6 +472,9 @@ def _looked_after(run: UpkeepRun) -> dict[str, Any]:
         "files_removed": None if removed is None else removed.files,
         "bytes_removed": None if removed is None else removed.size,
         "removed_before": run.removed_before,
+        "verified_version": None if compared is None else compared.version,
+        "missing_rows": None if compared is None else compared.missing_rows,
+        "extra_rows": None if compared is None else compared.extra_rows,
         "error_class": run.error_class,
         "error_message": run.error_message,
         "server_id": run.server_id,

@@ -1,4 +1,5 @@
-"""Looks after the files of materialized tables in the background, when their refreshes ended."""
+"""Looks after materialized tables in the background, when their refreshes ended: their files, and
+whether they equal their queries."""
 
 from __future__ import annotations
 
@@ -11,25 +12,30 @@ from datetime import datetime
 from queue import SimpleQueue
 
 from tidegate_server.catalog.base import CatalogReader
+from tidegate_server.command.orders import refresh_order
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.client import Engine
-from tidegate_server.link.messages.answers import FilesLooked, FilesLookedAfter
+from tidegate_server.link.messages.answers import FilesLooked, FilesLookedAfter, Verified
 from tidegate_server.link.messages.requests import (
     Cancel,
     LookAtFiles,
     RemoveFiles,
     RewriteFiles,
     SetTableProperties,
+    VerifyTable,
 )
 from tidegate_server.model.clock import Clock
-from tidegate_server.model.runs import RefreshRun, Strategy
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
+from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.refresh.upkeep import (
+    ContentCompared,
     FilesFound,
     PastUpkeep,
     UpkeepRules,
     UpkeepRun,
+    comparison_due,
     has_small_files,
     horizon,
     longer_retentions,
@@ -61,7 +67,8 @@ class Upkeep:
 
     Compaction holds the table's lease: no refresh of the table runs beside it, and one that is due
     waits for the few seconds it may take. A removal touches nothing that a refresh has or makes and
-    runs beside them. Whatever dies in the middle leaves whole commits and files nobody needs.
+    runs beside them. Whatever dies in the middle leaves whole commits and files nobody needs. A
+    comparison with the query reads only; a table that differs is refreshed fully at once.
     """
 
     def __init__(
@@ -76,9 +83,13 @@ class Upkeep:
         server_id: str,
         lease_seconds: float,
         options: Mapping[str, str],
+        refresh: Callable[[RefreshRequest], object],
         ended: Callable[[UpkeepRun], None] = lambda run: None,
     ) -> None:
-        """Take the parts; ``options`` are the server's, ``ended`` is told of each run."""
+        """Take the parts; ``options`` are the server's, ``ended`` is told of each run.
+
+        :param refresh: runs a refresh and returns when it ended.
+        """
         self._catalog = catalog
         self._ledger = ledger
         self._runs = runs
@@ -88,6 +99,7 @@ class Upkeep:
         self._server_id = server_id
         self._lease_seconds = lease_seconds
         self._options = options
+        self._refresh = refresh
         self._ended = ended
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[int, datetime]] = {}
@@ -139,8 +151,6 @@ class Upkeep:
             started_at=now,
             finished_at=now,
         )
-        if not rules.on:
-            return None
         self._working = run.upkeep_id
         try:
             for step in self._due(table, rules, now):
@@ -157,9 +167,13 @@ class Upkeep:
     def _due(self, table: MaterializedTable, rules: UpkeepRules, now: datetime) -> Iterator[_Step]:
         """Yield what is to be done; what one step failed at, the others do not wait for."""
         past = self._runs.past(table.id)
-        yield lambda run: self._compacted(run, table, rules, past)
-        if removal_due(rules, past.removed_at or table.created_at, now):
+        if rules.on:
+            yield lambda run: self._compacted(run, table, rules, past)
+        if rules.on and removal_due(rules, past.removed_at or table.created_at, now):
             yield lambda run: self._removed(run, table, rules)
+        if comparison_due(rules, past.compared_at or table.created_at, now):
+            yield lambda run: self._compared(run, table)
+            yield lambda run: self._repaired(run, table)
 
     def _tried(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
         try:
@@ -228,6 +242,34 @@ class Upkeep:
             raise _unexpected(answer)
         log.info("%s: %s before %s", table.name, answer.removed, wanted.before)
         return replace(run, removed=answer.removed, removed_before=wanted.before)
+
+    def _compared(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+        order = refresh_order(
+            table,
+            self._wish(table),
+            refresh_id=run.upkeep_id,
+            epoch=0,
+            asked_at=self._clock.now(),
+        )
+        answer = self._engine.call(VerifyTable(order=order, version=None), wait=0)
+        if not isinstance(answer, Verified):
+            raise _unexpected(answer)
+        if not answer.equal:
+            log.error("%s differs from its query: %s", table.name, answer)
+        found = ContentCompared(
+            version=answer.version, missing_rows=answer.missing_rows, extra_rows=answer.extra_rows
+        )
+        return replace(run, compared=found)
+
+    def _repaired(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+        if run.compared is not None and not run.compared.equal:
+            self._refresh(self._wish(table))
+        return run
+
+    def _wish(self, table: MaterializedTable) -> RefreshRequest:
+        return RefreshRequest(
+            table_id=table.id, trigger=Trigger.REPAIR, requested_by=table.owner, force=True
+        )
 
     def _needed(self, table: MaterializedTable) -> set[int]:
         """Return the versions of a table with which those that read it will compare."""

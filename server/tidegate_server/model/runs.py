@@ -22,6 +22,7 @@ class Trigger(Enum):
     UPSTREAM_CHANGE = "UPSTREAM_CHANGE"
     EVOLUTION = "EVOLUTION"
     BACKFILL = "BACKFILL"
+    REPAIR = "REPAIR"
 
 
 class Strategy(Enum):

@@ -65,6 +65,9 @@ class Metrics:
         self._upkeep_files = self._counter(
             "tidegate_upkeep_files", "Files of tables rewritten as fewer ones, or removed.", "fate"
         )
+        self._comparisons = self._counter(
+            "tidegate_verifications", "Comparisons of tables with their queries.", "outcome"
+        )
         self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
 
     def upkeep_ended(self, run: UpkeepRun) -> None:
@@ -74,6 +77,8 @@ class Metrics:
             self._upkeep_files.labels("rewritten").inc(run.rewritten.removed)
         if run.removed is not None:
             self._upkeep_files.labels("removed").inc(run.removed.files)
+        if run.compared is not None:
+            self._comparisons.labels("EQUAL" if run.compared.equal else "DIFFERENT").inc()
 
     def alert_ended(self, channel: str, outcome: str) -> None:
         """Count an alert that was delivered, failed, or dropped."""

@@ -20,6 +20,7 @@ FILES_OPTION = "materialized-table.upkeep.small-files"
 RETENTION_OPTION = "materialized-table.upkeep.retention"
 VERSIONS_OPTION = "materialized-table.upkeep.versions"
 INTERVAL_OPTION = "materialized-table.upkeep.interval"
+VERIFY_OPTION = "materialized-table.upkeep.verify"
 
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
 _LOG_RETENTION = "delta.logRetentionDuration"
@@ -39,6 +40,7 @@ class UpkeepRules:
     """What is wanted for a table."""
 
     on: bool = True
+    """Whether its files are looked after."""
     small_files: int = 50
     """Files beyond those that its size asks for, from which on it is compacted; 0 never does."""
     retention: timedelta | None = None
@@ -47,6 +49,8 @@ class UpkeepRules:
     """How many versions stay, if that many are made within the retention; 0 sets no bound."""
     interval: timedelta = timedelta(days=1)
     """Time between two removals of files."""
+    verify: timedelta | None = None
+    """Time between two comparisons of the content with the query; None never compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,20 @@ class FilesRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContentCompared:
+    """How a version of a table compares with its query."""
+
+    version: int
+    missing_rows: int = 0
+    extra_rows: int = 0
+
+    @property
+    def equal(self) -> bool:
+        """Whether the rows are those of the query."""
+        return not self.missing_rows and not self.extra_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
     """The moment before which versions need not be readable any more."""
 
@@ -118,21 +136,26 @@ class UpkeepRun:
     """None without a removal."""
     removed_before: datetime | None = None
     """The moment before which versions may not be readable any more."""
+    compared: ContentCompared | None = None
+    """None without a comparison, or if it was impossible."""
     error_class: str | None = None
     error_message: str | None = None
 
     @property
     def did_something(self) -> bool:
         """Whether it is worth a record."""
-        return self.rewritten is not None or self.removed is not None or bool(self.error_class)
+        done = (self.rewritten, self.removed, self.compared, self.error_class)
+        return any(part is not None for part in done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastUpkeep:
-    """What earlier runs left: files after the last compaction, the time of the last removal."""
+    """What earlier runs left: files after the last compaction, the times of the last removal and
+    of the last comparison, or of the last that was impossible."""
 
     files_left: int = 0
     removed_at: datetime | None = None
+    compared_at: datetime | None = None
 
 
 def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
@@ -140,12 +163,14 @@ def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
     rules = UpkeepRules()
     interval = parse_duration(option(INTERVAL_OPTION) or "")
     retention = parse_duration(option(RETENTION_OPTION) or "")
+    verify = parse_duration(option(VERIFY_OPTION) or "")
     return UpkeepRules(
         on=(option(UPKEEP_OPTION) or "").strip().upper() != "FALSE",
         small_files=int(option(FILES_OPTION) or rules.small_files),
         retention=retention.duration if retention else None,
         versions=int(option(VERSIONS_OPTION) or rules.versions),
         interval=interval.duration if interval else rules.interval,
+        verify=verify.duration if verify else None,
     )
 
 
@@ -171,6 +196,11 @@ def time_to_compact(freshness: Freshness) -> timedelta:
 def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
     """Say whether it is time to remove files, after ``last``: the creation or a removal."""
     return now - last >= rules.interval
+
+
+def comparison_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
+    """Say whether it is time to compare the content, after ``last``: creation or comparison."""
+    return rules.verify is not None and now - last >= rules.verify
 
 
 def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str]:

@@ -80,8 +80,14 @@ def add_fires(connection: Connection) -> None:
 
 
 def add_columns(connection: Connection, table: Table, names: Sequence[str]) -> None:
-    """Add columns, as :mod:`store.tables` defines them, to a table that lacks them."""
+    """Add columns, as :mod:`store.tables` defines them, where a table lacks them.
+
+    One that an earlier migration has just created is in its newest form already.
+    """
+    present = {column["name"] for column in inspect(connection).get_columns(table.name)}
     for name in names:
+        if name in present:
+            continue
         column = CreateColumn(table.columns[name]).compile(dialect=connection.dialect)
         connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column}"))
 
@@ -143,6 +149,11 @@ def add_upkeep(connection: Connection) -> None:
     upkeep_runs.create(connection)
 
 
+def add_comparisons(connection: Connection) -> None:
+    """Give the record of upkeep the column of comparisons with the query."""
+    add_columns(connection, upkeep_runs, ("compared",))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -158,6 +169,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_execute_as,
     add_rolling_back,
     add_upkeep,
+    add_comparisons,
 )
 
 

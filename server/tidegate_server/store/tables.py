@@ -44,7 +44,7 @@ from tidegate_server.model.table import (
     RollingBack,
 )
 from tidegate_server.model.types import Schema
-from tidegate_server.refresh.upkeep import FilesRemoved, FilesRewritten
+from tidegate_server.refresh.upkeep import ContentCompared, FilesRemoved, FilesRewritten
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
@@ -287,6 +287,7 @@ upkeep_runs = Table(
     Column("files_left", BigInteger),
     Column("removed", Json(FilesRemoved)),
     Column("removed_before", UtcTimestamp),
+    Column("compared", Json(ContentCompared)),
     Column("error_class", _NAME),
     Column("error_message", Text),
     Index("ix_upkeep_table", "table_id", "sequence"),

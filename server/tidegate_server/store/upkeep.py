@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, or_, select
 
+from tidegate_server.errors import Code
 from tidegate_server.model.names import TableName
 from tidegate_server.refresh.upkeep import PastUpkeep, UpkeepRun
 from tidegate_server.store.database import Database
@@ -13,6 +14,8 @@ from tidegate_server.store.tables import upkeep_runs as u
 
 _KEPT = 1000
 """Runs of one table that are kept."""
+_COMPARED = or_(u.c.compared.is_not(None), u.c.error_class == Code.MT_VERIFY_IMPOSSIBLE.name)
+"""What need not be tried again before it is due."""
 
 
 class UpkeepRuns:
@@ -36,6 +39,7 @@ class UpkeepRuns:
             "files_left": run.files_left,
             "removed": run.removed,
             "removed_before": run.removed_before,
+            "compared": run.compared,
             "error_class": run.error_class,
             "error_message": run.error_message,
         }
@@ -54,9 +58,11 @@ class UpkeepRuns:
         with self._database.read() as connection:
             compacted = connection.execute(own.where(u.c.files_left.is_not(None))).one_or_none()
             removed = connection.execute(own.where(u.c.removed_before.is_not(None))).one_or_none()
+            compared = connection.execute(own.where(_COMPARED)).one_or_none()
         return PastUpkeep(
             files_left=0 if compacted is None else compacted.files_left,
             removed_at=None if removed is None else removed.started_at,
+            compared_at=None if compared is None else compared.started_at,
         )
 
     def runs(self, limit: int) -> tuple[UpkeepRun, ...]:
@@ -78,6 +84,7 @@ def _run(row: Row[Any]) -> UpkeepRun:
         files_left=row.files_left,
         removed=row.removed,
         removed_before=row.removed_before,
+        compared=row.compared,
         error_class=row.error_class,
         error_message=row.error_message,
     )

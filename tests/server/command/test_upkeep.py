@@ -24,6 +24,7 @@ from tidegate_server.link.messages.answers import (
     FilesLooked,
     FilesLookedAfter,
     Progress,
+    Verified,
 )
 from tidegate_server.link.messages.requests import (
     Cancel,
@@ -33,10 +34,13 @@ from tidegate_server.link.messages.requests import (
     Request,
     RewriteFiles,
     SetTableProperties,
+    VerifyTable,
 )
-from tidegate_server.model.runs import RefreshRun, Strategy
+from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RunState
+from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.refresh.upkeep import (
+    ContentCompared,
     FilesFound,
     FilesRemoved,
     FilesRewritten,
@@ -50,6 +54,7 @@ from tidegate_server.store.upkeep import UpkeepRuns
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
 FEW = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=4 * WEEK)
 MANY = replace(FEW, files=100)
+EQUAL = Verified(version=4, epoch=2, missing_rows=0, extra_rows=0)
 WAIT = 10.0
 
 
@@ -64,6 +69,7 @@ class FakeEngine:
         self.asked: list[Request] = []
         self.canceled = threading.Event()
         self.rewriting: Callable[[], None] = lambda: None
+        self.comparing: Callable[[], Verified] = lambda: EQUAL
 
     def call(
         self,
@@ -82,6 +88,8 @@ class FakeEngine:
                 return FilesLookedAfter(rewritten=FilesRewritten(added=1, removed=100))
             case RemoveFiles():
                 return FilesLookedAfter(removed=FilesRemoved(files=7, size=700))
+            case VerifyTable():
+                return self.comparing()
             case SetTableProperties():
                 return Done()
             case Cancel():
@@ -105,6 +113,7 @@ class World:
         self.runs = UpkeepRuns(self.database)
         self.engine = FakeEngine()
         self.ended: list[UpkeepRun] = []
+        self.wished: list[RefreshRequest] = []
         ids = itertools.count(1)
         self.upkeep = Upkeep(
             catalog=self.catalog,
@@ -116,6 +125,7 @@ class World:
             server_id="gate",
             lease_seconds=30,
             options={},
+            refresh=self.wished.append,
             ended=self.ended.append,
         )
         self.catalog.create(table())
@@ -260,10 +270,67 @@ def test_a_compaction_that_fails_does_not_keep_files_from_being_removed(world: W
     assert (done.rewritten, done.removed) == (None, FilesRemoved(files=7, size=700))
 
 
+HOURLY = {"materialized-table.upkeep.verify": "1 h"}
+
+
+def test_a_table_is_compared_with_its_query_as_often_as_is_said(world: World) -> None:
+    world.clock.advance(3600)
+    assert world.look_after() is None
+    world.catalog.replace(table(options=HOURLY))
+    done = world.look_after()
+    assert done is not None
+    assert (done.compared, done.error_class) == (ContentCompared(version=4), None)
+    assert world.runs.runs(10) == (done,)
+    assert world.look_after() is None
+    world.clock.advance(3600)
+    assert world.look_after() is not None
+    [request, _] = world.asked(VerifyTable)
+    assert (request.order.refresh_id, request.order.name) == ("u-2", table().storage)
+    assert world.wished == []
+
+
+def test_a_table_that_differs_is_told_of_and_refreshed_fully(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.catalog.replace(table(options=HOURLY))
+    world.engine.comparing = lambda: replace(EQUAL, missing_rows=1, sample='[{"n": 1}]')
+    world.clock.advance(3600)
+    done = world.look_after()
+    assert done is not None
+    assert done.compared == ContentCompared(version=4, missing_rows=1)
+    assert '{"n": 1}' in caplog.text
+    [wish] = world.wished
+    assert (wish.table_id, wish.trigger, wish.force) == ("t-1", Trigger.REPAIR, True)
+    assert world.look_after() is None
+
+
+def test_what_cannot_be_compared_is_tried_again_when_it_is_due(world: World) -> None:
+    world.catalog.replace(table(options=HOURLY))
+
+    def impossible() -> Verified:
+        gone = {"reason": "its files are gone", "hint": ""}
+        raise error(Code.MT_VERIFY_IMPOSSIBLE, table="t", version=4, **gone)
+
+    world.engine.comparing = impossible
+    world.clock.advance(3600)
+    done = world.look_after()
+    assert done is not None
+    assert (done.compared, done.error_class) == (None, "MT_VERIFY_IMPOSSIBLE")
+    assert world.look_after() is None
+    assert world.wished == []
+    world.clock.advance(3600)
+    assert world.look_after() is not None
+
+
 def test_options_turn_it_off(world: World) -> None:
-    world.catalog.replace(table(options={"materialized-table.upkeep": "FALSE"}))
+    off = {"materialized-table.upkeep": "FALSE"}
+    world.catalog.replace(table(options=off))
     assert world.look_after() is None
     assert world.engine.asked == []
+    world.catalog.replace(table(options={**off, **HOURLY}))
+    world.clock.advance(2 * DAY.total_seconds())
+    assert world.look_after() is not None
+    assert [type(request) for request in world.engine.asked] == [VerifyTable]
 
 
 def test_a_table_that_is_gone_or_of_another_id_is_left_alone(world: World) -> None:

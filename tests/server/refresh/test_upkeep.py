@@ -127,7 +127,13 @@ def test_options_are_read_with_their_defaults() -> None:
         "materialized-table.upkeep.versions": "7",
         "materialized-table.upkeep.retention": "3 d",
         "materialized-table.upkeep.interval": "2 h",
+        "materialized-table.upkeep.verify": "7 d",
     }
     assert read_upkeep(given.get) == UpkeepRules(
-        on=False, small_files=0, retention=3 * DAY, versions=7, interval=2 * HOUR
+        on=False,
+        small_files=0,
+        retention=3 * DAY,
+        versions=7,
+        interval=2 * HOUR,
+        verify=7 * DAY,
     )

@@ -16,6 +16,7 @@ from tidegate_server.store import migrations
 from tidegate_server.store.database import Database
 from tidegate_server.store.migrations import current_version, migrate
 from tidegate_server.store.tables import leases
+from tidegate_server.store.upkeep import UpkeepRuns
 
 
 @pytest.fixture
@@ -110,6 +111,24 @@ def test_a_store_without_past_definitions_keeps_its_tables(database: Database) -
     assert catalog.tables() == (table(),)
     catalog.replace(table(definition_version=2))
     assert catalog.replaced_definitions() == (table(),)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "since"),
+    [
+        ("DROP TABLE upkeep_runs", migrations.add_upkeep),
+        ("ALTER TABLE upkeep_runs DROP COLUMN compared", migrations.add_comparisons),
+    ],
+)
+def test_a_store_gets_the_record_of_upkeep(
+    database: Database, lacks: str, since: migrations.Migration
+) -> None:
+    with database.begin() as connection:
+        connection.execute(text(lacks))
+        before = migrations.MIGRATIONS.index(since)
+        connection.execute(text(f"UPDATE schema_version SET version = {before}"))
+        migrate(connection)
+    assert UpkeepRuns(database).runs(1) == ()
 
 
 def test_a_migration_that_fails_changes_nothing(database: Database) -> None:
