@@ -307,7 +307,7 @@ def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Ses
     plan = mt.explain()
     assert (plan.strategy, plan.affected_keys) == (Strategy.INCREMENTAL, 2)
     assert [(c.method, c.rows) for c in plan.changes] == [("APPENDED", 3)]
-    assert plan.rejected[0].strategy == "COMPUTED"
+    assert plan.rejected[0].strategy == "FULL"
     assert plan.rejected[0].cost == plan.full_seconds
     auto = distinct.explain(policy=RefreshPolicy.AUTO)
     assert auto.strategy is Strategy.FULL
