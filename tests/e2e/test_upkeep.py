@@ -20,7 +20,8 @@ def test_a_table_that_is_refreshed_often_is_compacted_and_compared(server: Serve
     ask(
         "CREATE TABLE raw (n INT) USING delta",
         "CREATE MATERIALIZED TABLE mt WITH ('materialized-table.upkeep.small-files' = '5', "
-        "'materialized-table.upkeep.verify' = '1 s') FRESHNESS = INTERVAL '1' DAY AS SELECT n FROM raw",
+        "'materialized-table.upkeep.verify' = '1 s') FRESHNESS = INTERVAL '1' DAY "
+        "AS SELECT n FROM raw",
     )
     refreshed = 0
 
