@@ -256,7 +256,7 @@ class SystemTables:
                 "How far each materialized table lags behind its sources", self._lag
             ),
             _UPKEEP_TABLE: _SystemTable(
-                "How the files of each materialized table were looked after", self._kept_up
+                "How each materialized table was looked after", self._kept_up
             ),
         }
 

@@ -60,7 +60,7 @@ class Metrics:
             "tidegate_access_denials", "Statements refused for want of a privilege."
         )
         self._upkeeps = self._counter(
-            "tidegate_upkeeps", "Times that a table's files were looked after.", "outcome"
+            "tidegate_upkeeps", "Times that a table was looked after.", "outcome"
         )
         self._upkeep_files = self._counter(
             "tidegate_upkeep_files", "Files of tables rewritten as fewer ones, or removed.", "fate"
@@ -71,7 +71,7 @@ class Metrics:
         self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
 
     def upkeep_ended(self, run: UpkeepRun) -> None:
-        """Count how a table's files were looked after."""
+        """Count how a table was looked after."""
         self._upkeeps.labels("FAILED" if run.error_class else "DONE").inc()
         if run.rewritten is not None:
             self._upkeep_files.labels("rewritten").inc(run.rewritten.removed)

@@ -1,4 +1,5 @@
-"""When the files of a materialized table are looked after, and which of them may go; pure.
+"""When a materialized table is looked after: its files, which of them may go, and whether it
+equals its query; pure.
 
 A version can be read as long as its files are there and the log describes it. Versions stay for a
 time, the retention; of a table that is refreshed every few seconds only the newest many of them do.
@@ -120,7 +121,7 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepRun:
-    """The record of looking after a table's files once; times are aware UTC."""
+    """The record of looking after a table once; times are aware UTC."""
 
     upkeep_id: str
     table_id: str

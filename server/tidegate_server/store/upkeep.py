@@ -1,4 +1,4 @@
-"""How the files of materialized tables were looked after, in the store."""
+"""How materialized tables were looked after, in the store."""
 
 from __future__ import annotations
 
