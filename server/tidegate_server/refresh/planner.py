@@ -334,8 +334,8 @@ def _not_worth(
         text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
         return Obstacle(code="TOO_MANY_KEYS", text=text)
     before = order.history[0].strategy if order.history else None
-    margin = 1 / HYSTERESIS if before is Strategy.FULL else HYSTERESIS
-    if incremental > margin * full:
+    margin = HYSTERESIS if before is Strategy.FULL else 1.0
+    if margin * incremental > full:
         text = f"an incremental refresh was expected to take {incremental:.1f} s, not {full:.1f} s"
         return Obstacle(code="FULL_IS_CHEAPER", text=text)
     return None

@@ -259,16 +259,24 @@ def test_rows_are_appended_to_small_tables_too() -> None:
     assert plan_incremental(ORDER, FULL, small).strategy is Strategy.INCREMENTAL
 
 
-def test_a_table_changes_over_only_when_it_pays() -> None:
-    even = replace(LARGE, rows_in_sources=7_000_000, rows_in_changed=7_000_000, rows_in_table=1_000)
-    first = plan_incremental(ORDER, FULL, even)
-    assert first.predicted_seconds is not None
-    assert first.full_seconds is not None
-    assert 1 / 1.2 < first.predicted_seconds / first.full_seconds < 1.2
-    assert first.strategy is Strategy.INCREMENTAL
-    past = PastRun(strategy=Strategy.FULL, seconds=1.0, metrics=RunMetrics())
-    then = plan_incremental(replace(ORDER, history=(past,)), FULL, even)
-    assert then.reason_code == "FULL_IS_CHEAPER"
+@pytest.mark.parametrize(
+    ("rows", "after_incremental", "after_full"),
+    [(9_000_000, "FULL", "FULL"), (11_000_000, "INCREMENTAL", "FULL")]
+    + [(50_000_000, "INCREMENTAL", "INCREMENTAL")],
+)
+def test_a_table_becomes_incremental_only_when_it_pays(
+    rows: int, after_incremental: str, after_full: str
+) -> None:
+    table = replace(LARGE, rows_in_sources=rows, rows_in_changed=rows, rows_in_table=1_000)
+
+    def after(strategy: Strategy) -> str:
+        past = PastRun(strategy=strategy, seconds=1.0, metrics=RunMetrics())
+        order = replace(ORDER, history=(past,))
+        return plan_incremental(order, FULL, table).strategy.value
+
+    plan = plan_incremental(ORDER, FULL, table)
+    assert plan.strategy.value == after(Strategy.INCREMENTAL) == after_incremental
+    assert after(Strategy.FULL) == after_full
 
 
 def test_a_source_whose_rows_were_replaced_has_changed_largely() -> None:
