@@ -8,12 +8,12 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.sessions import apply_settings
-from tidegate_server.engine.sources import catalog_entry
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import TableName, quote_identifier
 from tidegate_server.model.runs import RunMetrics, Strategy
 from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, RefreshPlan
 from tidegate_server.storage.base import TableFormat, TableState
+from tidegate_server.storage.entries import entry_of
 from tidegate_server.storage.predicate import matching
 from tidegate_server.storage.region import region
 
@@ -77,7 +77,7 @@ def backfill(
 
 def _state(source: TableName, spark: SparkSession, format: TableFormat) -> TableState | None:
     """Return the version to read; None for a view and for tables that keep no versions."""
-    entry = catalog_entry(spark, source)
+    entry = entry_of(spark, source)
     if entry is None or entry.tableType().name() == "VIEW":
         return None
     return format.find(source)

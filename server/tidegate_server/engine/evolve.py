@@ -15,7 +15,6 @@ from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.references import Edit, edited, parse_query
 from tidegate_server.engine.region import check_region
 from tidegate_server.engine.sessions import Child, apply_settings
-from tidegate_server.engine.sources import catalog_entry
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import (
     DefinitionsFound,
@@ -44,6 +43,7 @@ from tidegate_server.model.types import Schema
 from tidegate_server.sql.assertions import spark_condition
 from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_sql import property_list
+from tidegate_server.storage.entries import entry_of
 from tidegate_server.storage.jvm import java
 
 _PROPERTY_ID = "tidegate.id"
@@ -155,7 +155,7 @@ def _is(parts: Sequence[str], name: TableName) -> bool:
 
 def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> Inspected:
     """Return what a plain table is made of."""
-    entry = catalog_entry(spark, request.name)
+    entry = entry_of(spark, request.name)
     if entry is None:
         return Inspected(format=None)
     if entry.tableType().name() == "VIEW":
@@ -186,7 +186,7 @@ def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
     for schema in sorted(strings(catalog.listDatabases())):
         for table in sorted(strings(catalog.listTables(schema))):
             name = TableName(DEFAULT_CATALOG, str(schema), str(table))
-            entry = catalog_entry(spark, name)
+            entry = entry_of(spark, name)
             if entry is None or entry.tableType().name() == "VIEW" or format.find(name) is None:
                 continue
             described = format.describe(name)
@@ -211,13 +211,13 @@ def put_view(spark: SparkSession, request: PutView) -> None:
     session = spark.newSession()
     apply_settings(session, request.settings)
     session.sql(f"USE {quote_identifier(request.name.schema)}")
-    owned = _owner(catalog_entry(session, request.name)) == request.table_id
+    owned = _owner(entry_of(session, request.name)) == request.table_id
     session.sql(view_sql(request, replacing=owned))
 
 
 def drop_view(spark: SparkSession, request: DropView) -> None:
     """Drop the view if it is ours."""
-    if _owner(catalog_entry(spark, request.name)) == request.table_id:
+    if _owner(entry_of(spark, request.name)) == request.table_id:
         spark.sql(f"DROP VIEW {request.name.quoted()}")
 
 

@@ -10,11 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.evolve import PROPERTY_QUARANTINE_OF
-from tidegate_server.engine.sources import (
-    catalog_entry,
-    current_place,
-    is_temporary_view,
-)
+from tidegate_server.engine.sources import current_place, is_temporary_view
 from tidegate_server.engine.targets import (
     CopyTarget,
     PathTarget,
@@ -35,6 +31,7 @@ from tidegate_server.model.names import (
 from tidegate_server.sql.cursor import position
 from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.delta import PROPERTY_ID
+from tidegate_server.storage.entries import entry_of
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
 
 PROPERTY_DEFINITION = "tidegate.definition"
@@ -162,7 +159,7 @@ class _Owners:
             return None
         place = current_place(self._spark)
         name = qualify(parts, place.catalog, place.schema)
-        entry = catalog_entry(self._spark, name)
+        entry = entry_of(self._spark, name)
         if entry is None:
             return None
         if entry.tableType().name() == "VIEW":

@@ -62,6 +62,7 @@ from tidegate_server.refresh.request import (
 )
 from tidegate_server.refresh.waves import forward
 from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
+from tidegate_server.storage.entries import asked_once
 from tidegate_server.storage.plain import list_files
 from tidegate_server.storage.region import outside
 
@@ -128,7 +129,7 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
 def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
     if takes_in(order.sources):
         return plan_ingest(order)
-    with ExitStack() as resources:
+    with ExitStack() as resources, asked_once():
         return _plan(order, session, format, lambda: None, resources).plan
 
 
@@ -156,7 +157,8 @@ def _refreshed(
     if takes_in(order.sources):
         return ingest(order, session, format, operation)
     with ExitStack() as resources:
-        planned = _plan(order, session, format, operation.check, resources)
+        with asked_once():
+            planned = _plan(order, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         hold(Point.AFTER_VERSIONS)
         logger.info(

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.references import (
@@ -27,6 +25,7 @@ from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.request import CommittedRefresh
 from tidegate_server.storage.base import TableFormat, TableState, is_path, table_sql
+from tidegate_server.storage.entries import entry_of
 from tidegate_server.storage.jvm import items, java
 from tidegate_server.storage.plain import fingerprint, forget_cached
 
@@ -140,8 +139,8 @@ class Tables:
 
     def columns(self, name: TableName) -> tuple[str, ...]:
         """Return the columns that a table or view has now."""
-        if name.folded() in self.states:
-            return self.format.describe(name).schema.names()
+        if (state := self.states.get(name.folded())) is not None:
+            return state.columns
         return tuple(self.spark.table(table_sql(name)).columns)
 
     def name_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
@@ -254,7 +253,7 @@ class Tables:
         if name.folded() in self.queries:
             self.replaced.add(name.folded())
             return self.queries[name.folded()]
-        entry = catalog_entry(self.spark, name)
+        entry = entry_of(self.spark, name)
         if entry is None or entry.tableType().name() != "VIEW":
             return None
         return read_view(self.spark, entry, Place(name.catalog, name.schema))
@@ -274,7 +273,7 @@ class Tables:
             shown = visible_name(key)
             via = tuple(view for view in via if view.folded() != shown)
         if state is None and self.fingerprinted:
-            entry = catalog_entry(self.spark, name)
+            entry = entry_of(self.spark, name)
             found = fingerprint(self.spark, name, entry, settled=True)
             if found is not None:
                 self.fingerprints[key] = found
@@ -395,31 +394,9 @@ def temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> Any:
     return found.get() if found.isDefined() else None
 
 
-def catalog_entry(spark: SparkSession, name: TableName) -> Any:
-    """Return the session catalog's entry of a table or view, or None."""
-    session: Any = spark._jsparkSession
-    jvm: Any = java(spark)
-    if name.catalog.lower() != "spark_catalog":
-        return None
-    identifier = jvm.org.apache.spark.sql.catalyst.TableIdentifier(
-        name.table, jvm.scala.Option.apply(name.schema)
-    )
-    catalog = session.sessionState().catalog()
-    try:
-        return catalog.getTableMetadata(identifier)
-    except (PySparkException, Py4JJavaError) as missing:
-        if not _is_missing(missing):
-            raise
-        return None
-
-
 def fingerprint_of(spark: SparkSession, name: TableName, *, settled: bool = False) -> int | None:
     """Return :func:`fingerprint` of a table or path as it is now."""
-    return fingerprint(spark, name, catalog_entry(spark, name), settled=settled)
-
-
-def _is_missing(caught: Exception) -> bool:
-    return any(word in str(caught) for word in ("NOT_FOUND", "NoSuch"))
+    return fingerprint(spark, name, entry_of(spark, name), settled=settled)
 
 
 def _check_depth(name: TableName, depth: int) -> None:

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.engine.lineage import column_origins, source_columns, used_columns
 from tidegate_server.engine.plans import Node
-from tidegate_server.engine.sources import catalog_entry
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import TableName, visible_name
 from tidegate_server.model.types import Schema
 from tidegate_server.model.versions import SourceKind
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import TableFormat, is_path, table_sql
+from tidegate_server.storage.entries import entry_of
 
 
 def recorded_columns(order: RefreshOrder) -> Mapping[TableName, Schema]:
@@ -31,11 +31,11 @@ def check_present(order: RefreshOrder, spark: SparkSession, format: TableFormat)
     """
     for source in order.sources:
         for view in source.via:
-            if catalog_entry(spark, view) is None:
+            if entry_of(spark, view) is None:
                 raise _not_found(order, "view", view)
         if source.kind is SourceKind.PLAIN or format.find(source.name) is not None:
             continue
-        if is_path(source.name) or catalog_entry(spark, source.name) is None:
+        if is_path(source.name) or entry_of(spark, source.name) is None:
             raise _not_found(order, "table", source.name)
         raise _changed(order, source.name, "it has no versions any more")
 

@@ -12,7 +12,7 @@ from tidegate_server.refresh.request import PastRun
 
 HYSTERESIS = 1.2
 """An incremental refresh must be this much cheaper before a table changes over to it; back to full
-ones it changes as soon as they are cheaper, since no refresh is to take much longer than a full one."""
+ones it changes as soon as they are, since no refresh is to take much longer than a full one."""
 
 _WORTH_RECORDING = 2.0
 """How many times as long as a small incremental refresh the full one must take, for which what the

@@ -47,6 +47,8 @@ class TableState:
     """The last version that may have changed rows; what vectors record and compare."""
     newest: int
     """The newest version, with the same rows; what is read."""
+    columns: tuple[str, ...]
+    """Of that version."""
     materialized_id: str | None = None
     """``tidegate.id`` of a materialized table."""
     commit: str | None = None

@@ -20,7 +20,6 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.faults import Point, hold
 from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import (
-    DEFAULT_CATALOG,
     TableName,
     quote_identifier,
     storage_name,
@@ -63,6 +62,7 @@ from tidegate_server.storage.delta_write import (
     user_metadata,
     written,
 )
+from tidegate_server.storage.entries import entry_of
 from tidegate_server.storage.expectations import (
     admitted,
     broken_expectation,
@@ -106,14 +106,14 @@ class DeltaFormat:
         if snapshot is None:
             return None
         newest = int(snapshot.version())
-        configuration = snapshot.metadata().configuration()
-        owner = configuration.get(PROPERTY_ID)
+        metadata = _metadata(snapshot)
         change = self._last_change(snapshot)
         return TableState(
-            table_id=str(snapshot.metadata().id()),
+            table_id=metadata["id"],
             version=newest if change is None else change.version,
             newest=newest,
-            materialized_id=str(owner.get()) if owner.isDefined() else None,
+            columns=tuple(field.name for field in _fields(metadata)),
+            materialized_id=metadata["configuration"].get(PROPERTY_ID),
             commit=None if change is None else change.identity,
         )
 
@@ -149,7 +149,7 @@ class DeltaFormat:
             if place is not None:
                 self._places.own(name)
         snapshot = self._snapshot(name)
-        return str(snapshot.deltaLog().dataPath().toString()), str(snapshot.metadata().id())
+        return _path(snapshot), str(snapshot.metadata().id())
 
     def _place_beside(self, name: TableName) -> str | None:
         """Return a place for a table whose usual one has another table's data; None for that."""
@@ -158,18 +158,13 @@ class DeltaFormat:
 
     def describe(self, name: TableName) -> TableDescription:
         snapshot = self._snapshot(name)
-        metadata = snapshot.metadata()
-        fields = T.StructType.fromJson(json.loads(metadata.schemaString())).fields
-        keys = metadata.partitionColumns()
-        comment = metadata.description()
-        converters = self._jvm.scala.jdk.javaapi.CollectionConverters
-        found = converters.asJava(metadata.configuration())
+        metadata = _metadata(snapshot)
         return TableDescription(
-            schema=Schema(tuple(_column(field) for field in fields)),
-            partition_keys=tuple(str(keys.apply(i)) for i in range(keys.size())),
-            comment=str(comment) if comment is not None else None,
-            location=str(snapshot.deltaLog().dataPath().toString()),
-            properties={str(key): str(value) for key, value in dict(found).items()},
+            schema=Schema(tuple(map(_column, _fields(metadata)))),
+            partition_keys=tuple(metadata["partitionColumns"]),
+            comment=metadata.get("description"),
+            location=_path(snapshot),
+            properties=metadata["configuration"],
         )
 
     def set_properties(self, name: TableName, properties: Mapping[str, str]) -> None:
@@ -567,23 +562,10 @@ class DeltaFormat:
         return self._entry(name) is not None
 
     def _entry(self, name: TableName) -> Any:
-        """Return what Spark's session catalog says of a Delta table, or None; one look at it."""
-        if is_path(name) or name.catalog.lower() != DEFAULT_CATALOG:
+        """Return what the session catalog says of a Delta table, or None."""
+        entry = entry_of(self._spark, name)
+        if entry is None:
             return None
-        session: Any = self._spark._jsparkSession
-        tables = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq([name.table.lower()])
-        # Asked directly: the session's own catalog first asks for the schema, then for the table.
-        catalog = session.sharedState().externalCatalog()
-        try:
-            found = catalog.getTablesByName(name.schema.lower(), tables)
-        except (PySparkException, Py4JJavaError) as failed:
-            if catalog.databaseExists(name.schema.lower()):
-                raise
-            logger.debug("%s: %s", name, failed)
-            return None
-        if found.isEmpty():
-            return None
-        entry = found.head()
         provider = entry.provider()
         delta = bool(provider.isDefined()) and str(provider.get()).lower() == _PROVIDER
         return entry if delta else None
@@ -599,6 +581,16 @@ def _identifier(jvm: Any, name: TableName) -> Any:
 
 def _is_delta_path(name: TableName) -> bool:
     return is_path(name) and name.schema.lower() == _PROVIDER
+
+
+def _metadata(snapshot: Any) -> dict[str, Any]:
+    """Return a table's ``metaData`` action as the log has it, in one question to the JVM."""
+    action: dict[str, Any] = json.loads(str(snapshot.metadata().json()))["metaData"]
+    return action
+
+
+def _fields(metadata: Mapping[str, Any]) -> T.StructType:
+    return T.StructType.fromJson(json.loads(metadata["schemaString"]))
 
 
 def _schema(snapshot: Any) -> T.StructType:

@@ -55,7 +55,13 @@ def is_instance(jvm: Any, value: Any, name: str) -> bool:
 
 def kind(value: Any) -> str:
     """Return the simple name of a Java object's class, or of a Scala object."""
-    return str(value.getClass().getSimpleName()).rstrip("$")
+    return str(_class_names(value._gateway_client).getSimpleName(value)).rstrip("$")
+
+
+@cache
+def _class_names(client: Any) -> Java:
+    """Return what tells a class in one question, where ``getClass`` takes two."""
+    return Java(JavaClass("org.apache.commons.lang3.ClassUtils", client))
 
 
 def items(sequence: Any) -> Iterator[Any]:

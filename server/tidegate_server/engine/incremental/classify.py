@@ -9,6 +9,8 @@ from tidegate_server.engine.incremental.catalyst import descend, expression_id
 from tidegate_server.refresh.eligibility import Obstacle
 from tidegate_server.storage.jvm import items, kind
 
+# What most expressions end in, and nothing is wrong with.
+_PLAIN = frozenset({"AttributeReference", "Literal"})
 # The order in which rows come makes no difference to these.
 _ANY_ORDER = frozenset(
     {
@@ -58,6 +60,8 @@ def is_rounded(data_type: Any) -> bool:
 def refusals(expression: Any) -> Iterator[Obstacle]:
     """Yield what makes an expression unfit wherever it stands."""
     name = kind(expression)
+    if name in _PLAIN:
+        return
     if name in _ORDERING and _collects(expression.children().apply(0)):
         collection = expression.children().apply(0)
         yield from _children_refusals(collection.aggregateFunction())
@@ -76,7 +80,7 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
         return
     elif "SessionWindow" in name:
         yield _not_supported("session_window")
-    elif _is_volatile(expression):
+    elif _is_volatile(name, expression):
         yield _volatile(expression)
     yield from _children_refusals(expression)
 
@@ -220,18 +224,15 @@ def _collects(expression: Any) -> bool:
     return kind(function) in _COLLECTIONS and is_key(function.children().apply(0))
 
 
-def _is_volatile(expression: Any) -> bool:
+def _is_volatile(name: str, expression: Any) -> bool:
     """Say whether this very expression, not one inside it, varies between two refreshes."""
-    if kind(expression) in _COLLECTIONS or kind(expression) in _POSITIONS:
+    if name in _COLLECTIONS or name in _POSITIONS:
         return False  # judged where they are called
-    children = list(items(expression.children()))
-    varies = not expression.deterministic() and all(child.deterministic() for child in children)
-    return bool(varies or _names_the_session(expression))
-
-
-def _names_the_session(expression: Any) -> bool:
-    name = kind(expression)
-    return name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow")
+    if name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow"):
+        return True
+    if expression.deterministic():
+        return False
+    return all(child.deterministic() for child in items(expression.children()))
 
 
 def _volatile(expression: Any) -> Obstacle:
