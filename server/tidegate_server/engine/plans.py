@@ -7,6 +7,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+WRITTEN: Mapping[str, str] = {
+    "Aggregate": "GROUP BY",
+    "Distinct": "DISTINCT",
+    "Except": "EXCEPT",
+    "GlobalLimit": "LIMIT",
+    "Intersect": "INTERSECT",
+    "Join": "JOIN",
+    "LateralJoin": "LATERAL",
+    "LocalLimit": "LIMIT",
+    "Offset": "OFFSET",
+    "Pivot": "PIVOT",
+    "Sample": "TABLESAMPLE",
+    "ScriptTransformation": "TRANSFORM",
+    "Sort": "ORDER BY",
+    "Union": "UNION",
+    "UnionLoop": "WITH RECURSIVE",
+    "UnionLoopRef": "WITH RECURSIVE",
+    "UnresolvedHaving": "HAVING",
+    "UnresolvedWith": "WITH",
+    "Window": "OVER",
+    "WithWindowDefinition": "WINDOW",
+}
+"""How people write what operators of these classes do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

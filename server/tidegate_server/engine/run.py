@@ -16,11 +16,13 @@ from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.handles import released
 from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.catalyst import Catalyst
+from tidegate_server.engine.incremental.first_rows import cut_anew
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
     Prepared,
     Query,
     adds_up,
+    merges,
     planned_once,
     read_query,
 )
@@ -376,7 +378,7 @@ def _written(
 ) -> Written:
     order, plan = planned.order, planned.plan
     some = plan.strategy is Strategy.PARTITION
-    found = None if some else _by_totals(planned, session, operation, resources)
+    found = None if some else _recorded(planned, session, operation, resources)
     if found is None:
         frame = bound(planned.frame, order.logical_time)
     else:
@@ -393,28 +395,47 @@ def _written(
     return format.write(frame, order, plan.vector, partitions=plan.partitions, partial=partial)
 
 
-def _by_totals(
+def _recorded(
     planned: Planned, session: SparkSession, operation: Operation, resources: ExitStack
 ) -> tuple[DataFrame, RefreshOrder] | None:
-    """Return the query's rows and what to record of its groups, so that the next refresh can add
-    to them; None where that does not help."""
-    order, totals = planned.order, planned.query.totals
-    if totals is None or order.fingerprint is None or order.totals == "" or not adds_up(order):
-        return None
-    if not records_totals(order, planned.query.rows):
+    """Return the query's rows and what to record for the next refresh to follow from; None where
+    that does not help."""
+    order = planned.order
+    if order.fingerprint is None or not records_totals(order, planned.query.rows):
         return None
     catalyst = Catalyst(session)
     try:
-        few = planned.last is not None and bool(planned.last.totals)
-        recorded = recorded_anew(totals, catalyst, resources, few=few)
-        if recorded is None:  # Spark's own rows, then, and from now on
-            return planned.frame, replace(order, totals="")
-        return catalyst.frame(recorded.plan), replace(order, totals=recorded.text)
+        return _by_totals(planned, catalyst, resources) or _cut(planned, catalyst, resources)
     except Exception as failed:
         operation.check()
         told = to_server_error(failed).headline
-        logger.warning("%s is computed without totals: %s", order.name, told)
+        logger.warning("%s is computed without a record: %s", order.name, told)
         return None
+
+
+def _by_totals(
+    planned: Planned, catalyst: Catalyst, resources: ExitStack
+) -> tuple[DataFrame, RefreshOrder] | None:
+    """Return the rows and the groups' totals, to which the next refresh can add."""
+    order, totals = planned.order, planned.query.totals
+    if totals is None or order.totals == "" or not adds_up(order):
+        return None
+    few = planned.last is not None and bool(planned.last.totals)
+    recorded = recorded_anew(totals, catalyst, resources, few=few)
+    if recorded is None:  # Spark's own rows, then, and from now on
+        return planned.frame, replace(order, totals="")
+    return catalyst.frame(recorded.plan), replace(order, totals=recorded.text)
+
+
+def _cut(
+    planned: Planned, catalyst: Catalyst, resources: ExitStack
+) -> tuple[DataFrame, RefreshOrder] | None:
+    """Return the first rows and whether others tie with them."""
+    order, first = planned.order, planned.query.first
+    if first is None or not merges(order):
+        return None
+    cut = cut_anew(first, catalyst, resources)
+    return catalyst.frame(cut.plan), replace(order, totals=cut.text)
 
 
 def _outcome(planned: Planned, written: Written) -> RefreshOutcome:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.plans import Node
+from tidegate_server.engine.plans import WRITTEN, Node
 from tidegate_server.engine.references import parse_statement, span_of
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import quote_identifier
@@ -23,25 +23,6 @@ _ROW_BY_ROW = frozenset(
     {"Filter", "Generate", "Project", "SubqueryAlias", "UnresolvedRelation", "View"}
     | {"StreamingRelation", "StreamingRelationV2"}
 )
-_WRITTEN: Mapping[str, tuple[str, ...]] = {
-    "Aggregate": ("GROUP", "BY"),
-    "Distinct": ("DISTINCT",),
-    "Except": ("EXCEPT",),
-    "GlobalLimit": ("LIMIT",),
-    "Intersect": ("INTERSECT",),
-    "Join": ("JOIN",),
-    "LateralJoin": ("LATERAL",),
-    "LocalLimit": ("LIMIT",),
-    "Offset": ("OFFSET",),
-    "Pivot": ("PIVOT",),
-    "Sort": ("ORDER", "BY"),
-    "Union": ("UNION",),
-    "UnresolvedHaving": ("HAVING",),
-    "UnresolvedWith": ("WITH",),
-    "Window": ("OVER",),
-    "WithWindowDefinition": ("WINDOW",),
-}
-"""How operators that look at more than one row are written."""
 # Spark leaves out what is a week older than the newest file, however late it arrives.
 _FILES = {"maxFileAge": "36500d"}
 
@@ -100,7 +81,7 @@ def _check(node: Any, text: str) -> None:
 def _refused(
     operator: str, text: str, span: tuple[int, int] | None, shown: str | None = None
 ) -> ServerError:
-    words = _WRITTEN.get(operator, ())
+    words = tuple(WRITTEN.get(operator, "").split())
     offset = _offset(text, words) if words else None
     if offset is None:
         offset = span[0] if span is not None else 0

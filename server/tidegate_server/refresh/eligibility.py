@@ -26,6 +26,8 @@ class Rule(Enum):
     DISTINCT = "DISTINCT"
     SET_OPERATION = "SET_OPERATION"
     """INTERSECT and EXCEPT."""
+    LIMIT = "LIMIT"
+    """ORDER BY with LIMIT at the end of the query: the change is merged with the stored rows."""
     NESTED = "NESTED"
     """Such an operator below others: its rows of the affected keys are computed at both versions
     instead of being read from the table."""

@@ -53,6 +53,8 @@ class Evidence:
     """Whether rows are found by affected keys."""
     algebraic: bool = False
     """Whether affected keys follow from the change alone."""
+    leading: bool = False
+    """Whether the table has the first rows only, by an order, with which the change is merged."""
     rows_in_sources: int = 0
     rows_in_changed: int = 0
     """Rows of the sources that changed."""
@@ -330,7 +332,8 @@ def _not_worth(
         text = f"{changed} rows changed, about {share:.0f} % of the sources"
         return Obstacle(code="CHANGE_TOO_LARGE", text=text)
     keys = evidence.affected_keys or 0
-    if keys > _MOST_KEYS * evidence.rows_in_table and not evidence.algebraic:
+    computed = not (evidence.algebraic or evidence.leading)
+    if computed and keys > _MOST_KEYS * evidence.rows_in_table:
         text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
         return Obstacle(code="TOO_MANY_KEYS", text=text)
     before = order.history[0].strategy if order.history else None
@@ -353,6 +356,7 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
         return ROWS_APPENDED, f"adds rows for {shown}"
     if evidence.algebraic:
         return "GROUPS_COMBINED", f"adds up the stored groups and {shown}"
+    merged = ", merged with the first rows" if evidence.leading else ""
     if evidence.keyed:
-        return KEYS_AFFECTED, f"computes affected keys anew for {shown}"
-    return "ROWS_CHANGED", f"applies the query to {shown}"
+        return KEYS_AFFECTED, f"computes affected keys anew for {shown}{merged}"
+    return "ROWS_CHANGED", f"applies the query to {shown}{merged}"

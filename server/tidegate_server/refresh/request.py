@@ -123,8 +123,8 @@ class RefreshOrder:
     offsets: str | None = None
     """Filled in by the engine: up to where the stream is taken in."""
     totals: str | None = None
-    """Filled in by the engine: what its groups add up to, from which the next refresh goes on;
-    empty if they are too many."""
+    """Filled in by the engine: from what the next refresh goes on, such as what the groups add up
+    to; empty if they are too many."""
     unique: tuple[str, ...] = ()
     """Filled in by the engine: columns of a key that every row to be committed has for itself."""
     filled: bool = False
@@ -164,7 +164,8 @@ class CommittedRefresh:
     offsets: str | None = None
     """Up to where the stream is taken in, in the words of its source; None without a stream."""
     totals: str | None = None
-    """What the groups add up to; empty if they are too many, None if nobody looked."""
+    """From what the next refresh can go on: what the groups add up to, or how the first rows end;
+    empty if the groups are too many, None if nobody looked."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
 

@@ -143,6 +143,12 @@ class Catalyst:
         """Return a filter."""
         return self._logical.Filter(condition, child)
 
+    def limit(self, child: Any, count: int) -> Any:
+        """Return the first rows."""
+        session: Any = self.spark._jsparkSession
+        number = session.sessionState().sqlParser().parseExpression(str(count))
+        return self._logical.GlobalLimit(number, self._logical.LocalLimit(number, child))
+
     def distinct(self, child: Any) -> Any:
         """Return a duplicate elimination."""
         return self._logical.Distinct(child)

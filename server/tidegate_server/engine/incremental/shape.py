@@ -15,6 +15,7 @@ from tidegate_server.engine.incremental.classify import (
     window_functions,
     window_refusals,
 )
+from tidegate_server.engine.plans import WRITTEN
 from tidegate_server.engine.survey import read_by
 from tidegate_server.model.names import TableName
 from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
@@ -126,6 +127,8 @@ class _Reader:
                 return self._distinct(plan, trace)
             case "Intersect" | "Except":
                 return self._set_operation(plan)
+            case "GlobalLimit" if kind(plan.child()) == "LocalLimit":
+                return self._limit(plan)
         return self._unknown(plan)
 
     # ---- leaves ----------------------------------------------------------------------------
@@ -181,8 +184,8 @@ class _Reader:
 
     def _linear(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
-        passed = _passed(plan, trace) if name in _ROW_WISE and trace is not None else None
-        children = tuple(self.read(child, passed) for child in items(plan.children()))
+        below = passed(plan, trace) if name in _ROW_WISE and trace is not None else None
+        children = tuple(self.read(child, below) for child in items(plan.children()))
         rule = Rule.GROUPING_SETS if name == "Expand" else Rule.LINEAR
         return self._node(plan, rule, children)
 
@@ -269,14 +272,20 @@ class _Reader:
             plan, Rule.SET_OPERATION, children, keyed_by=(0, 1), keys=keys, keyless=keyless
         )
 
+    def _limit(self, plan: Any) -> Node:
+        """Read a LIMIT, whose rows follow at the top only, and where they are ordered."""
+        children = (self.read(plan.child().child(), None),)
+        text = "no incremental rule is known for LIMIT but after ORDER BY at the end of the query"
+        refused = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
+        return self._node(plan, Rule.LIMIT, children, inexact=refused)
+
     def _unknown(self, plan: Any) -> Node:
         children = tuple(self.read(child, None) for child in items(plan.children()))
         shown = kind(plan)
         if shown == "Join":
             shown = f"{kind(plan.joinType())} join"
-        obstacle = Obstacle(
-            code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {shown}"
-        )
+        text = f"no incremental rule is known for {WRITTEN.get(shown, shown)}"
+        obstacle = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
         operator = Operator(
             name=shown,
             children=tuple(child.operator for child in children),
@@ -353,17 +362,17 @@ class _Reader:
         return Node(operator=operator, plan=plan, children=children, keys=keys, columns=columns)
 
 
-def _passed(plan: Any, trace: Trace) -> Trace:
+def passed(plan: Any, trace: Trace) -> Trace:
     """Follow the table's columns through an operator to its input."""
     if kind(plan) != "Project":
         return trace
-    passed: dict[int, int] = {}
+    found: dict[int, int] = {}
     for named in items(plan.projectList()):
         column = trace.get(expression_id(named))
         inner = named.child() if kind(named) == "Alias" else named
         if column is not None and kind(inner) == "AttributeReference":
-            passed.setdefault(expression_id(inner), column)
-    return passed
+            found.setdefault(expression_id(inner), column)
+    return found
 
 
 def _traced_groups(plan: Any, grouping: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +26,17 @@ from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
+from tidegate_server.engine.incremental.first_rows import (
+    CLEAR,
+    TIED,
+    TIES,
+    WHOLE,
+    FirstRows,
+    NotFollowingError,
+    merged,
+    projected,
+    read_first_rows,
+)
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
 from tidegate_server.engine.incremental.shape import Node, incomparable, read_shape
 from tidegate_server.engine.incremental.totals import (
@@ -77,6 +88,13 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 # With more of them, Spark had better put small ones together.
 _FEW_PARTITIONS = 16
 _UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
+_UNRECORDED = Obstacle(
+    code=TOTALS_NOT_RECORDED, text="the last refresh recorded no totals of the groups"
+)
+_UNKNOWN_CUT = Obstacle(
+    code=TOTALS_NOT_RECORDED,
+    text="the last refresh did not record whether rows tie where LIMIT cuts",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +107,8 @@ class Query:
     """How the table's rows follow from their change, if they do."""
     totals: Totals | None
     """What its rows can be computed from, where these are not simply added up."""
+    first: FirstRows | None
+    """What it takes the first rows of, if it ends so."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
     rows: int
@@ -109,14 +129,15 @@ class Prepared:
     diff: DataFrame | Settled | None = None
     """What :func:`settle` takes or, computed already, returned."""
     content: DataFrame | None = None
-    """All of the table's rows, where these follow from ``totals``; None if they stay the same."""
+    """All of the table's rows, where these follow from what the last commit recorded as
+    ``totals``; None if they stay the same."""
     appends: bool = False
     rows_read: int = 0
     """What the cost model took for the rows that an incremental refresh reads."""
     few: bool = False
     """Whether the sources' change is small."""
     totals: str | None = None
-    """What the commit is to record of the table's groups."""
+    """What the commit is to record for the next refresh to follow from."""
 
 
 class _DeclinedError(Exception):
@@ -125,10 +146,6 @@ class _DeclinedError(Exception):
     def __init__(self, plan: RefreshPlan) -> None:
         super().__init__(plan.reason_text)
         self.plan = plan
-
-
-class _NotFollowingError(Exception):
-    """The new totals of groups do not follow from the recorded ones."""
 
 
 @contextmanager
@@ -160,12 +177,14 @@ def read_query(
         shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
         algebra = read_algebra(shape, types, catalyst)
         totals = _read_totals(shape, catalyst) if algebra is None else None
+        first = _read_first_rows(shape, types, catalyst)
     except ServerError:
         raise
     except Exception as failed:
         told = to_server_error(failed).headline
         logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
-        plan, shape, algebra, totals = analyzed, _unreadable(analyzed), None, None
+        plan, shape = analyzed, _unreadable(analyzed)
+        algebra, totals, first = None, None, None
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
@@ -175,6 +194,7 @@ def read_query(
         shape=shape,
         algebra=algebra,
         totals=totals,
+        first=first,
         fingerprint=fingerprint,
         rows=sum(estimated_rows(spark, each) for each in stored),
     )
@@ -186,6 +206,14 @@ def _read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
     if totals is None or obstacles(shape.operator, frozenset(), combined=totals.node.operator):
         return None
     return totals
+
+
+def _read_first_rows(shape: Node, types: Sequence[str], catalyst: Catalyst) -> FirstRows | None:
+    """Return the same of what a query takes the first rows of."""
+    first = read_first_rows(shape, types, catalyst)
+    if first is None or obstacles(shape.operator, frozenset(), combined=first.node.operator):
+        return None
+    return first
 
 
 def _unreadable(plan: Any) -> Node:
@@ -232,8 +260,10 @@ class Preparation:
     _evidence: Evidence = field(default_factory=Evidence)
     _totals: Totals | None = None
     """What the query adds up, unless it turned out not to follow from what was recorded."""
-    _unrecorded: bool = False
-    """Whether nothing was recorded; but for that, the query could be added up."""
+    _first: FirstRows | None = None
+    """What the query takes the first rows of, unless they turned out not to follow."""
+    _unfollowed: Obstacle | None = None
+    """Why they do not; but for that, the refresh could be incremental."""
 
     def prepare(self, full: RefreshPlan) -> Prepared:
         """Return what improves on the full refresh that was planned, or just that.
@@ -243,10 +273,15 @@ class Preparation:
         changes = self._changes(full.vector)
         if self.last.totals != "" and adds_up(self.order):
             self._totals = self.query.totals
+        if self.query.first is not None and merges(self.order):
+            if self.last.totals in (WHOLE, CLEAR):
+                self._first = self.query.first
+            else:
+                self._unfollowed = TIES if self.last.totals == TIED else _UNKNOWN_CUT
         try:
             return self._chosen(full, changes)
-        except _NotFollowingError:
-            self._totals, self._unrecorded = None, self.last.totals is None
+        except NotFollowingError as failed:
+            self._totals, self._first, self._unfollowed = None, None, failed.obstacle
             return self._chosen(full, changes)
 
     def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> Prepared:
@@ -278,6 +313,8 @@ class Preparation:
             check=self.check,
             accept=accept,
         )
+        if self._first is not None:
+            return self._merged(catalyst, self._first, difference, full)
         if self._evidence.algebraic and self._totals is not None:
             return self._added_up(catalyst, self._totals, difference, full)
         if self._evidence.algebraic and self.query.algebra is not None:
@@ -309,11 +346,11 @@ class Preparation:
     ) -> Prepared:
         """Return the rows that follow from the totals.
 
-        :raises _NotFollowingError: if there are none, they do not follow, or there are too many
+        :raises NotFollowingError: if there are none, they do not follow, or there are too many
             groups now.
         """
         if self.last.totals is None:
-            raise _NotFollowingError
+            raise NotFollowingError(_UNRECORDED)
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
         change = difference.of(totals.node.children[0])
         if change is None:
@@ -321,12 +358,38 @@ class Preparation:
         recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
         self.check()
         if recorded is None:
-            raise _NotFollowingError
+            raise NotFollowingError(None)
         evidence = replace(self._evidence, affected_keys=recorded.changed)
         prepared = self._prepared(plan_incremental(self.order, full, evidence), None)
         same = recorded.text == self.last.totals
         content = None if same else catalyst.frame(recorded.plan)
         return replace(prepared, content=content, totals=recorded.text)
+
+    def _merged(
+        self, catalyst: Catalyst, first: FirstRows, difference: Difference, full: RefreshPlan
+    ) -> Prepared:
+        """Return the first rows as they follow from those in the table.
+
+        :raises NotFollowingError: if they do not.
+        """
+        change = difference.of(first.below)
+        affected = difference.affected if self._evidence.keyed else None
+        plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
+        prepared = replace(self._prepared(plan, None), totals=self.last.totals)
+        if change is None or plan.strategy is not Strategy.INCREMENTAL:
+            return prepared
+        rows = projected(first, catalyst, change.plan, change.weight)
+        stored = self._ordered(self._stored())
+        done = merged(
+            first,
+            catalyst,
+            stored,
+            self._rows(catalyst.frame(rows)),
+            self.resources,
+            whole=self.last.totals == WHOLE,
+        )
+        self.check()
+        return replace(prepared, content=done.rows, totals=done.text)
 
     def _combined(
         self, catalyst: Catalyst, algebra: Algebra, difference: Difference, full: RefreshPlan
@@ -411,17 +474,17 @@ class Preparation:
                 text = f"the change of {change.source.name} is not known: {change.reason}"
                 found.append(Obstacle(code="SOURCE_CHANGE_UNKNOWN", text=text))
         appended = all(change.method is Method.APPENDED for change in changed.values())
-        if not appended or self._keyed(frozenset(changed)):
+        if not appended or self._first is not None or self._keyed(frozenset(changed)):
             found += incomparable(self.query.shape)
+        follows = self._first or self._totals
         operators = obstacles(
             self.query.shape.operator,
             frozenset(changed),
             _rules(self.order),
-            combined=self._totals.node.operator if self._totals is not None else None,
+            combined=None if follows is None else follows.node.operator,
         )
-        if operators and self._unrecorded:
-            text = "the last refresh recorded no totals of the groups"
-            operators = (Obstacle(code=TOTALS_NOT_RECORDED, text=text),)
+        if operators and self._unfollowed is not None:
+            operators = (self._unfollowed,)
         return (*found, *operators)
 
     def _gathered(
@@ -439,8 +502,9 @@ class Preparation:
         return Evidence(
             changes=tuple(_told(change) for change in changes.values()),
             obstacles=found,
-            appends=added and not keyed,
+            appends=added and not keyed and self._first is None,
             keyed=keyed,
+            leading=self._first is not None,
             algebraic=keyed and self._may_combine(),
             rows_in_sources=self.query.rows,
             rows_in_changed=sum(sizes[str(node.operator.source)] for node in leaves),
@@ -531,6 +595,13 @@ def _told(change: Change) -> SourceChange:
 def adds_up(order: RefreshOrder) -> bool:
     """Say whether a change may be added to what groups amounted to."""
     return Rule.ALGEBRA in _rules(order) and order.policy is not RefreshPolicy.FULL
+
+
+def merges(order: RefreshOrder) -> bool:
+    """Say whether a change may be merged with the first rows: those that the table has are the
+    query's only where none was dropped or is immutable."""
+    whole = not order.expectations and order.frozen_at is None
+    return whole and Rule.LIMIT in _rules(order) and order.policy is not RefreshPolicy.FULL
 
 
 def _rules(order: RefreshOrder) -> frozenset[Rule]:

@@ -1,0 +1,255 @@
+"""The first rows of a query by an order, which follow from those in the table and from the change.
+
+Where ORDER BY with LIMIT ends a query, the table has every row of the query down to the last one it
+has, provided that none beyond ties with that. The change of what is ordered is merged with them: as
+long as enough rows are left, or come, at or before that place, they are the first ones. If rows
+leave and too few come, what follows them is not known, and the query is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.engine.incremental.changes import WEIGHT
+from tidegate_server.engine.incremental.shape import PASSING, Node, Trace, passed
+from tidegate_server.refresh.eligibility import Obstacle, Rule
+from tidegate_server.storage.base import DiffMismatchError
+from tidegate_server.storage.exact import named, summed
+from tidegate_server.storage.jvm import items, kind
+
+WHOLE = "whole"
+"""What a commit records if there are no other rows."""
+CLEAR = "clear"
+"""What it records if the next row, which the table does not have, comes after its last."""
+TIED = "tied"
+"""What it records if that row ties with the last, so that either could have been taken."""
+
+TIES = Obstacle(code="ORDER_NOT_UNIQUE", text="rows tie where LIMIT cuts, so that any may be left")
+LEFT = Obstacle(
+    code="ROWS_LEFT_LIMIT",
+    text="rows left those that LIMIT keeps, and which ones follow is not in the table",
+)
+
+_MOST_ROWS = 10_000
+_KEY = "__order"
+_PART, _RANK, _UPTO, _BOUND = "__part", "__rank", "__upto", "__bound"
+_OWN = frozenset({WEIGHT, _PART, _RANK, _UPTO, _BOUND})
+_MERGED, _STORED, _TOUCHED = 0, 1, 2
+
+
+class NotFollowingError(Exception):
+    """The rows do not follow from those before and the change."""
+
+    def __init__(self, obstacle: Obstacle | None) -> None:
+        super().__init__("" if obstacle is None else obstacle.text)
+        self.obstacle = obstacle
+        """What to say of it; None if that is what else stands against the refresh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRows:
+    """A query that ends in ORDER BY and LIMIT."""
+
+    node: Node
+    """The LIMIT."""
+    below: Node
+    """What it takes the first rows of."""
+    above: tuple[Any, ...]
+    """The projections from the query's result down to the LIMIT."""
+    order: tuple[Any, ...]
+    """Catalyst's SortOrders."""
+    columns: tuple[tuple[Any, int], ...]
+    """The attributes that the order reads, each with the table's column that holds it."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The first rows computed from the sources."""
+
+    text: str
+    """What the commit records: WHOLE, CLEAR or TIED."""
+    plan: Any
+    """The query's rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The first rows as they follow from those before."""
+
+    text: str
+    """What the commit records: WHOLE or CLEAR."""
+    rows: DataFrame | None
+    """None if they stay the same."""
+
+
+def read_first_rows(
+    shape: Node, table_types: Sequence[str], catalyst: Catalyst
+) -> FirstRows | None:
+    """Return what a query takes the first rows of; None if that is not how it ends.
+
+    :param table_types: the types of the table's columns.
+    """
+    if int(shape.plan.output().size()) != len(table_types):
+        return None
+    node, above = shape, []
+    trace: Trace = _root_trace(shape.plan, table_types)
+    while node.kind == "Project" or node.kind in PASSING:
+        if node.kind == "Project":
+            above.append(node.plan)
+        trace = passed(node.plan, trace)
+        (node,) = node.children
+    if node.operator.rule is not Rule.LIMIT:
+        return None
+    (below,) = node.children
+    sort = below
+    while sort.kind == "Project":
+        (sort,) = sort.children
+    count = node.plan.limitExpr()
+    if sort.kind != "Sort" or not getattr(sort.plan, "global")() or kind(count) != "Literal":
+        return None
+    order = tuple(items(sort.plan.order()))
+    read = {expression_id(a): a for o in order for a in items(o.references().toSeq())}
+    shown = {expression_id(attribute) for attribute in items(below.plan.output())}
+    number = int(count.value())
+    if not (read.keys() <= shown & trace.keys() and 0 < number <= _MOST_ROWS):
+        return None
+    return FirstRows(
+        node=node,
+        below=below,
+        above=tuple(above),
+        order=order,
+        columns=tuple((attribute, trace[id_]) for id_, attribute in read.items()),
+        count=number,
+    )
+
+
+def _root_trace(plan: Any, table_types: Sequence[str]) -> dict[int, int]:
+    """Return the table's column for each attribute of the result that it holds unchanged."""
+    trace: dict[int, int] = {}
+    for index, attribute in enumerate(items(plan.output())):
+        if str(attribute.dataType().catalogString()) == table_types[index]:
+            trace.setdefault(expression_id(attribute), index)
+    return trace
+
+
+def cut_anew(first: FirstRows, catalyst: Catalyst, resources: ExitStack) -> Cut:
+    """Compute the first rows from the sources, and one more to see whether it ties; one action.
+
+    :param resources: takes what is to be released after the rows were written.
+    """
+    output = list(items(first.below.plan.output()))
+    rows = catalyst.limit(first.below.plan, first.count + 1)
+    keyed = catalyst.project([*output, *_keys(first, catalyst)], rows)
+    frame = catalyst.frame(keyed).persist()
+    resources.callback(frame.unpersist)
+    places = Window.orderBy(*_directions(first))
+    found = frame.select(F.rank().over(places).alias(_RANK)).selectExpr(
+        f"coalesce(max({_RANK}), 0) AS last", "count(*) AS rows"
+    )
+    last, count = found.first() or (0, 0)
+    further = TIED if last <= first.count else CLEAR
+    kept = frame.withColumn(_RANK, F.row_number().over(places)).where(F.col(_RANK) <= first.count)
+    plan = catalyst.project(output, catalyst.analyzed(kept))
+    for projection in reversed(first.above):
+        plan = catalyst.with_children(projection, [plan])
+    return Cut(text=further if count > first.count else WHOLE, plan=plan)
+
+
+def projected(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
+    """Return the change of the ordered rows as a change of the table's, the weight last."""
+    for projection in reversed(first.above):
+        plan = catalyst.project([*items(projection.projectList()), weight], plan)
+    return plan
+
+
+def merged(
+    first: FirstRows,
+    catalyst: Catalyst,
+    stored: DataFrame,
+    change: DataFrame,
+    resources: ExitStack,
+    *,
+    whole: bool,
+) -> Merged:
+    """Return the table's new rows; one Spark action.
+
+    :param stored: the table's rows before, of which it was recorded that they are WHOLE or CLEAR.
+    :param whole: which of both.
+    :param change: the change of the rows, whether among the first or not: the same columns, then
+        their weight.
+    :param resources: takes what is to be released after the rows were written.
+    :raises NotFollowingError: if rows that are not in the table are needed, or rows tie.
+    :raises DiffMismatchError: if the table does not have what is to be taken away.
+    """
+    columns = stored.columns
+    if _OWN & {name.lower() for name in columns}:
+        raise DiffMismatchError("a column is named as those of a change are")
+    net = summed(change)
+    one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
+    both = summed(stored.withColumn(WEIGHT, one).unionAll(net))
+    rows = both.withColumn(_PART, F.lit(_MERGED))
+    for part, kind_ in ((stored, _STORED), (net.drop(WEIGHT), _TOUCHED)):
+        rows = rows.unionAll(part.withColumns({WEIGHT: none, _PART: F.lit(kind_)}))
+    placed = _placed(first, catalyst, rows).persist()
+    resources.callback(placed.unpersist)
+    inside = "true" if whole else f"{_RANK} <= {_BOUND}"
+    found = placed.where(inside).selectExpr(
+        f"count_if({_PART} = {_STORED}) AS held",
+        f"coalesce(sum({WEIGHT}), 0) AS known",
+        f"coalesce(bool_or({WEIGHT} < 0), false) AS wrong",
+        f"coalesce(bool_or({_UPTO} = {first.count}), false) AS even",
+        f"coalesce(bool_or({_PART} = {_TOUCHED}), false) AS touched",
+    )
+    look = found.first()
+    if look is None or look["wrong"] or look["held"] > first.count:
+        raise DiffMismatchError("the table does not have the first rows that were recorded")
+    whole = whole and look["known"] <= first.count
+    text = WHOLE if whole else CLEAR
+    if not look["touched"]:
+        return Merged(text=text, rows=None)
+    if not whole and look["known"] < first.count:
+        raise NotFollowingError(LEFT)
+    if not whole and not look["even"]:
+        raise NotFollowingError(TIES)
+    kept = placed.where(f"{inside} AND {WEIGHT} > 0 AND {_UPTO} <= {first.count}")
+    copies = F.explode(F.expr(f"array_repeat(1, CAST({WEIGHT} AS INT))")).alias(_PART)
+    return Merged(text=text, rows=kept.select(*map(named, columns), copies).drop(_PART))
+
+
+def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
+    """Tell each row its place, how many rows there are up to it, and where the table ends."""
+    plan = catalyst.analyzed(rows)
+    columns = list(items(plan.output()))
+    read = [catalyst.alias(columns[i], f"{_KEY}d{i}", a) for a, i in first.columns]
+    plan = catalyst.project([*columns, *read], plan)
+    frame = catalyst.frame(catalyst.project([*columns, *_keys(first, catalyst)], plan))
+    places = Window.orderBy(*_directions(first))
+    upto = places.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    all_ = Window.partitionBy()
+    is_stored = F.col(_PART) == _STORED
+    return frame.withColumns(
+        {_RANK: F.rank().over(places), _UPTO: F.sum(WEIGHT).over(upto)}
+    ).withColumn(_BOUND, F.max(F.when(is_stored, F.col(_RANK))).over(all_))
+
+
+def _keys(first: FirstRows, catalyst: Catalyst) -> list[Any]:
+    return [catalyst.alias(o.child(), f"{_KEY}{n}") for n, o in enumerate(first.order)]
+
+
+def _directions(first: FirstRows) -> Iterator[SparkColumn]:
+    for number, order in enumerate(first.order):
+        column = F.col(f"{_KEY}{number}")
+        nulls_first = kind(order.nullOrdering()) == "NullsFirst"
+        if kind(order.direction()) == "Ascending":
+            yield column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
+        else:
+            yield column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
