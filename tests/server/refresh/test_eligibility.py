@@ -91,6 +91,7 @@ def test_what_varies_inside_a_scalar_subquery_is_found() -> None:
         (aggregate(T), Rule.AGGREGATE),
         (aggregate(T), Rule.NESTED),
         (Operator(name="Filter", children=(T,)), Rule.LINEAR),
+        (Operator(name="GlobalLimit", rule=Rule.LIMIT, children=(T,)), Rule.LIMIT),
     ],
 )
 def test_every_rule_can_be_switched_off(root: Operator, rule: Rule) -> None:

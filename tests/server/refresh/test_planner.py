@@ -279,6 +279,14 @@ def test_a_table_becomes_incremental_only_when_it_pays(
     assert after(Strategy.FULL) == after_full
 
 
+def test_a_table_of_first_rows_does_not_tell_how_many_keys_there_are() -> None:
+    few = replace(LARGE, rows_in_table=10, affected_keys=90)
+    assert plan_incremental(ORDER, FULL, few).reason_code == "TOO_MANY_KEYS"
+    plan = plan_incremental(ORDER, FULL, replace(few, leading=True))
+    assert (plan.strategy, plan.reason_code) == (Strategy.INCREMENTAL, "KEYS_AFFECTED")
+    assert "merged with the first rows" in plan.reason_text
+
+
 def test_a_source_whose_rows_were_replaced_has_changed_largely() -> None:
     unknown = SourceChange(source="t", before=4, after=5, method="CHANGE_FEED")
     replaced = replace(LARGE, changes=(unknown,), rows_guessed=LARGE.rows_in_changed)

@@ -129,6 +129,21 @@ def layered(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
+def leading(draw: st.DrawFn, below: Below) -> Relation:
+    """The first rows in some order of which every column is part."""
+    source = draw(below)
+    columns = tuple(column for column in source.columns if column[1] in SORTED)
+    if not columns:
+        return source
+    named, kept = numbered(columns)
+    words = ("", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST")
+    order = [f"{name} {draw(st.sampled_from(words))}" for name, _ in draw(st.permutations(kept))]
+    limit = draw(st.sampled_from((1, 2, 3, 5, 8, 30)))
+    text = f"SELECT {named} FROM ({source.sql}) ORDER BY {', '.join(order)} LIMIT {limit}"
+    return Relation(text, kept)
+
+
+@st.composite
 def limited(draw: st.DrawFn, below: Below) -> Relation:
     """The first rows of all, every column breaking ties, or all rows in some order."""
     source = draw(below)
