@@ -31,7 +31,7 @@ from tidegate_server.model.names import (
 from tidegate_server.sql.cursor import position
 from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.delta import PROPERTY_ID
-from tidegate_server.storage.entries import entry_of
+from tidegate_server.storage.entries import entry_of, provider_of
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
 
 PROPERTY_DEFINITION = "tidegate.definition"
@@ -299,8 +299,7 @@ def _owner(properties: Any, name: TableName) -> str | None:
 
 
 def _is_delta(entry: Any) -> bool:
-    provider = entry.provider()
-    return bool(provider.isDefined()) and str(provider.get()).lower() == "delta"
+    return provider_of(entry) == "delta"
 
 
 def _no_options(jvm: Any) -> Any:

@@ -17,14 +17,13 @@ from tidegate_server.engine.handles import released
 from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.first_rows import cut_anew
+from tidegate_server.engine.incremental.query import Query, read_query
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
     Prepared,
-    Query,
     adds_up,
     merges,
     planned_once,
-    read_query,
 )
 from tidegate_server.engine.incremental.totals import recorded_anew
 from tidegate_server.engine.ingest import ingest, plan_ingest

@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import Stability, changes_by_itself, unstable
-from tidegate_server.engine.incremental.strategy import read_query
+from tidegate_server.engine.incremental.query import read_query
 from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.retention import is_gone

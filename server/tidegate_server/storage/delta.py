@@ -62,7 +62,7 @@ from tidegate_server.storage.delta_write import (
     user_metadata,
     written,
 )
-from tidegate_server.storage.entries import entry_of
+from tidegate_server.storage.entries import entry_of, provider_of
 from tidegate_server.storage.expectations import (
     admitted,
     broken_expectation,
@@ -564,11 +564,7 @@ class DeltaFormat:
     def _entry(self, name: TableName) -> Any:
         """Return what the session catalog says of a Delta table, or None."""
         entry = entry_of(self._spark, name)
-        if entry is None:
-            return None
-        provider = entry.provider()
-        delta = bool(provider.isDefined()) and str(provider.get()).lower() == _PROVIDER
-        return entry if delta else None
+        return entry if entry is not None and provider_of(entry) == _PROVIDER else None
 
 
 def _identifier(jvm: Any, name: TableName) -> Any:

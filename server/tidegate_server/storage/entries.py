@@ -48,6 +48,12 @@ def entry_of(spark: SparkSession, name: TableName) -> Any:
     return known[key]
 
 
+def provider_of(entry: Any) -> str | None:
+    """Return the lower-case name of the format an entry's rows are in; None for a view."""
+    provider = entry.provider()
+    return str(provider.get()).lower() if provider.isDefined() else None
+
+
 def _looked_up(spark: SparkSession, name: TableName) -> Any:
     session: Any = spark._jsparkSession
     tables = java(spark).org.apache.spark.api.python.PythonUtils.toSeq([name.table.lower()])

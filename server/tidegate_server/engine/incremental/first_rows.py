@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.shape import PASSING, Node, Trace, passed
+from tidegate_server.engine.incremental.shape import PASSING, Node, passed, root_trace
 from tidegate_server.refresh.eligibility import Obstacle, Rule
 from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.exact import named, summed
@@ -98,10 +98,8 @@ def read_first_rows(
 
     :param table_types: the types of the table's columns.
     """
-    if int(shape.plan.output().size()) != len(table_types):
-        return None
     node, above = shape, []
-    trace: Trace = _root_trace(shape.plan, table_types)
+    trace = root_trace(shape.plan, table_types, lambda attribute: True)
     while node.kind == "Project" or node.kind in PASSING:
         if node.kind == "Project":
             above.append(node.plan)
@@ -130,15 +128,6 @@ def read_first_rows(
         columns=tuple((attribute, trace[id_]) for id_, attribute in read.items()),
         count=number,
     )
-
-
-def _root_trace(plan: Any, table_types: Sequence[str]) -> dict[int, int]:
-    """Return the table's column for each attribute of the result that it holds unchanged."""
-    trace: dict[int, int] = {}
-    for index, attribute in enumerate(items(plan.output())):
-        if str(attribute.dataType().catalogString()) == table_types[index]:
-            trace.setdefault(expression_id(attribute), index)
-    return trace
 
 
 def cut_anew(first: FirstRows, catalyst: Catalyst, resources: ExitStack) -> Cut:

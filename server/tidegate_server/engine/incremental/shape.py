@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,8 @@ def read_shape(
     :param versions: the version at which each versioned source is to be read, by table id.
     :param files: tables of files that are known to be the same before and after.
     """
-    return _Reader(versions, catalyst, files).read(plan, _root_trace(plan, table_types))
+    trace = root_trace(plan, table_types, is_key)
+    return _Reader(versions, catalyst, files).read(plan, trace)
 
 
 def incomparable(shape: Node) -> tuple[Obstacle, ...]:
@@ -91,11 +92,15 @@ def incomparable(shape: Node) -> tuple[Obstacle, ...]:
     return tuple(found for a in items(shape.plan.output()) for found in _type_obstacles(a))
 
 
-def _root_trace(plan: Any, table_types: Sequence[str]) -> Trace:
+def root_trace(plan: Any, table_types: Sequence[str], fit: Callable[[Any], bool]) -> Trace:
+    """Return the table's column for each attribute of a query's result that it holds unchanged.
+
+    :param fit: which attributes are of use.
+    """
     trace: dict[int, int] = {}
     for index, attribute in enumerate(items(plan.output())):
         stored = table_types[index] if index < len(table_types) else None
-        if str(attribute.dataType().catalogString()) == stored and is_key(attribute):
+        if str(attribute.dataType().catalogString()) == stored and fit(attribute):
             trace.setdefault(expression_id(attribute), index)
     return trace
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.incremental.algebra import (
     DOUBT,
     FIRST,
     Algebra,
     changed_groups,
     combined,
-    read_algebra,
 )
 from tidegate_server.engine.incremental.apply import Settled, settle
-from tidegate_server.engine.incremental.catalyst import Catalyst
+from tidegate_server.engine.incremental.catalyst import Catalyst, descend
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
@@ -35,23 +30,20 @@ from tidegate_server.engine.incremental.first_rows import (
     NotFollowingError,
     merged,
     projected,
-    read_first_rows,
 )
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
-from tidegate_server.engine.incremental.shape import Node, incomparable, read_shape
+from tidegate_server.engine.incremental.query import Query, estimated_rows
+from tidegate_server.engine.incremental.shape import incomparable
 from tidegate_server.engine.incremental.totals import (
     Totals,
-    read_totals,
     recorded_after,
 )
 from tidegate_server.engine.sources import Tables
-from tidegate_server.errors import ServerError
 from tidegate_server.model.runs import SourceChange, Strategy
 from tidegate_server.refresh.eligibility import (
     ALL_RULES,
     RULES_OPTION,
     Obstacle,
-    Operator,
     Rule,
     obstacles,
     read_rules,
@@ -70,24 +62,17 @@ from tidegate_server.refresh.request import (
     RefreshPolicy,
 )
 from tidegate_server.storage.base import TableFormat
-from tidegate_server.storage.delta_files import known_bytes
 from tidegate_server.storage.exact import named
-from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
-from tidegate_server.storage.plain import plain_files
+from tidegate_server.storage.jvm import items, kind
 from tidegate_server.storage.region import moves
-
-logger = logging.getLogger(__name__)
 
 _KEY_LIMIT = 10_000
 # A table of so many rows is looked up as a whole, which saves the job that finds the keys.
 _FEW = 250_000
-# Compressed columns need about a third of what a row takes in memory.
-_COMPRESSION = 0.3
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 # With more of them, Spark had better put small ones together.
 _FEW_PARTITIONS = 16
-_UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
 _UNRECORDED = Obstacle(
     code=TOTALS_NOT_RECORDED, text="the last refresh recorded no totals of the groups"
 )
@@ -95,30 +80,6 @@ _UNKNOWN_CUT = Obstacle(
     code=TOTALS_NOT_RECORDED,
     text="the last refresh did not record whether rows tie where LIMIT cuts",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """A definition query as Spark understands it at the versions to be read."""
-
-    text: str
-    shape: Node
-    algebra: Algebra | None
-    """How the table's rows follow from their change, if they do."""
-    totals: Totals | None
-    """What its rows can be computed from, where these are not simply added up."""
-    first: FirstRows | None
-    """What it takes the first rows of, if it ends so."""
-    fingerprint: str
-    """The same as long as query, views, functions, sources and settings are the same."""
-    rows: int
-    """About how many rows its sources have."""
-
-    @property
-    def stable(self) -> bool:
-        """Whether it gives the same rows from the same versions at any time."""
-        found = obstacles(self.shape.operator, frozenset())
-        return not any(obstacle.code == _UNSTABLE for obstacle in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,86 +120,6 @@ def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_ADAPTIVE, str(before))
-
-
-def read_query(
-    order: RefreshOrder, spark: SparkSession, tables: Tables, text: str, frame: DataFrame
-) -> Query:
-    """Read the query at the versions ``tables`` pinned.
-
-    :param frame: what Spark made of the text.
-    """
-    catalyst = Catalyst(spark)
-    analyzed = catalyst.analyzed(frame)
-    try:
-        plan = catalyst.simplified(analyzed)
-        types = _table_types(order, spark, tables)
-        versions = tables.read_versions()
-        shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
-        algebra = read_algebra(shape, types, catalyst)
-        totals = _read_totals(shape, catalyst) if algebra is None else None
-        first = _read_first_rows(shape, types, catalyst)
-    except ServerError:
-        raise
-    except Exception as failed:
-        told = to_server_error(failed).headline
-        logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
-        plan, shape = analyzed, _unreadable(analyzed)
-        algebra, totals, first = None, None, None
-    facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
-    fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-    leaves = [node for node in shape.nodes() if not node.children]
-    stored = [n.plan for n in leaves if n.operator.source or plain_files(spark, n.plan)]
-    return Query(
-        text=text,
-        shape=shape,
-        algebra=algebra,
-        totals=totals,
-        first=first,
-        fingerprint=fingerprint,
-        rows=sum(estimated_rows(spark, each) for each in stored),
-    )
-
-
-def _read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
-    """Return what a query adds up, unless something else of it makes every refresh full."""
-    totals = read_totals(shape, catalyst)
-    if totals is None or obstacles(shape.operator, frozenset(), combined=totals.node.operator):
-        return None
-    return totals
-
-
-def _read_first_rows(shape: Node, types: Sequence[str], catalyst: Catalyst) -> FirstRows | None:
-    """Return the same of what a query takes the first rows of."""
-    first = read_first_rows(shape, types, catalyst)
-    if first is None or obstacles(shape.operator, frozenset(), combined=first.node.operator):
-        return None
-    return first
-
-
-def _unreadable(plan: Any) -> Node:
-    """Return the shape of a plan of which nothing is known."""
-    text = "the plan cannot be read"
-    obstacle = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
-    return Node(operator=Operator(name=kind(plan), obstacles=(obstacle,)), plan=plan)
-
-
-def estimated_rows(spark: SparkSession, plan: Any) -> int:
-    """Return about how many rows a stored table has, from the bytes of its files."""
-    size = _stored_bytes(spark, plan)
-    width = sum(int(a.dataType().defaultSize()) for a in items(plan.output()))
-    return int(size / max(width * _COMPRESSION, 1))
-
-
-def _stored_bytes(spark: SparkSession, plan: Any) -> int:
-    """Return the size of a relation; Spark itself runs a job to ask Delta for it."""
-    if kind(plan) == "LogicalRelation" and is_instance(java(spark), plan.relation(), FILES):
-        location = plan.relation().location()
-        if kind(location) == "TahoeLogFileIndex":
-            known = known_bytes(location.getSnapshot())
-            if known is not None:
-                return known
-    return int(str(plan.stats().sizeInBytes()))
 
 
 @dataclass(slots=True)
@@ -525,15 +406,14 @@ class Preparation:
         )
 
     def _may_combine(self) -> bool:
-        """Say whether the table has all the groups as they are: what expectations dropped would be
-        missing, what is immutable may be out of date. Totals are of all rows."""
-        whole = not self.order.expectations and self.order.frozen_at is None
-        stored = whole and self.query.algebra is not None
+        """Say whether the table, or else the recorded totals, which are of all rows, have all the
+        groups as they are."""
+        stored = self.query.algebra is not None and _is_query(self.order)
         return adds_up(self.order) and (stored or self._totals is not None)
 
     def _rows_in_table(self) -> int:
         plan = Catalyst(self.spark).analyzed(self._stored())
-        leaves = (node for node in _descend(plan) if kind(node) == "LogicalRelation")
+        leaves = (node for node in descend(plan) if kind(node) == "LogicalRelation")
         return sum(estimated_rows(self.spark, leaf) for leaf in leaves)
 
     # ---- frames ----------------------------------------------------------------------------
@@ -575,13 +455,6 @@ class Preparation:
         return frame.select(*(named(column) for column in (*self.order.columns, *carried)))
 
 
-def _descend(plan: Any) -> list[Any]:
-    found = [plan]
-    for child in items(plan.children()):
-        found += _descend(child)
-    return found
-
-
 def _told(change: Change) -> SourceChange:
     return SourceChange(
         source=str(change.source.name),
@@ -598,38 +471,17 @@ def adds_up(order: RefreshOrder) -> bool:
 
 
 def merges(order: RefreshOrder) -> bool:
-    """Say whether a change may be merged with the first rows: those that the table has are the
-    query's only where none was dropped or is immutable."""
-    whole = not order.expectations and order.frozen_at is None
-    return whole and Rule.LIMIT in _rules(order) and order.policy is not RefreshPolicy.FULL
+    """Say whether a change may be merged with the first rows in the table."""
+    rules, policy = _rules(order), order.policy
+    return _is_query(order) and Rule.LIMIT in rules and policy is not RefreshPolicy.FULL
+
+
+def _is_query(order: RefreshOrder) -> bool:
+    """Say whether the table has the query's rows as they are: what expectations dropped would be
+    missing, what is immutable may be out of date."""
+    return not order.expectations and order.frozen_at is None
 
 
 def _rules(order: RefreshOrder) -> frozenset[Rule]:
     written = order.options.get(RULES_OPTION)
     return ALL_RULES if written is None else read_rules(written)
-
-
-def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> list[str]:
-    state = tables.format.find(order.name)
-    if state is None:
-        return []
-    stored = tables.format.rows(spark, order.name, state.newest)
-    found = {
-        str(attribute.name()).lower(): str(attribute.dataType().catalogString())
-        for attribute in items(Catalyst(spark).analyzed(stored).output())
-    }
-    return [found.get(column.lower(), "") for column in order.columns]
-
-
-def _sources(shape: Node, tables: Tables) -> list[str]:
-    """Return the tables read, but for those whose version the query chooses: at times it is the
-    newest one as well, which makes no other query of it."""
-    chosen = {state.table_id for name, state in tables.states.items() if name in tables.travelled}
-    found = [node.operator.source for node in shape.nodes()]
-    return [source for source in found if source and source not in chosen]
-
-
-def _settings(order: RefreshOrder, spark: SparkSession) -> list[str]:
-    """Return what of the session may change results without changing the plan."""
-    keys = {"spark.sql.session.timeZone", "spark.sql.ansi.enabled", *order.settings}
-    return [f"{k}={spark.conf.get(k, None)}" for k in sorted(keys) if k.startswith("spark.sql.")]

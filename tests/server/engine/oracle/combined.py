@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from tests.server.engine.oracle.groups import grouped
@@ -132,28 +134,31 @@ def layered(draw: st.DrawFn, below: Below) -> Relation:
 def leading(draw: st.DrawFn, below: Below) -> Relation:
     """The first rows in some order of which every column is part."""
     source = draw(below)
-    columns = tuple(column for column in source.columns if column[1] in SORTED)
-    if not columns:
+    if (sortable := _sortable(source)) is None:
         return source
-    named, kept = numbered(columns)
     words = ("", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST")
-    order = [f"{name} {draw(st.sampled_from(words))}" for name, _ in draw(st.permutations(kept))]
+    permuted = st.permutations(sortable.columns)
+    order = [f"{name} {draw(st.sampled_from(words))}" for name, _ in draw(permuted)]
     limit = draw(st.sampled_from((1, 2, 3, 5, 8, 30)))
-    text = f"SELECT {named} FROM ({source.sql}) ORDER BY {', '.join(order)} LIMIT {limit}"
-    return Relation(text, kept)
+    return replace(sortable, sql=f"{sortable.sql} ORDER BY {', '.join(order)} LIMIT {limit}")
 
 
 @st.composite
 def limited(draw: st.DrawFn, below: Below) -> Relation:
     """The first rows of all, every column breaking ties, or all rows in some order."""
     source = draw(below)
-    columns = tuple(column for column in source.columns if column[1] in SORTED)
-    if not columns:
+    if (sortable := _sortable(source)) is None:
         return source
-    named, kept = numbered(columns)
-    order = ", ".join(name for name, _ in kept)
+    order = ", ".join(name for name, _ in sortable.columns)
     rest = draw(st.sampled_from(("", f"LIMIT {draw(st.integers(0, 4))}", "LIMIT 2 OFFSET 1")))
     words = draw(st.sampled_from(("ORDER BY", "ORDER BY", "DISTRIBUTE BY")))
     if words != "ORDER BY":
         rest = ""
-    return Relation(f"SELECT {named} FROM ({source.sql}) {words} {order} {rest}".strip(), kept)
+    return replace(sortable, sql=f"{sortable.sql} {words} {order} {rest}".strip())
+
+
+def _sortable(source: Relation) -> Relation | None:
+    """Return a relation's columns that can be sorted by; None if there are none."""
+    columns = tuple(column for column in source.columns if column[1] in SORTED)
+    named, kept = numbered(columns)
+    return Relation(f"SELECT {named} FROM ({source.sql})", kept) if columns else None

@@ -1,0 +1,153 @@
+"""The definition query of a refresh as Spark understands it at the versions to be read."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate_server.engine.errors import to_server_error
+from tidegate_server.engine.incremental.algebra import Algebra, read_algebra
+from tidegate_server.engine.incremental.catalyst import Catalyst
+from tidegate_server.engine.incremental.first_rows import FirstRows, read_first_rows
+from tidegate_server.engine.incremental.shape import Node, read_shape
+from tidegate_server.engine.incremental.totals import Totals, read_totals
+from tidegate_server.engine.sources import Tables
+from tidegate_server.errors import ServerError
+from tidegate_server.refresh.eligibility import Obstacle, Operator, obstacles
+from tidegate_server.refresh.request import RefreshOrder
+from tidegate_server.storage.delta_files import known_bytes
+from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.storage.plain import plain_files
+
+logger = logging.getLogger(__name__)
+
+# Compressed columns need about a third of what a row takes in memory.
+_COMPRESSION = 0.3
+_UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
+
+_Following = TypeVar("_Following", Totals, FirstRows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A definition query as Spark understands it at the versions to be read."""
+
+    text: str
+    shape: Node
+    algebra: Algebra | None
+    """How the table's rows follow from their change, if they do."""
+    totals: Totals | None
+    """What its rows can be computed from, where these are not simply added up."""
+    first: FirstRows | None
+    """What it takes the first rows of, if it ends so."""
+    fingerprint: str
+    """The same as long as query, views, functions, sources and settings are the same."""
+    rows: int
+    """About how many rows its sources have."""
+
+    @property
+    def stable(self) -> bool:
+        """Whether it gives the same rows from the same versions at any time."""
+        found = obstacles(self.shape.operator, frozenset())
+        return not any(obstacle.code == _UNSTABLE for obstacle in found)
+
+
+def read_query(
+    order: RefreshOrder, spark: SparkSession, tables: Tables, text: str, frame: DataFrame
+) -> Query:
+    """Read the query at the versions ``tables`` pinned.
+
+    :param frame: what Spark made of the text.
+    """
+    catalyst = Catalyst(spark)
+    analyzed = catalyst.analyzed(frame)
+    try:
+        plan = catalyst.simplified(analyzed)
+        types = _table_types(order, spark, tables)
+        versions = tables.read_versions()
+        shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
+        algebra = read_algebra(shape, types, catalyst)
+        totals = _unhindered(read_totals(shape, catalyst), shape) if algebra is None else None
+        first = _unhindered(read_first_rows(shape, types, catalyst), shape)
+    except ServerError:
+        raise
+    except Exception as failed:
+        told = to_server_error(failed).headline
+        logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
+        plan, shape = analyzed, _unreadable(analyzed)
+        algebra, totals, first = None, None, None
+    facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
+    fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
+    leaves = [node for node in shape.nodes() if not node.children]
+    stored = [n.plan for n in leaves if n.operator.source or plain_files(spark, n.plan)]
+    return Query(
+        text=text,
+        shape=shape,
+        algebra=algebra,
+        totals=totals,
+        first=first,
+        fingerprint=fingerprint,
+        rows=sum(estimated_rows(spark, each) for each in stored),
+    )
+
+
+def _unhindered(found: _Following | None, shape: Node) -> _Following | None:
+    """Return how rows follow, unless something else of the query makes every refresh full."""
+    if found is None or obstacles(shape.operator, frozenset(), combined=found.node.operator):
+        return None
+    return found
+
+
+def _unreadable(plan: Any) -> Node:
+    """Return the shape of a plan of which nothing is known."""
+    text = "the plan cannot be read"
+    obstacle = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
+    return Node(operator=Operator(name=kind(plan), obstacles=(obstacle,)), plan=plan)
+
+
+def estimated_rows(spark: SparkSession, plan: Any) -> int:
+    """Return about how many rows a stored table has, from the bytes of its files."""
+    size = _stored_bytes(spark, plan)
+    width = sum(int(a.dataType().defaultSize()) for a in items(plan.output()))
+    return int(size / max(width * _COMPRESSION, 1))
+
+
+def _stored_bytes(spark: SparkSession, plan: Any) -> int:
+    """Return the size of a relation; Spark itself runs a job to ask Delta for it."""
+    if kind(plan) == "LogicalRelation" and is_instance(java(spark), plan.relation(), FILES):
+        location = plan.relation().location()
+        if kind(location) == "TahoeLogFileIndex":
+            known = known_bytes(location.getSnapshot())
+            if known is not None:
+                return known
+    return int(str(plan.stats().sizeInBytes()))
+
+
+def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> list[str]:
+    state = tables.format.find(order.name)
+    if state is None:
+        return []
+    stored = tables.format.rows(spark, order.name, state.newest)
+    found = {
+        str(attribute.name()).lower(): str(attribute.dataType().catalogString())
+        for attribute in items(Catalyst(spark).analyzed(stored).output())
+    }
+    return [found.get(column.lower(), "") for column in order.columns]
+
+
+def _sources(shape: Node, tables: Tables) -> list[str]:
+    """Return the tables read, but for those whose version the query chooses: at times it is the
+    newest one as well, which makes no other query of it."""
+    chosen = {state.table_id for name, state in tables.states.items() if name in tables.travelled}
+    found = [node.operator.source for node in shape.nodes()]
+    return [source for source in found if source and source not in chosen]
+
+
+def _settings(order: RefreshOrder, spark: SparkSession) -> list[str]:
+    """Return what of the session may change results without changing the plan."""
+    keys = {"spark.sql.session.timeZone", "spark.sql.ansi.enabled", *order.settings}
+    return [f"{k}={spark.conf.get(k, None)}" for k in sorted(keys) if k.startswith("spark.sql.")]
