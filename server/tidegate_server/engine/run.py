@@ -130,7 +130,7 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
 def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
     if takes_in(order.sources):
         return plan_ingest(order)
-    with ExitStack() as resources, asked_once():
+    with ExitStack() as resources, asked_once(session, order.tables):
         return _plan(order, session, format, lambda: None, resources).plan
 
 
@@ -143,7 +143,8 @@ def refresh(
         the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
         MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
     """
-    nothing = _analyzed.nothing_to_do(order, spark, format)
+    with asked_once(spark, order.tables):
+        nothing = _analyzed.nothing_to_do(order, spark, format)
     if nothing is not None:
         return _without_work(*nothing)
     session = spark.newSession()
@@ -158,7 +159,7 @@ def _refreshed(
     if takes_in(order.sources):
         return ingest(order, session, format, operation)
     with ExitStack() as resources:
-        with asked_once():
+        with asked_once(session, order.tables):
             planned = _plan(order, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         hold(Point.AFTER_VERSIONS)

@@ -133,6 +133,11 @@ class RefreshOrder:
     """Filled in by the engine: the moment for which ``immutable`` is taken; None if this refresh
     may write every row."""
 
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The table itself and all that it reads."""
+        return (self.name, *(source.name for source in self.sources))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedRefresh:

@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any
+
+from py4j.protocol import Py4JJavaError
 
 from tidegate_server.storage.jvm import kind
 
@@ -115,21 +116,30 @@ def inserted_rows(jvm: Any, written: Any, since: int) -> int | None:
     return recent[0].rows if certain else None
 
 
-def _read(jvm: Any, log: Any, configuration: Any, version: int) -> Commit | None:
+def commit_text(
+    jvm: Any, log: Any, configuration: Any, version: int, most: int | None = None
+) -> str | None:
+    """Return the lines of a commit's file, or the first few; None if the log has it no more."""
     path = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
-    files = path.getFileSystem(configuration)
-    if not files.exists(path):
-        return None
-    stream = files.open(path)
     try:
-        reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
-        lines = (reader.readLine() for _ in range(_HEAD_LINES))
-        text = [str(line) for line in takewhile(lambda line: line is not None, lines)]
+        lines = log.store().readAsIterator(path, configuration)
+    except Py4JJavaError as failed:
+        if kind(failed.java_exception) != "FileNotFoundException":
+            raise
+        return None
+    try:
+        return str((lines if most is None else lines.take(most)).mkString("\n"))
     finally:
-        stream.close()
-    head = [json.loads(line) for line in text]
+        lines.close()
+
+
+def _read(jvm: Any, log: Any, configuration: Any, version: int) -> Commit | None:
+    found = commit_text(jvm, log, configuration, version, _HEAD_LINES)
+    if found is None:
+        return None
+    head = [json.loads(line) for line in found.split("\n") if line]
     # Delta gives each transaction an id; other writers' commits are told by what they begin with.
-    content = hashlib.sha256("\n".join(text).encode()).hexdigest()[:32]
+    content = hashlib.sha256(found.encode()).hexdigest()[:32]
     info = next((action["commitInfo"] for action in head if "commitInfo" in action), None)
     if info is None:
         return Commit(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from tidegate_server.storage.commits import commit_text
+
 # What one row counted by a metric adds to or takes away from the table.
 _WEIGHED: Mapping[str, Mapping[str, int]] = {
     "DELETE": {"numDeletedRows": 1},
@@ -113,7 +115,7 @@ class Span:
 
 def parse_commit(version: int, text: str) -> LoggedCommit:
     """Take the text of a commit file apart."""
-    actions = [json.loads(line) for line in text.splitlines() if line]
+    actions = [json.loads(line) for line in text.split("\n") if line]
     info = _first(actions, "commitInfo") or {}
     removed = tuple(action["remove"] for action in actions if "remove" in action)
     return LoggedCommit(
@@ -133,15 +135,9 @@ def read_span(jvm: Any, log: Any, before: int, after: int) -> Span | None:
     configuration = log.newDeltaHadoopConf()
     commits = []
     for version in range(before + 1, after + 1):
-        path = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
-        files = path.getFileSystem(configuration)
-        if not files.exists(path):
+        text = commit_text(jvm, log, configuration, version)
+        if text is None:
             return None
-        stream = files.open(path)
-        try:
-            text = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
         commits.append(parse_commit(version, text))
     return Span(commits=tuple(commits))
 

@@ -50,6 +50,13 @@ def test_only_added_files_are_told_by_the_log() -> None:
     assert not span(text(info("MERGE"), add("a"), {"cdc": {"path": "c"}})).only_adds
 
 
+def test_lines_end_where_delta_ends_them() -> None:
+    odd = {"add": {"path": "a", "dataChange": True, "stats": "\u2028\u0085\x0b"}}
+    actions = (info("WRITE"), odd)
+    found = parse_commit(1, "\n".join(json.dumps(a, ensure_ascii=False) for a in actions))
+    assert [file["path"] for file in found.added] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("operation", "metrics", "rows"),
     [
