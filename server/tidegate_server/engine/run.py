@@ -143,8 +143,7 @@ def refresh(
         the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
         MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
     """
-    with asked_once(spark, order.tables):
-        nothing = _analyzed.nothing_to_do(order, spark, format)
+    nothing = _analyzed.nothing_to_do(order, spark, format)
     if nothing is not None:
         return _without_work(*nothing)
     session = spark.newSession()

@@ -18,6 +18,7 @@ from tidegate_server.refresh.planner import plan_refresh
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.refresh.waves import forward
 from tidegate_server.storage.base import TableFormat
+from tidegate_server.storage.entries import asked_once
 from tidegate_server.storage.jvm import java
 
 _MOST = 10_000
@@ -73,26 +74,33 @@ class AnalyzedQueries:
             seen = self._seen.get(order.table_id)
         if seen is None or seen.definition != _definition(order):
             return None
-        last = format.last_commit(order.name, order.table_id)
-        if last is None or last.refresh_id == order.refresh_id or last.epoch >= order.epoch:
+        with asked_once(spark, order.tables):
+            return _still(seen, order, spark, format)
+
+
+def _still(
+    seen: _Seen, order: RefreshOrder, spark: SparkSession, format: TableFormat
+) -> tuple[RefreshPlan, CommittedRefresh] | None:
+    last = format.last_commit(order.name, order.table_id)
+    if last is None or last.refresh_id == order.refresh_id or last.epoch >= order.epoch:
+        return None
+    vector: dict[str, int] = {}
+    for name, newest in seen.newest.items():
+        state = format.find(name)
+        if state is None or (state.table_id, state.newest) != newest:
             return None
-        vector: dict[str, int] = {}
-        for name, newest in seen.newest.items():
-            state = format.find(name)
-            if state is None or (state.table_id, state.newest) != newest:
-                return None
-            if state.commit not in (None, last.commits.get(state.table_id, state.commit)):
-                return None
-            vector[state.table_id] = state.version
-        for name, (table_id, known) in seen.files.items():
-            if fingerprint_of(spark, name) != known:
-                return None
-            vector[table_id] = known
-        wanted = forward(order.vector or {}, last)
-        if any(wanted.get(table_id, version) != version for table_id, version in vector.items()):
+        if state.commit not in (None, last.commits.get(state.table_id, state.commit)):
             return None
-        plan = plan_refresh(replace(order, fingerprint=seen.fingerprint), vector, last)
-        return (plan, last) if plan.strategy is Strategy.NO_DATA else None
+        vector[state.table_id] = state.version
+    for name, (table_id, known) in seen.files.items():
+        if fingerprint_of(spark, name) != known:
+            return None
+        vector[table_id] = known
+    wanted = forward(order.vector or {}, last)
+    if any(wanted.get(table_id, version) != version for table_id, version in vector.items()):
+        return None
+    plan = plan_refresh(replace(order, fingerprint=seen.fingerprint), vector, last)
+    return (plan, last) if plan.strategy is Strategy.NO_DATA else None
 
 
 def _definition(order: RefreshOrder) -> tuple[object, ...]:
