@@ -98,6 +98,26 @@ def test_system_tables_join(ask: Asking) -> None:
     assert ("amount", "amount") in columns
 
 
+def test_history_tells_what_refreshes_took(ask: Asking) -> None:
+    ask(
+        "CREATE MATERIALIZED TABLE totals FRESHNESS = INTERVAL '1' HOUR "
+        "AS SELECT customer, sum(amount) AS amount FROM orders GROUP BY customer"
+    )
+    ask("ALTER MATERIALIZED TABLE totals REFRESH FULL")
+    ask("ALTER MATERIALIZED TABLE totals REFRESH")
+    nothing, full = ask(
+        "SELECT action, spark_job_ids, executor_ms, peak_memory "
+        "FROM information_schema.materialized_table_refresh_history "
+        "WHERE table_schema = 'shown' AND table_name = 'totals' ORDER BY queued_at DESC LIMIT 2"
+    )
+    ask("DROP MATERIALIZED TABLE totals")
+    assert nothing == ("NO_DATA", "[]", None, None)
+    assert full[0] == "FULL"
+    assert json.loads(full[1])
+    assert full[2] > 0
+    assert full[3] >= 0
+
+
 def test_all_settings_are_listed(ask: Asking) -> None:
     ask("SET 'execution.mode' = 'embedded'")
     ask("SET spark.sql.shuffle.partitions = 3")

@@ -1,4 +1,4 @@
-"""What runs at the moment: job tags, cancellation in every phase, progress."""
+"""What runs at the moment: job tags, cancellation in every phase, progress, what it took."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Progress
+from tidegate_server.model.runs import RunMetrics
+from tidegate_server.storage.jvm import items, java
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class Operations:
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
+        self._java: Any = java(spark)
         self._ui: str | None = spark.sparkContext.uiWebUrl
         self._lock = threading.Lock()
         self._running: dict[str, Operation] = {}
@@ -115,6 +119,29 @@ class Operations:
             tasks_total=sum(i.numTasks() for i in infos),
             tracking_url=f"{self._ui}/jobs/job/?id={min(jobs)}" if self._ui else "",
         )
+
+    def measured(self, metrics: RunMetrics, operation: Operation) -> RunMetrics:
+        """Add what the tasks of the operation's Spark jobs took.
+
+        Spark remembers a few hundred jobs and stages, so that the figures of an operation with more
+        are those of its last ones.
+        """
+        tracker = self._context.statusTracker()
+        jobs = sorted(tracker.getJobIdsForTag(operation.id))
+        stages = {stage for job in jobs for stage in _stages(tracker, job)}
+        attempts = [attempt for stage in stages for attempt in self._attempts(stage)]
+        return replace(
+            metrics,
+            spark_job_ids=tuple(jobs),
+            executor_ms=sum(a.executorRunTime() for a in attempts),
+            peak_memory=max((a.peakExecutionMemory() for a in attempts), default=0),
+        )
+
+    def _attempts(self, stage: int) -> Iterator[Any]:
+        """Return the attempts at a stage, without their tasks."""
+        statuses, quantiles = self._java.java.util.ArrayList(), self._java.scala.Array
+        store, none = self._context.statusStore(), quantiles.emptyDoubleArray()
+        return items(store.stageData(stage, False, statuses, False, none))
 
 
 def _stages(tracker: Any, job: int) -> list[int]:

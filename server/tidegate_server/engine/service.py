@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -84,6 +85,7 @@ from tidegate_server.link.messages.requests import (
     Survey,
     VerifyTable,
 )
+from tidegate_server.model.runs import Strategy
 from tidegate_server.observability.context import serving
 from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
 from tidegate_server.storage.base import TableFormat
@@ -209,6 +211,9 @@ class Service:
                 order = request.order
                 outcome = _way(order)(order, self._spark, self._tables, operation)
                 read_again(self._spark, order.name)
+                if outcome.plan.strategy is not Strategy.NO_DATA:
+                    metrics = self._operations.measured(outcome.metrics, operation)
+                    outcome = replace(outcome, metrics=metrics)
                 return Refreshed(outcome=outcome)
             case VerifyTable():
                 return verify(request.order, request.version, self._spark, self._tables, operation)
