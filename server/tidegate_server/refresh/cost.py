@@ -10,7 +10,7 @@ from statistics import median, median_low
 from tidegate_server.model.runs import Strategy
 from tidegate_server.refresh.request import PastRun
 
-HYSTERESIS = 1.2
+HYSTERESIS = 1.1
 """An incremental refresh must be this much cheaper before a table changes over to it; back to full
 ones it changes as soon as they are, since no refresh is to take much longer than a full one."""
 

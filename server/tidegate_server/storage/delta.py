@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.errors import Code, error
 from tidegate_server.faults import Point, hold
 from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import (
     TableName,
     quote_identifier,
-    storage_name,
     visible_name,
 )
 from tidegate_server.model.runs import Strategy
@@ -37,12 +33,12 @@ from tidegate_server.storage.base import (
     TableDescription,
     TableState,
     Written,
-    is_path,
     table_sql,
 )
 from tidegate_server.storage.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.storage.delta_changes import read_change
 from tidegate_server.storage.delta_files import known_files, read_files
+from tidegate_server.storage.delta_landing import fenced, landed
 from tidegate_server.storage.delta_rewrite import change_rows
 from tidegate_server.storage.delta_schema import commit_metadata, widen
 from tidegate_server.storage.delta_sql import (
@@ -52,6 +48,14 @@ from tidegate_server.storage.delta_sql import (
     property_list,
     type_sql,
 )
+from tidegate_server.storage.delta_tables import (
+    PROVIDER,
+    DeltaTables,
+    fields_of,
+    metadata_of,
+    path_of,
+    schema_of,
+)
 from tidegate_server.storage.delta_upkeep import look, remove, rewrite, shorten_log
 from tidegate_server.storage.delta_write import (
     advance,
@@ -60,12 +64,9 @@ from tidegate_server.storage.delta_write import (
     replace_rows,
     token,
     user_metadata,
-    written,
 )
-from tidegate_server.storage.entries import entry_of, provider_of
 from tidegate_server.storage.expectations import (
     admitted,
-    broken_expectation,
     counted,
     expect,
     kept,
@@ -82,7 +83,6 @@ from tidegate_server.storage.unique import checked
 logger = logging.getLogger(__name__)
 
 PROPERTY_ID = "tidegate.id"
-_PROVIDER = "delta"
 _INCREMENTAL = Strategy.INCREMENTAL.value
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -94,31 +94,32 @@ class DeltaFormat:
     starts a Spark job but ``create`` and ``write``.
     """
 
-    name = _PROVIDER
+    name = PROVIDER
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = java(spark)
         self._places = Places(spark)
+        self._tables = DeltaTables(spark)
 
     def find(self, name: TableName) -> TableState | None:
-        snapshot = self._snapshot(name)
+        snapshot = self._tables.newest(name)
         if snapshot is None:
             return None
         newest = int(snapshot.version())
-        metadata = _metadata(snapshot)
+        metadata = metadata_of(snapshot)
         change = self._last_change(snapshot)
         return TableState(
             table_id=metadata["id"],
             version=newest if change is None else change.version,
             newest=newest,
-            columns=tuple(field.name for field in _fields(metadata)),
+            columns=tuple(field.name for field in fields_of(metadata)),
             materialized_id=metadata["configuration"].get(PROPERTY_ID),
             commit=None if change is None else change.identity,
         )
 
     def commit_id(self, name: TableName, version: int) -> str | None:
-        snapshot = self._snapshot(name)
+        snapshot = self._tables.newest(name)
         commit = None if snapshot is None else commit_of(self._jvm, snapshot, version)
         return None if commit is None else commit.identity
 
@@ -126,7 +127,7 @@ class DeltaFormat:
         return f"{table_sql(name)} VERSION AS OF {version}"
 
     def rows(self, session: SparkSession, name: TableName, version: int) -> DataFrame:
-        snapshot = self._snapshot(name)
+        snapshot = self._tables.newest(name)
         if snapshot is not None and int(snapshot.version()) == version:
             files = known_files(snapshot)
             if files is not None:
@@ -148,8 +149,8 @@ class DeltaFormat:
             self._spark.sql(create_sql(name, schema, partition_keys, comment, properties, place))
             if place is not None:
                 self._places.own(name)
-        snapshot = self._snapshot(name)
-        return _path(snapshot), str(snapshot.metadata().id())
+        snapshot = self._tables.newest(name)
+        return path_of(snapshot), str(snapshot.metadata().id())
 
     def _place_beside(self, name: TableName) -> str | None:
         """Return a place for a table whose usual one has another table's data; None for that."""
@@ -157,13 +158,13 @@ class DeltaFormat:
         return f"{usual}_{uuid.uuid4().hex[:8]}" if self._places.occupied(usual) else None
 
     def describe(self, name: TableName) -> TableDescription:
-        snapshot = self._snapshot(name)
-        metadata = _metadata(snapshot)
+        snapshot = self._tables.newest(name)
+        metadata = metadata_of(snapshot)
         return TableDescription(
-            schema=Schema(tuple(map(_column, _fields(metadata)))),
+            schema=Schema(tuple(map(_column, fields_of(metadata)))),
             partition_keys=tuple(metadata["partitionColumns"]),
             comment=metadata.get("description"),
-            location=_path(snapshot),
+            location=path_of(snapshot),
             properties=metadata["configuration"],
         )
 
@@ -190,14 +191,14 @@ class DeltaFormat:
         for column in (schema.find(wide) for wide in widened):
             if column is not None:
                 widen(self._spark, name.quoted(), column)
-        identifier = _identifier(self._jvm, self._holder(name))
+        identifier = self._tables.identifier(self._tables.holder(name))
         session: Any = self._spark._jsparkSession
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, identifier)
+        log = self._tables.log(identifier)
         entry = session.sessionState().catalog().getTableMetadata(identifier)
         commit_metadata(self._spark, log, entry, schema, comment, properties)
 
     def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
-        found = self.find(name) if self._exists(name) else None
+        found = self.find(name) if self._tables.exists(name) else None
         if found is None or found.materialized_id != materialized_id:
             logger.info("%s is not renamed: it is gone or another table", name)
             return
@@ -228,9 +229,7 @@ class DeltaFormat:
 
     def _placed(self, place: TablePlace) -> Any:
         """Return the newest snapshot of the table that lies at a place."""
-        session: Any = self._spark._jsparkSession
-        path = self._jvm.org.apache.hadoop.fs.Path(place.location)
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, path)
+        log = self._tables.log(self._jvm.org.apache.hadoop.fs.Path(place.location))
         snapshot = newest_snapshot(self._jvm, log)
         owner = snapshot.metadata().configuration().get(PROPERTY_ID)
         if not owner.isDefined() or str(owner.get()) != place.table_id:
@@ -243,20 +242,17 @@ class DeltaFormat:
         if found is None or found.materialized_id != materialized_id:
             logger.info("%s is not dropped: it is gone or another table", name)
             return
-        self._spark.sql(f"DROP TABLE IF EXISTS {self._holder(name).quoted()}")
+        self._spark.sql(f"DROP TABLE IF EXISTS {self._tables.holder(name).quoted()}")
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None
     ) -> CommittedRefresh | None:
-        snapshot = self._snapshot(name)
-        if snapshot is None:
-            return None
-        return last_refresh(commits(self._jvm, snapshot, at), materialized_id)
+        return self._tables.last_commit(name, materialized_id, at=at)
 
     def change(
         self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
     ) -> FoundChange:
-        snapshot = self._snapshot(name)
+        snapshot = self._tables.newest(name)
         if snapshot is None or str(snapshot.metadata().id()) != table_id:
             return FoundChange(method=Method.WHOLE, reason="TABLE_RECREATED")
         return read_change(session, snapshot, before, after)
@@ -271,8 +267,8 @@ class DeltaFormat:
         partial: bool,
         strategy: Strategy | None = None,
     ) -> Written:
-        snapshot = self._known(order)
-        target = _schema(snapshot)
+        snapshot = self._tables.target(order)
+        target = schema_of(snapshot)
         rows = _fitted(frame, order.columns, target)
         replaced = []
         if partitions:
@@ -330,43 +326,43 @@ class DeltaFormat:
     ) -> Mapping[str, int]:
         if not order.assertions:
             return {}
-        snapshot = self._known(order)
+        snapshot = self._tables.target(order)
         served = self.rows(content.sparkSession, order.name, int(snapshot.version()))
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         if last is not None and last.epoch >= order.epoch:
-            raise self._fenced(order)
+            raise fenced(self._tables, order)
         judged = judge(admitted(content, order), admitted(served, order), order, first=last is None)
         if judged.held is None:
             return judged.counts
         metadata = user_metadata(
             order, vector, strategy=strategy.value, partial=partial, breaks=judged.held
         )
-        HeldPlace(self._spark, _path(snapshot)).put(content, order, metadata)
+        HeldPlace(self._spark, path_of(snapshot)).put(content, order, metadata)
         raise error(Code.MT_VERSION_HELD, table=str(visible_name(order.name)), reason=judged.held)
 
     def held(
         self, name: TableName, materialized_id: str, refresh_id: str | None = None
     ) -> CommittedRefresh | None:
-        snapshot = self._snapshot(name)
+        snapshot = self._tables.newest(name)
         if snapshot is None:
             return None
-        place = HeldPlace(self._spark, _path(snapshot))
+        place = HeldPlace(self._spark, path_of(snapshot))
         waiting = place.find(materialized_id, refresh_id)
         last = last_refresh(commits(self._jvm, snapshot), materialized_id)
         overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
         return None if overtaken else waiting
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
-        snapshot = self._snapshot(name)
-        return HeldPlace(self._spark, _path(snapshot)).rows(session, refresh_id)
+        snapshot = self._tables.newest(name)
+        return HeldPlace(self._spark, path_of(snapshot)).rows(session, refresh_id)
 
     def discard_held(self, name: TableName, materialized_id: str) -> None:
         found = self.find(name)
         if found is not None and found.materialized_id == materialized_id:
-            HeldPlace(self._spark, _path(self._snapshot(name))).clear()
+            HeldPlace(self._spark, path_of(self._tables.newest(name))).clear()
 
     def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
-        target = _schema(self._known(order))
+        target = schema_of(self._tables.target(order))
         for name in carried:
             target.add(name, frame.schema[name].dataType)
         return _fitted(frame, (*order.columns, *carried), target)
@@ -374,19 +370,24 @@ class DeltaFormat:
     def append(
         self, frame: DataFrame, order: RefreshOrder, vector: Mapping[str, int], *, base: int
     ) -> Written:
-        snapshot = self._known(order)
+        snapshot = self._tables.target(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        return self._landed(lambda: append_rows(frame, snapshot, order, metadata), order, snapshot)
+        return landed(
+            self._tables, lambda: append_rows(frame, snapshot, order, metadata), order, snapshot
+        )
 
     def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
-        snapshot = self._known(order)
+        snapshot = self._tables.target(order)
         if self._base(order, snapshot) != base:
-            raise self._fenced(order)
+            raise fenced(self._tables, order)
         metadata = user_metadata(order, {}, strategy=Strategy.INGEST.value, base=base)
-        rows = _fitted(frame, order.columns, _schema(snapshot))
+        rows = _fitted(frame, order.columns, schema_of(snapshot))
         with counted(rows, order) as (admissible, counts):
-            done = self._landed(
-                lambda: append_rows(admissible, snapshot, order, metadata), order, snapshot
+            done = landed(
+                self._tables,
+                lambda: append_rows(admissible, snapshot, order, metadata),
+                order,
+                snapshot,
             )
         return replace(done, expectations=counts)
 
@@ -399,21 +400,26 @@ class DeltaFormat:
         *,
         base: int,
     ) -> Written:
-        snapshot = self._known(order)
+        snapshot = self._tables.target(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        return self._landed(
-            lambda: change_rows(session, snapshot, change, order, metadata), order, snapshot
+        return landed(
+            self._tables,
+            lambda: change_rows(session, snapshot, change, order, metadata),
+            order,
+            snapshot,
         )
 
     def advance(
         self, session: SparkSession, order: RefreshOrder, vector: Mapping[str, int], *, base: int
     ) -> Written:
-        snapshot = self._known(order)
+        snapshot = self._tables.target(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        return self._landed(lambda: advance(session, snapshot, order, metadata), order, snapshot)
+        return landed(
+            self._tables, lambda: advance(session, snapshot, order, metadata), order, snapshot
+        )
 
     def untouched_since(self, order: RefreshOrder, version: int) -> bool:
-        for commit in commits(self._jvm, self._known(order)):
+        for commit in self._tables.commits(order):
             if commit.version <= version:
                 return True
             if not commit.keeps_rows:
@@ -442,22 +448,14 @@ class DeltaFormat:
         session = self._spark.newSession()
         done = remove(session, snapshot, horizon.before, upkeep_id)
         if horizon.shortens_log:
-            shorten_log(session, self._snapshot(name), horizon.before)
+            shorten_log(session, self._tables.newest(name), horizon.before)
         return done
 
     def _owned(self, name: TableName, materialized_id: str) -> Any:
         """Return the newest snapshot of the table of this ``tidegate.id``, or None."""
         found = self.find(name)
         owned = found is not None and found.materialized_id == materialized_id
-        return self._snapshot(name) if owned else None
-
-    def _known(self, order: RefreshOrder) -> Any:
-        snapshot = self._snapshot(order.name)
-        if snapshot is None:
-            raise error(
-                Code.MT_DATA_LOST, table=str(order.name), reason="its Delta table does not exist"
-            )
-        return snapshot
+        return self._tables.newest(name) if owned else None
 
     def _base(self, order: RefreshOrder, snapshot: Any) -> int | None:
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
@@ -487,114 +485,14 @@ class DeltaFormat:
             if files is not None:
                 replace_rows(expected.rows, snapshot, files, order, metadata)
                 return
-            writer = expected.rows.write.format(_PROVIDER).mode("overwrite")
-            writer.options(**options).option("userMetadata", metadata).save(_path(snapshot))
+            writer = expected.rows.write.format(PROVIDER).mode("overwrite")
+            writer.options(**options).option("userMetadata", metadata).save(path_of(snapshot))
 
-        done = self._landed(commit, order, snapshot)
+        done = landed(self._tables, commit, order, snapshot)
         return replace(done, expectations=expected.counts())
-
-    def _landed(self, commit: Callable[[], object], order: RefreshOrder, snapshot: Any) -> Written:
-        """Commit, then find our commit: Delta skips an outdated epoch without a word."""
-        before = int(snapshot.version())
-        hold(Point.BEFORE_COMMIT)
-        try:
-            commit()
-            hold(Point.AFTER_COMMIT)
-        except (PySparkException, Py4JJavaError) as failed:
-            broken = broken_expectation(failed, order)
-            if broken is not None:
-                raise broken from failed
-            done = self._own_commit(order, before)
-            if done is not None:
-                logger.warning("%s was committed, then %s", order.refresh_id, failed)
-                return done
-            last = self.last_commit(order.name, order.table_id)
-            if last is None or last.epoch < order.epoch:
-                raise
-            raise self._fenced(order) from failed
-        done = self._own_commit(order, before)
-        if done is None:
-            raise self._fenced(order)
-        return done
-
-    def _own_commit(self, order: RefreshOrder, before: int) -> Written | None:
-        for commit in commits(self._jvm, self._known(order)):
-            if commit.version <= before:
-                return None
-            if commit.metadata.get("refresh_id") == order.refresh_id:
-                return written(commit)
-        return None
-
-    def _fenced(self, order: RefreshOrder) -> ServerError:
-        last = self.last_commit(order.name, order.table_id)
-        return error(
-            Code.MT_REFRESH_FENCED,
-            epoch=order.epoch,
-            table=str(order.name),
-            current=last.epoch if last is not None else "unknown",
-        )
 
     def _last_change(self, snapshot: Any) -> Commit | None:
         return next((c for c in commits(self._jvm, snapshot) if not c.keeps_rows), None)
-
-    def _snapshot(self, name: TableName) -> Any:
-        """Return the newest snapshot, or None if there is no such Delta table."""
-        place: Any
-        if is_path(name):
-            place = _identifier(self._jvm, name) if _is_delta_path(name) else None
-        else:
-            place = self._entry(name) or self._entry(storage_name(name))
-        if place is None:
-            return None
-        session: Any = self._spark._jsparkSession
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
-        snapshot = newest_snapshot(self._jvm, log)
-        return snapshot if int(snapshot.version()) >= 0 else None
-
-    def _holder(self, name: TableName) -> TableName:
-        """Return the table with the rows: that behind the view of a materialized table."""
-        behind = storage_name(name)
-        if is_path(name) or self._exists(name) or not self._exists(behind):
-            return name
-        return behind
-
-    def _exists(self, name: TableName) -> bool:
-        return self._entry(name) is not None
-
-    def _entry(self, name: TableName) -> Any:
-        """Return what the session catalog says of a Delta table, or None."""
-        entry = entry_of(self._spark, name)
-        return entry if entry is not None and provider_of(entry) == _PROVIDER else None
-
-
-def _identifier(jvm: Any, name: TableName) -> Any:
-    option = jvm.scala.Option
-    catalog = option.empty() if is_path(name) else option.apply(name.catalog)
-    return jvm.org.apache.spark.sql.catalyst.TableIdentifier(
-        name.table, option.apply(name.schema), catalog
-    )
-
-
-def _is_delta_path(name: TableName) -> bool:
-    return is_path(name) and name.schema.lower() == _PROVIDER
-
-
-def _metadata(snapshot: Any) -> dict[str, Any]:
-    """Return a table's ``metaData`` action as the log has it, in one question to the JVM."""
-    action: dict[str, Any] = json.loads(str(snapshot.metadata().json()))["metaData"]
-    return action
-
-
-def _fields(metadata: Mapping[str, Any]) -> T.StructType:
-    return T.StructType.fromJson(json.loads(metadata["schemaString"]))
-
-
-def _schema(snapshot: Any) -> T.StructType:
-    return T.StructType.fromJson(json.loads(snapshot.metadata().schema().json()))
-
-
-def _path(snapshot: Any) -> str:
-    return str(snapshot.deltaLog().dataPath().toString())
 
 
 def _column(field: T.StructField) -> Column:
