@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -107,8 +107,11 @@ class Operations:
         """Return how far the operation's Spark jobs are; None before the first one."""
         tracker = self._context.statusTracker()
         jobs = list(tracker.getJobIdsForTag(operation_id))
-        stages = {stage for job in jobs for stage in _stages(tracker, job)}
-        infos = [info.get() for s in stages if (info := tracker.getStageInfo(s)).isDefined()]
+        infos = [
+            info.get()
+            for s in _stages(tracker, jobs)
+            if (info := tracker.getStageInfo(s)).isDefined()
+        ]
         if not infos:
             return None
         return Progress(
@@ -128,8 +131,7 @@ class Operations:
         """
         tracker = self._context.statusTracker()
         jobs = sorted(tracker.getJobIdsForTag(operation.id))
-        stages = {stage for job in jobs for stage in _stages(tracker, job)}
-        attempts = [attempt for stage in stages for attempt in self._attempts(stage)]
+        attempts = [a for stage in _stages(tracker, jobs) for a in self._attempts(stage)]
         return replace(
             metrics,
             spark_job_ids=tuple(jobs),
@@ -144,6 +146,7 @@ class Operations:
         return items(store.stageData(stage, False, statuses, False, none))
 
 
-def _stages(tracker: Any, job: int) -> list[int]:
-    info = tracker.getJobInfo(job)
-    return list(info.get().stageIds()) if info.isDefined() else []
+def _stages(tracker: Any, jobs: Iterable[int]) -> set[int]:
+    """Return the stages of the jobs that Spark remembers."""
+    infos = (tracker.getJobInfo(job) for job in jobs)
+    return {stage for info in infos if info.isDefined() for stage in info.get().stageIds()}

@@ -23,6 +23,7 @@ from tidegate_server.storage.delta_log import (
     shape,
     stored_vector,
 )
+from tidegate_server.storage.delta_tables import metadata_of
 from tidegate_server.storage.exact import WEIGHT, quoted
 from tidegate_server.storage.jvm import acting, java, scala_object
 
@@ -108,8 +109,7 @@ def _metadata_before(jvm: Any, log: Any, snapshot: Any, before: int, span: Span)
     if span.metadata:
         nothing = jvm.scala.Option.empty()
         snapshot = log.getSnapshotAt(before, nothing, nothing, False)
-    metadata: Action = json.loads(snapshot.metadata().json())["metaData"]
-    return metadata
+    return metadata_of(snapshot)
 
 
 def _fields(metadata: Action) -> Iterable[Action]:

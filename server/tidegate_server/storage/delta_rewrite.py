@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.delta_files import known_bytes, known_files, read_files
+from tidegate_server.storage.delta_tables import path_of
 from tidegate_server.storage.delta_write import commit, transaction
 from tidegate_server.storage.exact import WEIGHT, named, same
 from tidegate_server.storage.jvm import items, java, kind
@@ -83,9 +84,8 @@ def _touched(session: SparkSession, begun: Any, snapshot: Any, change: RowChange
     if size is not None and size <= _SMALL and (known := known_files(snapshot)) is not None:
         return known
     jvm = java(session)
-    path = str(snapshot.deltaLog().dataPath())
     reader = session.read.format("delta").option("versionAsOf", int(snapshot.version()))
-    rows = reader.load(path).alias("t").where(change.within)
+    rows = reader.load(path_of(snapshot)).alias("t").where(change.within)
     # Statistics are only compared with literals.
     folding = jvm.org.apache.spark.sql.catalyst.optimizer.ConstantFolding
     condition = folding.apply(rows._jdf.queryExecution().analyzed()).condition()
