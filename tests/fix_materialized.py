@@ -29,6 +29,7 @@ from tidegate_server.refresh.request import (
     RefreshOutcome,
     RefreshPolicy,
 )
+from tidegate_server.refresh.upkeep import RowPart
 from tidegate_server.storage.base import Written
 
 
@@ -136,11 +137,13 @@ class Materialized(Stored):
         order = self.order(**changed)
         return refresh(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
-    def verify(self, version: int | None = None, **changed: object) -> Verified:
-        """Compare a version with the query."""
+    def verify(
+        self, version: int | None = None, *, part: RowPart | None = None, **changed: object
+    ) -> Verified:
+        """Compare a version with the query, or a part of its rows."""
         order = self.order(**changed)
         operation = Operation(order.refresh_id)
-        return verify(order, version, self.lake.root, self.lake.format, operation)
+        return verify(order, version, self.lake.root, self.lake.format, operation, part=part)
 
     def backfill(self, source: str) -> RefreshOutcome:
         """Copy the immutable rows of another table."""

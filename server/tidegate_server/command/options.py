@@ -14,6 +14,7 @@ from tidegate_server.refresh.staleness import Bound, OnStale, parse_bound
 from tidegate_server.refresh.upkeep import (
     FILES_OPTION,
     INTERVAL_OPTION,
+    PARTS_OPTION,
     RETENTION_OPTION,
     UPKEEP_OPTION,
     VERIFY_OPTION,
@@ -221,6 +222,7 @@ _CHECKS: Mapping[str, Check] = {
     RETENTION_OPTION: read_duration,
     INTERVAL_OPTION: read_duration,
     VERIFY_OPTION: read_duration,
+    PARTS_OPTION: _whole_number,
     ENFORCE_OPTION: _one_of("WARN", "FAIL"),
     MAX_STALENESS_KEY: read_bound,
     READ_CONSISTENCY_KEY: _one_of("LATEST", SNAPSHOT),

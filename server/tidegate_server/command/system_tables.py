@@ -27,7 +27,7 @@ from tidegate_server.model.clock import Clock
 from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.table import MaterializedTable, RefreshMode
-from tidegate_server.refresh.upkeep import UpkeepRun
+from tidegate_server.refresh.upkeep import RowPart, UpkeepRun
 from tidegate_server.scheduler.base import Ledger
 from tidegate_server.scheduler.cron import read_timezone
 from tidegate_server.scheduler.lateness import read_lateness
@@ -168,6 +168,7 @@ _UPKEEP = pa.schema(
         ("bytes_removed", pa.int64()),
         ("removed_before", _TIME),
         ("verified_version", pa.int64()),
+        ("verified_part", pa.string()),
         ("missing_rows", pa.int64()),
         ("extra_rows", pa.int64()),
         ("error_class", pa.string()),
@@ -473,12 +474,17 @@ def _looked_after(run: UpkeepRun) -> dict[str, Any]:
         "bytes_removed": None if removed is None else removed.size,
         "removed_before": run.removed_before,
         "verified_version": None if compared is None else compared.version,
+        "verified_part": None if compared is None else _part(compared.part),
         "missing_rows": None if compared is None else compared.missing_rows,
         "extra_rows": None if compared is None else compared.extra_rows,
         "error_class": run.error_class,
         "error_message": run.error_message,
         "server_id": run.server_id,
     }
+
+
+def _part(part: RowPart | None) -> str | None:
+    return None if part is None else f"{part.number + 1} of {part.of}"
 
 
 def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:

@@ -4,8 +4,9 @@ whether they equal their queries."""
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -33,6 +34,7 @@ from tidegate_server.refresh.upkeep import (
     ContentCompared,
     FilesFound,
     PastUpkeep,
+    RowPart,
     UpkeepRules,
     UpkeepRun,
     comparison_due,
@@ -53,7 +55,6 @@ log = logging.getLogger(__name__)
 
 _Step = Callable[[UpkeepRun], UpkeepRun]
 
-_STOP = ""
 _PATIENCE = 5.0
 _LOOK = 1.0
 _ABSENT = frozenset(
@@ -69,6 +70,8 @@ class Upkeep:
     waits for the few seconds it may take. A removal touches nothing that a refresh has or makes and
     runs beside them. Whatever dies in the middle leaves whole commits and files nobody needs. A
     comparison with the query reads only; a table that differs is refreshed fully at once.
+    What is compared after incremental refreshes is another part of the rows each time, drawn at
+    random.
     """
 
     def __init__(
@@ -85,10 +88,12 @@ class Upkeep:
         options: Mapping[str, str],
         refresh: Callable[[RefreshRequest], object],
         ended: Callable[[UpkeepRun], None] = lambda run: None,
+        draw: Callable[[int], int] = secrets.randbelow,
     ) -> None:
         """Take the parts; ``options`` are the server's, ``ended`` is told of each run.
 
         :param refresh: runs a refresh and returns when it ended.
+        :param draw: returns a number below the given one.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -101,10 +106,13 @@ class Upkeep:
         self._options = options
         self._refresh = refresh
         self._ended = ended
+        self._draw = draw
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[int, datetime]] = {}
         self._began = clock.now()
-        self._waiting: SimpleQueue[str] = SimpleQueue()
+        self._unchecked: set[str] = set()
+        """Tables of which a part waits to be compared."""
+        self._waiting: SimpleQueue[tuple[Callable[[str], object], str] | None] = SimpleQueue()
         self._working: str | None = None
         self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
 
@@ -114,13 +122,14 @@ class Upkeep:
 
     def close(self) -> None:
         """Give up what is at work."""
-        self._waiting.put(_STOP)
+        self._waiting.put(None)
         if (working := self._working) is not None:
             self._cancel(working)
         self._thread.join(_PATIENCE)
 
     def refresh_ended(self, run: RefreshRun) -> None:
-        """Count a commit; after some of them the table waits to be looked at."""
+        """Count a commit; after some of them the table waits to be looked at, after an incremental
+        one to be checked."""
         if run.state is not RunState.SUCCEEDED or run.action in (None, Strategy.NO_DATA):
             return
         now = self._clock.now()
@@ -128,8 +137,13 @@ class Upkeep:
             commits, since = self._seen.get(run.table_id, (0, self._began))
             looked_at = worth_a_look(commits + 1, now - since)
             self._seen[run.table_id] = (0, now) if looked_at else (commits + 1, since)
+            checked = run.action is Strategy.INCREMENTAL and run.table_id not in self._unchecked
+            if checked:
+                self._unchecked.add(run.table_id)
         if looked_at:
-            self._waiting.put(run.table_id)
+            self._waiting.put((self.look_after, run.table_id))
+        if checked:
+            self._waiting.put((self.check, run.table_id))
 
     def look_after(self, table_id: str) -> UpkeepRun | None:
         """Do for a table what is due; None if nothing was, or if the table is gone.
@@ -142,6 +156,33 @@ class Upkeep:
                 self._seen.pop(table_id, None)
             return None
         rules = read_upkeep(table_option(table, self._options))
+        run = self._carried_out(table, self._due(table, rules, self._clock.now()))
+        if not run.did_something:
+            return None
+        self._runs.record(run)
+        self._ended(run)
+        return run
+
+    def check(self, table_id: str) -> UpkeepRun | None:
+        """Compare a part of a table's rows with the query; None if that is not wanted.
+
+        Only what differs is recorded: as many records as refreshes would push all others out.
+        """
+        with self._lock:
+            self._unchecked.discard(table_id)
+        table = self._catalog.by_id(table_id)
+        parts = 0 if table is None else read_upkeep(table_option(table, self._options)).parts
+        if table is None or not parts:
+            return None
+        part = RowPart(number=self._draw(parts), of=parts)
+        run = self._carried_out(table, self._comparison(table, part))
+        if run.compared is not None and not run.compared.equal:
+            self._runs.record(run)
+        if run.did_something:
+            self._ended(run)
+        return run
+
+    def _carried_out(self, table: MaterializedTable, steps: Iterable[_Step]) -> UpkeepRun:
         now = self._clock.now()
         run = UpkeepRun(
             upkeep_id=self._new_id(),
@@ -153,16 +194,11 @@ class Upkeep:
         )
         self._working = run.upkeep_id
         try:
-            for step in self._due(table, rules, now):
+            for step in steps:
                 run = self._tried(step, run)
         finally:
             self._working = None
-        if not run.did_something:
-            return None
-        run = replace(run, finished_at=self._clock.now())
-        self._runs.record(run)
-        self._ended(run)
-        return run
+        return replace(run, finished_at=self._clock.now())
 
     def _due(self, table: MaterializedTable, rules: UpkeepRules, now: datetime) -> Iterator[_Step]:
         """Yield what is to be done; what one step failed at, the others do not wait for."""
@@ -172,8 +208,11 @@ class Upkeep:
         if rules.on and removal_due(rules, past.removed_at or table.created_at, now):
             yield lambda run: self._removed(run, table, rules)
         if comparison_due(rules, past.compared_at or table.created_at, now):
-            yield lambda run: self._compared(run, table)
-            yield lambda run: self._repaired(run, table)
+            yield from self._comparison(table)
+
+    def _comparison(self, table: MaterializedTable, part: RowPart | None = None) -> Iterator[_Step]:
+        yield lambda run: self._compared(run, table, part)
+        yield lambda run: self._repaired(run, table)
 
     def _tried(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
         try:
@@ -243,7 +282,9 @@ class Upkeep:
         log.info("%s: %s before %s", table.name, answer.removed, wanted.before)
         return replace(run, removed=answer.removed, removed_before=wanted.before)
 
-    def _compared(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+    def _compared(
+        self, run: UpkeepRun, table: MaterializedTable, part: RowPart | None
+    ) -> UpkeepRun:
         order = refresh_order(
             table,
             self._wish(table),
@@ -251,13 +292,16 @@ class Upkeep:
             epoch=0,
             asked_at=self._clock.now(),
         )
-        answer = self._engine.call(VerifyTable(order=order, version=None), wait=0)
+        answer = self._engine.call(VerifyTable(order=order, part=part), wait=0)
         if not isinstance(answer, Verified):
             raise _unexpected(answer)
         if not answer.equal:
             log.error("%s differs from its query: %s", table.name, answer)
         found = ContentCompared(
-            version=answer.version, missing_rows=answer.missing_rows, extra_rows=answer.extra_rows
+            version=answer.version,
+            missing_rows=answer.missing_rows,
+            extra_rows=answer.extra_rows,
+            part=part,
         )
         return replace(run, compared=found)
 
@@ -335,9 +379,10 @@ class Upkeep:
             log.info("upkeep %s: %s", upkeep_id, failure)
 
     def _work(self) -> None:
-        while (table_id := self._waiting.get()) != _STOP:
+        while (waiting := self._waiting.get()) is not None:
+            work, table_id = waiting
             try:
-                self.look_after(table_id)
+                work(table_id)
             except Exception:
                 # What goes wrong with one table must not end the upkeep of all.
                 log.exception("the upkeep of %s broke", table_id)

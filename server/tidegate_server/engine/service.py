@@ -216,7 +216,14 @@ class Service:
                     outcome = replace(outcome, metrics=metrics)
                 return Refreshed(outcome=outcome)
             case VerifyTable():
-                return verify(request.order, request.version, self._spark, self._tables, operation)
+                return verify(
+                    request.order,
+                    request.version,
+                    self._spark,
+                    self._tables,
+                    operation,
+                    part=request.part,
+                )
             case RewriteFiles():
                 done = self._tables.rewrite_files(request.name, request.table_id, request.upkeep_id)
                 return FilesLookedAfter(rewritten=done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -17,6 +17,7 @@ from pyspark.sql import types as T  # noqa: N812
 from tidegate_server.engine.analyze import analyzed_plan
 from tidegate_server.engine.determinism import Stability, changes_by_itself, unstable
 from tidegate_server.engine.incremental.query import read_query
+from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.engine.logical_time import bound
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.retention import is_gone
@@ -28,8 +29,9 @@ from tidegate_server.link.messages.answers import Verified
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.versions import SourceKind
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.refresh.upkeep import RowPart
 from tidegate_server.storage.base import TableFormat
-from tidegate_server.storage.exact import WEIGHT, comparable, named, summed
+from tidegate_server.storage.exact import WEIGHT, comparable, has_exact_values, named, summed
 from tidegate_server.storage.expectations import kept
 from tidegate_server.storage.region import outside, region
 
@@ -48,11 +50,14 @@ def verify(
     spark: SparkSession,
     format: TableFormat,
     operation: Operation,
+    *,
+    part: RowPart | None = None,
 ) -> Verified:
     """Compute the query anew on the vector that ``version`` recorded, and compare.
 
     :param order: tells the definition; its epoch is not used.
     :param version: the newest one if None.
+    :param part: the rows that are computed and compared; None for all.
     :raises ServerError: MT_VERIFY_IMPOSSIBLE if the query or its sources are not any more what
         that version was computed from.
     """
@@ -76,10 +81,13 @@ def verify(
             wanted=commit.vector,
             fingerprinted=True,
         )
-        wanted = _recomputed(order, commit, chosen, tables)
+        wanted, shape = _recomputed(order, commit, chosen, tables)
         operation.check()
         stored = session.sql(f"SELECT * FROM {format.pinned(order.name, chosen)}")
         stored = outside(stored, order)
+        if part is not None:
+            belongs = _belongs(part, _telling(shape, order, wanted))
+            wanted, stored = wanted.where(belongs), stored.where(belongs)
         missing, extra, sample = compare(wanted, stored)
         if (missing or extra) and tables.moved():
             raise _refused(order, chosen, "files of its sources changed while they were read")
@@ -139,7 +147,8 @@ def _recomputed(
     commit: CommittedRefresh,
     version: int,
     tables: Tables,
-) -> DataFrame:
+) -> tuple[DataFrame, Node]:
+    """Return the rows of the query, and its shape."""
     session, format = tables.spark, tables.format
     if commit.logical_time is not None:
         order = replace(order, logical_time=commit.logical_time)
@@ -168,7 +177,26 @@ def _recomputed(
         raise _refused(order, version, "its query is not known to give the same rows again")
     if commit.fingerprint is not None and query.fingerprint != commit.fingerprint:
         raise _refused(order, version, "a view, function or setting of its query has changed")
-    return kept(outside(format.fitted(order, frame), order), order)
+    return kept(outside(format.fitted(order, frame), order), order), query.shape
+
+
+def _telling(shape: Node, order: RefreshOrder, rows: DataFrame) -> list[str]:
+    """Return the columns by which rows are told into parts.
+
+    Best are those whose values each have rows of their own below the query's last aggregate or
+    window: Spark then computes no others. Numbers that are not exact are none: two that are close
+    enough to be equal would be in different parts.
+    """
+    exact = [f.name for f in rows.schema.fields if has_exact_values(f.dataType)]
+    keyed = next((node.columns for node in shape.nodes() if node.columns), ())
+    return [order.columns[index] for index in keyed] or exact
+
+
+def _belongs(part: RowPart, columns: Sequence[str]) -> Column:
+    if not columns:
+        return F.lit(True)
+    place = F.pmod(F.xxhash64(*map(named, columns)), F.lit(part.of))
+    return place == part.number
 
 
 def _refused(order: RefreshOrder, version: int, reason: str) -> ServerError:

@@ -22,6 +22,7 @@ RETENTION_OPTION = "materialized-table.upkeep.retention"
 VERSIONS_OPTION = "materialized-table.upkeep.versions"
 INTERVAL_OPTION = "materialized-table.upkeep.interval"
 VERIFY_OPTION = "materialized-table.upkeep.verify"
+PARTS_OPTION = "materialized-table.upkeep.verify-parts"
 
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
 _LOG_RETENTION = "delta.logRetentionDuration"
@@ -52,6 +53,9 @@ class UpkeepRules:
     """Time between two removals of files."""
     verify: timedelta | None = None
     """Time between two comparisons of the content with the query; None never compares."""
+    parts: int = 0
+    """Into how many parts rows are told, one of which is compared after each incremental refresh;
+    0 compares none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +101,23 @@ class FilesRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowPart:
+    """One of ``of`` parts of about the same size into which hashes tell the rows of a table."""
+
+    number: int
+    """From 0 on."""
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContentCompared:
     """How a version of a table compares with its query."""
 
     version: int
     missing_rows: int = 0
     extra_rows: int = 0
+    part: RowPart | None = None
+    """The part that was compared; None if all rows were."""
 
     @property
     def equal(self) -> bool:
@@ -172,6 +187,7 @@ def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
         versions=int(option(VERSIONS_OPTION) or rules.versions),
         interval=interval.duration if interval else rules.interval,
         verify=verify.duration if verify else None,
+        parts=int(option(PARTS_OPTION) or rules.parts),
     )
 
 

@@ -50,6 +50,11 @@ def comparable(type: T.DataType) -> bool:
             return isinstance(type, (T.FloatType, T.DoubleType, *_PLAIN))
 
 
+def has_exact_values(type: T.DataType) -> bool:
+    """Say whether values of a simple type are equal only if they are the same bit by bit."""
+    return isinstance(type, _PLAIN)
+
+
 def summed(frame: DataFrame) -> DataFrame:
     """Return each row once with the sum of its weights, rows that sum to 0 left out.
 

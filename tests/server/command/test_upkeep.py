@@ -45,6 +45,7 @@ from tidegate_server.refresh.upkeep import (
     FilesRemoved,
     FilesRewritten,
     NeededVersion,
+    RowPart,
     UpkeepRun,
 )
 from tidegate_server.scheduler.ledger import SqlLedger
@@ -127,6 +128,7 @@ class World:
             options={},
             refresh=self.wished.append,
             ended=self.ended.append,
+            draw=lambda parts: parts - 1,
         )
         self.catalog.create(table())
 
@@ -320,6 +322,54 @@ def test_what_cannot_be_compared_is_tried_again_when_it_is_due(world: World) -> 
     assert world.wished == []
     world.clock.advance(3600)
     assert world.look_after() is not None
+
+
+IN_TEN = {"materialized-table.upkeep.verify-parts": "10"}
+LAST = RowPart(number=9, of=10)
+
+
+def test_a_part_is_compared_after_incremental_refreshes_without_a_record(world: World) -> None:
+    world.catalog.replace(table(options=IN_TEN))
+    checked = threading.Event()
+    world.engine.comparing = lambda: (checked.set(), EQUAL)[1]
+    world.upkeep.open()
+    world.upkeep.refresh_ended(refreshed(action=Strategy.FULL))
+    assert not checked.wait(0.1)
+    world.upkeep.refresh_ended(refreshed())
+    assert checked.wait(WAIT)
+    world.upkeep.close()
+    [request] = world.asked(VerifyTable)
+    assert (request.version, request.part) == (None, LAST)
+    [found] = world.ended
+    assert found.compared == ContentCompared(version=4, part=LAST)
+    assert (world.runs.runs(10), world.wished) == ((), [])
+
+
+def test_a_part_that_differs_is_recorded_and_the_table_refreshed_fully(world: World) -> None:
+    world.catalog.replace(table(options=IN_TEN))
+    world.engine.comparing = lambda: replace(EQUAL, extra_rows=2)
+    done = world.upkeep.check("t-1")
+    assert done is not None
+    assert done.compared == ContentCompared(version=4, extra_rows=2, part=LAST)
+    assert world.runs.runs(10) == (done,) == tuple(world.ended)
+    [wish] = world.wished
+    assert (wish.table_id, wish.trigger, wish.force) == ("t-1", Trigger.REPAIR, True)
+
+
+def test_parts_are_compared_where_that_is_wanted_and_possible(world: World) -> None:
+    assert world.upkeep.check("t-9") is None
+    assert world.upkeep.check("t-1") is None
+    assert world.engine.asked == []
+    world.catalog.replace(table(options=IN_TEN))
+
+    def lost() -> Verified:
+        raise error(Code.ENGINE_LOST, reason="it died")
+
+    world.engine.comparing = lost
+    done = world.upkeep.check("t-1")
+    assert done is not None
+    assert not done.did_something
+    assert world.ended == []
 
 
 def test_options_turn_it_off(world: World) -> None:

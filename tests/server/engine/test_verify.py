@@ -15,6 +15,7 @@ from tidegate_server.errors import ServerError
 from tidegate_server.model.clauses import Expectation, Violation
 from tidegate_server.model.runs import Strategy
 from tidegate_server.model.versions import SourceKind
+from tidegate_server.refresh.upkeep import RowPart
 
 pytestmark = pytest.mark.spark
 
@@ -63,6 +64,34 @@ def test_rows_that_should_not_or_should_be_there_are_counted(mt: Materialized) -
     assert {"side": "extra", "times": 2, "row": {"k": "x", "n": 1}} in sample
     assert {"side": "missing", "times": 1, "row": {"k": None, "n": 3}} in sample
     assert mt.verify(3).equal
+
+
+@pytest.mark.parametrize(
+    ("query", "told_by"),
+    [
+        (QUERY, "k"),
+        ("SELECT count(*) AS c, k, 1.5D * sum(n) AS d FROM t GROUP BY k", "k"),
+        ("SELECT n, k FROM t", "n, k"),
+        ("SELECT sum(n) AS n, sum(n) / 3 AS d FROM t GROUP BY k", "n"),
+        ("SELECT array(k) AS a, n / 3 AS d FROM t", None),
+    ],
+)
+def test_every_row_is_in_one_part(lake: Lake, query: str, told_by: str | None) -> None:
+    lake.sql("CREATE TABLE t (k STRING, n INT) USING delta")
+    lake.sql("INSERT INTO t SELECT 'k' || id, id FROM range(30) UNION ALL VALUES (NULL, NULL)")
+    mt = Materialized(lake, query)
+    mt.refresh()
+    parts = [RowPart(number=number, of=4) for number in range(4)]
+    assert all(mt.verify(part=part).equal for part in parts)
+    lake.sql("DELETE FROM mt")
+    missing = [mt.verify(part=part).missing_rows for part in parts]
+    if told_by is None:
+        assert missing == [31] * 4
+        return
+    place = f"pmod(xxhash64({told_by}), 4)"
+    counts = dict(lake.rows(f"SELECT {place}, count(*) FROM ({query}) GROUP BY {place}"))
+    assert missing == [counts[number] for number in range(4)]
+    assert sum(missing) == 31
 
 
 def test_what_cannot_be_proved_is_said_so(mt: Materialized) -> None:

@@ -12,7 +12,7 @@ from tidegate_server.model.versions import Source
 from tidegate_server.refresh.request import (
     RefreshOrder,
 )
-from tidegate_server.refresh.upkeep import Horizon
+from tidegate_server.refresh.upkeep import Horizon, RowPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,10 +339,11 @@ class ExplainRefresh:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTable:
     """Compare a version of a materialized table, None the newest, with its definition query on
-    the vector it recorded; answered by :class:`Verified`."""
+    the vector it recorded, or just a part of the rows; answered by :class:`Verified`."""
 
     order: RefreshOrder
     version: int | None = None
+    part: RowPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
