@@ -19,7 +19,13 @@ from tidegate_server.command.evolve import Change, Effect, Evolution, evolution,
 from tidegate_server.command.lifecycle import wrong_state
 from tidegate_server.command.orders import informed_order, refuse_half_done
 from tidegate_server.command.plan_rows import PlanRow, check_rows, held_rows
-from tidegate_server.command.shape import castable, casting, distinct, refuse_repeated
+from tidegate_server.command.shape import (
+    castable,
+    casting,
+    distinct,
+    refuse_repeated,
+    refuse_unstorable,
+)
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Planned
@@ -142,6 +148,7 @@ def _fitted(table: MaterializedTable, analysis: Analysis, context: Context) -> t
                 column = replace(column, type=old[position].type)
         columns.append(column)
     wanted = Schema(tuple(columns))
+    refuse_unstorable(wanted)
     return wanted, casting(produced, wanted, query)
 
 

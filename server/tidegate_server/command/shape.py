@@ -14,8 +14,10 @@ from tidegate_server.model.types import (
     Schema,
     TypeKind,
     distinct_names,
+    inner_kinds,
     parse_type,
     plain_type,
+    sql_name,
     unknown_type,
 )
 from tidegate_server.scheduler.lateness import check_lateness
@@ -32,6 +34,7 @@ from tidegate_server.sql.statements import (
 
 _INTEGERS = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
 _WIDENING = (*_INTEGERS, TypeKind.FLOAT, TypeKind.DOUBLE)
+_INTERVALS = {TypeKind.INTERVAL_DAY_TIME, TypeKind.INTERVAL_YEAR_MONTH, TypeKind.INTERVAL}
 _TEXTS = (TypeKind.CHAR, TypeKind.VARCHAR, TypeKind.STRING)
 _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP_NTZ, TypeKind.TIMESTAMP)
 
@@ -57,7 +60,8 @@ def shape(
 
     ``strict`` refuses repeated output names instead of numbering them.
 
-    :raises ServerError: the codes of checks V1 to V9.
+    :raises ServerError: the codes of checks V1 to V9; MT_QUERY_UNSUPPORTED for what no
+        table can store.
     """
     if strict:
         refuse_repeated(produced.names())
@@ -67,6 +71,7 @@ def shape(
         schema, query = _reordered(statement, schema, query)
     elif statement.columns:
         schema, query = _declared(statement, schema, query)
+    refuse_unstorable(schema)
     schema, key = keyed(statement.primary_key, schema, answered)
     partitions = _partition_keys(statement.partition_keys, schema)
     check_formatters(statement.options, partitions, schema)
@@ -85,6 +90,24 @@ def check_types(items: Iterable[ColumnItem], text: str) -> None:
             problem = error(Code.UNSUPPORTED_DATATYPE, name=item.name, type=word)
             problem.line, problem.column = place_of(text, word, "TABLE") or (None, None)
             raise problem
+
+
+def refuse_unstorable(schema: Schema) -> None:
+    """Refuse columns that a Delta table cannot store: intervals, and NULL within other types.
+
+    :raises ServerError: MT_QUERY_UNSUPPORTED.
+    """
+    for column in schema:
+        inner = inner_kinds(column.type)
+        if {parse_type(column.type).kind, *inner} & _INTERVALS:
+            remedy = "CAST it to STRING, or count by timestampdiff(SECOND, start, end)"
+        elif TypeKind.VOID in inner:
+            remedy = "CAST what is NULL or empty in it to a type"
+        else:
+            continue
+        shown = f"column {column.name} is {sql_name(column.type)}"
+        reason = f"{shown}, which a table cannot store; {remedy}"
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
 def distinct(produced: Schema, query: str) -> tuple[Schema, str]:

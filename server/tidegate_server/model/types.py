@@ -128,6 +128,12 @@ def unknown_type(text: str) -> str | None:
     return None if word is None else _quoted_again(word, quoted)
 
 
+def inner_kinds(text: str) -> frozenset[TypeKind]:
+    """Return the kinds of the simple types within a nested type; none of a simple one."""
+    plain, _ = _unquoted(text)
+    return frozenset(_simple_kinds(plain)) if _taken_apart(plain) is not None else frozenset()
+
+
 def sql_name(text: str) -> str:
     """Return a type as Spark's ``DataType.sql``: capitals, but names of fields as they are."""
     plain, quoted = _unquoted(text)
@@ -181,6 +187,15 @@ def _plain(text: str) -> str:
     sized = (TypeKind.DECIMAL, TypeKind.CHAR, TypeKind.VARCHAR, TypeKind.OTHER)
     told = found.kind in sized or "interval" in text.lower()
     return found.kind.value + ("".join(found.text.lower().split()) if told else "")
+
+
+def _simple_kinds(text: str) -> Iterator[TypeKind]:
+    nested = _taken_apart(text)
+    if nested is None:
+        yield parse_type(_without_end(text)).kind
+        return
+    for _, type in nested.parts:
+        yield from _simple_kinds(type)
 
 
 def _unknown(text: str) -> str | None:

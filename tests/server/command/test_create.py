@@ -296,6 +296,33 @@ def test_only_widening_casts_are_implicit(source: str, target: str, expected: bo
     assert castable(source, target) is expected
 
 
+@pytest.mark.parametrize(
+    ("type", "told"),
+    [
+        ("interval day to second", "is INTERVAL DAY TO SECOND, which a table cannot store; CAST"),
+        ("map<string,array<interval year>>", "is MAP<STRING, ARRAY<INTERVAL YEAR>>, which"),
+        ("array<void>", "is ARRAY<VOID>, which a table cannot store; CAST what is NULL"),
+        ("struct<a:void>", "is STRUCT<a: VOID>, which"),
+    ],
+)
+def test_columns_that_no_table_can_store_are_refused(world: World, type: str, told: str) -> None:
+    world.execute(CREATE)
+    schema = Schema((*T1.columns, Column(name="span", type=type)))
+    world.engine.analyses["SELECT spans"] = analysis(schema)
+    for statement in ("CREATE MATERIALIZED TABLE n", "ALTER MATERIALIZED TABLE m"):
+        with pytest.raises(ServerError) as caught:
+            world.execute(f"{statement} AS SELECT spans")
+        assert caught.value.code == "MT_QUERY_UNSUPPORTED"
+        assert f"column span {told}" in caught.value.message
+
+
+@pytest.mark.parametrize("type", ["void", "struct<interval:int,void:string>"])
+def test_columns_that_are_named_as_those_are_stored(world: World, type: str) -> None:
+    world.engine.analyses["SELECT a"] = analysis(Schema((Column(name="a", type=type),)))
+    world.execute("CREATE MATERIALIZED TABLE n AS SELECT a")
+    assert world.table("n").schema.columns[0].type == type
+
+
 def test_explain_create_plans_and_creates_nothing(world: World) -> None:
     world.execute("EXPLAIN " + CREATE)
     assert world.catalog.tables() == ()
