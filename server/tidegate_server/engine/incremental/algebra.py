@@ -19,7 +19,8 @@ from pyspark.sql import types as T  # noqa: N812
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
-from tidegate_server.engine.incremental.shape import PASSING, Node
+from tidegate_server.engine.incremental.dependencies import PASSING
+from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items, kind
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidegate_server.engine.incremental.catalyst import descend, expression_id
+from tidegate_server.engine.incremental.catalyst import descend
 from tidegate_server.refresh.eligibility import Obstacle
 from tidegate_server.storage.jvm import items, kind
 
 # What most expressions end in, and nothing is wrong with.
 _PLAIN = frozenset({"AttributeReference", "Literal"})
 # The order in which rows come makes no difference to these.
-_ANY_ORDER = frozenset(
+ANY_ORDER = frozenset(
     {
         *("Count", "CountIf", "Min", "Max", "Sum", "TrySum", "Average", "TryAverage"),
         *("BoolAnd", "BoolOr", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus"),
     }
 )
 # The order makes a difference in the last digits only.
-_ROUNDED = frozenset(
+ROUNDED = frozenset(
     {
         *("StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness", "Kurtosis"),
         *("Corr", "CovPopulation", "CovSample", "Percentile", "Median", "PercentileCont"),
@@ -29,8 +29,7 @@ _ROUNDED = frozenset(
 )
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
 _ORDERING = frozenset({"SortArray"})
-_PEERS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
-_POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
+POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
 _KEY_TYPES = frozenset(
     {
         *("boolean", "byte", "short", "integer", "long", "string", "date"),
@@ -70,7 +69,7 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
             code="UDF_NOT_DETERMINISTIC",
-            text=f"the user-defined function {_pretty(expression)} may give other values next time",
+            text=f"the user-defined function {pretty(expression)} may give other values next time",
         )
     elif name == "AggregateExpression":
         yield from _aggregate_refusals(expression.aggregateFunction())
@@ -79,7 +78,7 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
         yield from _children_refusals(expression.windowSpec())
         return
     elif "SessionWindow" in name:
-        yield _not_supported("session_window")
+        yield not_supported("session_window")
     elif _is_volatile(name, expression):
         yield _volatile(expression)
     yield from _children_refusals(expression)
@@ -103,17 +102,17 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
         if _forgives_overflow(function):
             return Obstacle(
                 code="AGGREGATE_NOT_TOP_NODE",
-                text=f"whether {_pretty(function)} overflows, and is NULL, depends on the rows' "
+                text=f"whether {pretty(function)} overflows, and is NULL, depends on the rows' "
                 "order, and its keys are not columns of the table",
             )
         inputs = [child.dataType() for child in items(function.children())]
         integral_average = "Average" in name and not any(
             str(t.typeName()).startswith("decimal") for t in inputs
         )
-        if name in _ROUNDED or integral_average or any(is_rounded(t) for t in inputs):
+        if name in ROUNDED or integral_average or any(is_rounded(t) for t in inputs):
             return Obstacle(
                 code="AGGREGATE_NOT_TOP_NODE",
-                text=f"{_pretty(function)} of floating point numbers depends on the rows' order "
+                text=f"{pretty(function)} of floating point numbers depends on the rows' order "
                 "in its last digits, and its keys are not columns of the table",
             )
     return None
@@ -131,76 +130,23 @@ def _forgives_overflow(function: Any) -> bool:
     return mode == "TRY" and str(type_.typeName()) == "long"
 
 
-def window_refusals(window: Any) -> Iterator[Obstacle]:
-    """Yield which functions of a Window operator depend on how ties are ordered."""
-    unique = _orders_uniquely(window)
-    for named in items(window.windowExpressions()):
-        for call in (part for part in descend(named) if kind(part) == "WindowExpression"):
-            function = call.windowFunction()
-            if kind(function) == "AggregateExpression":
-                function = function.aggregateFunction()
-            frame = call.windowSpec().frameSpecification()
-            yield from _window_refusals(function, frame, unique=unique)
-
-
-def window_functions(window: Any) -> Iterator[Any]:
-    """Yield the aggregate functions that a Window operator calls."""
-    return aggregates(items(window.windowExpressions()))
-
-
-def _window_refusals(function: Any, frame: Any, *, unique: bool) -> Iterator[Obstacle]:
-    name = kind(function)
-    if name in _PEERS or unique and name in _POSITIONS:
-        return
-    if _has_ties(function):
-        yield _ties(function)
-        return
-    if name in _POSITIONS:
-        yield _ties(function)
-    elif name in _ANY_ORDER or name in _ROUNDED:
-        if not unique and not _covers_peers(frame):
-            yield _ties(function)
-    else:
-        yield _not_supported(_pretty(function))
-
-
-def _covers_peers(frame: Any) -> bool:
-    """Say whether the frame holds all or none of the rows that tie."""
-    if kind(frame) != "SpecifiedWindowFrame":
-        return False
-    if kind(frame.frameType()) == "RangeFrame":
-        return True
-    bounds = (kind(frame.lower()), kind(frame.upper()))
-    return bounds == ("UnboundedPreceding", "UnboundedFollowing")
-
-
-def _orders_uniquely(window: Any) -> bool:
-    """Say whether rows that tie are equal in every column, so that their order is no matter."""
-    child = window.children().apply(0)
-    if any(not is_key(attribute) for attribute in items(child.output())):
-        return False
-    keys = [*items(window.partitionSpec()), *(o.child() for o in items(window.orderSpec()))]
-    known = {expression_id(key) for key in keys if kind(key) == "AttributeReference"}
-    return {expression_id(a) for a in items(child.output())} <= known
-
-
 def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     name = kind(function)
-    if _has_ties(function):
-        yield _ties(function)
+    if has_ties(function):
+        yield ties(function)
         return
-    if "UDF" in name or "UDAF" in name or name in _ANY_ORDER or name in _ROUNDED:
+    if "UDF" in name or "UDAF" in name or name in ANY_ORDER or name in ROUNDED:
         return
-    if name in _COLLECTIONS or name in _POSITIONS or not function.deterministic():
+    if name in _COLLECTIONS or name in POSITIONS or not function.deterministic():
         yield Obstacle(
             code="ORDER_NOT_UNIQUE",
-            text=f"{_pretty(function)} depends on the order in which rows come",
+            text=f"{pretty(function)} depends on the order in which rows come",
         )
     else:
-        yield _not_supported(_pretty(function))
+        yield not_supported(pretty(function))
 
 
-def _has_ties(function: Any) -> bool:
+def has_ties(function: Any) -> bool:
     """Say whether values that a collation takes for equal compete for being the extreme one."""
     collated = "collate" in str(function.dataType().catalogString())
     return collated and kind(function) in _EXTREMES
@@ -226,7 +172,7 @@ def _collects(expression: Any) -> bool:
 
 def _is_volatile(name: str, expression: Any) -> bool:
     """Say whether this very expression, not one inside it, varies between two refreshes."""
-    if name in _COLLECTIONS or name in _POSITIONS:
+    if name in _COLLECTIONS or name in POSITIONS:
         return False  # judged where they are called
     if name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow"):
         return True
@@ -238,22 +184,22 @@ def _is_volatile(name: str, expression: Any) -> bool:
 def _volatile(expression: Any) -> Obstacle:
     return Obstacle(
         code="EXPRESSION_NOT_DETERMINISTIC",
-        text=f"{_pretty(expression)} gives another value at each refresh",
+        text=f"{pretty(expression)} gives another value at each refresh",
     )
 
 
-def _ties(function: Any) -> Obstacle:
+def ties(function: Any) -> Obstacle:
     return Obstacle(
         code="ORDER_NOT_UNIQUE",
-        text=f"{_pretty(function)} depends on how rows that tie are ordered",
+        text=f"{pretty(function)} depends on how rows that tie are ordered",
     )
 
 
-def _not_supported(what: str) -> Obstacle:
+def not_supported(what: str) -> Obstacle:
     return Obstacle(
         code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {what}"
     )
 
 
-def _pretty(expression: Any) -> str:
+def pretty(expression: Any) -> str:
     return str(expression.prettyName())

@@ -15,12 +15,11 @@ from pyspark.sql import DataFrame
 
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT
+from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
 from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items
-
-_ROWS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +103,7 @@ class Difference:
             return self._union(node)
         (child,) = node.children
         change = self.of(child)
-        if change is None or node.kind in _ROWS:
+        if change is None or node.kind in PASSING:
             return change
         catalyst = self.catalyst
         match node.kind:

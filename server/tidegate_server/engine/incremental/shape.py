@@ -12,18 +12,15 @@ from tidegate_server.engine.incremental.classify import (
     is_key,
     refusals,
     rounding,
-    window_functions,
-    window_refusals,
 )
+from tidegate_server.engine.incremental.dependencies import PASSING, equated
+from tidegate_server.engine.incremental.windows import window_functions, window_refusals
 from tidegate_server.engine.plans import WRITTEN
 from tidegate_server.engine.survey import read_by
 from tidegate_server.model.names import TableName
 from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.storage.jvm import items, kind
 from tidegate_server.storage.plain import plain_files
-
-PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
-"""Operators that hand every row through."""
 
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
 _LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | PASSING
@@ -207,7 +204,7 @@ class _Reader:
         else:
             return self._unknown(plan)
         left, right = (child.plan for child in children)
-        pairs = list(_equated(plan.condition(), left, right))
+        pairs = list(equated(plan.condition(), left, right))
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = Obstacle(
             code="JOIN_WITHOUT_EQUALITY",
@@ -397,36 +394,6 @@ def _traced(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
     """Return those keys that are columns of the table, with the column."""
     attributes = (key for key in keys if kind(key) == "AttributeReference")
     return [(key, trace[i]) for key in attributes if (i := expression_id(key)) in trace]
-
-
-def _equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs of expressions, one of each side, that the condition equates."""
-    if condition.isEmpty():
-        return
-    for part in _conjuncts(condition.get()):
-        if kind(part) not in {"EqualTo", "EqualNullSafe"}:
-            continue
-        first, second = part.left(), part.right()
-        if _reads_only(second, left) and _reads_only(first, right):
-            first, second = second, first
-        if not (_reads_only(first, left) and _reads_only(second, right)):
-            continue
-        same = str(first.dataType().catalogString()) == str(second.dataType().catalogString())
-        if same and is_key(first):
-            yield first, second
-
-
-def _conjuncts(condition: Any) -> Iterator[Any]:
-    if kind(condition) != "And":
-        yield condition
-        return
-    yield from _conjuncts(condition.left())
-    yield from _conjuncts(condition.right())
-
-
-def _reads_only(expression: Any, plan: Any) -> bool:
-    references = expression.references()
-    return not references.isEmpty() and bool(references.subsetOf(plan.outputSet()))
 
 
 def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:

@@ -27,7 +27,8 @@ from tidegate_server.engine.incremental.algebra import (
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
-from tidegate_server.engine.incremental.shape import PASSING, Node
+from tidegate_server.engine.incremental.dependencies import PASSING
+from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.storage.exact import as_text, from_text
 from tidegate_server.storage.jvm import items, kind
 

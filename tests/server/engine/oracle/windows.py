@@ -52,6 +52,51 @@ def topped(draw: st.DrawFn, below: Below) -> Relation:
     return Relation(sql, kept)
 
 
+@st.composite
+def placed(draw: st.DrawFn, below: Below) -> Relation:
+    """Places of groups within a key; the rest of the groups' keys alone breaks ties."""
+    source = draw(below)
+    keys, values = source.named(*KEYS), source.named(*_ORDERED)
+    if len(keys) < 2 or not values:
+        return source
+    first, second = draw(st.permutations(keys))[:2]
+    value = draw(st.sampled_from(values))
+    kinds = dict(source.columns)
+    rows = (
+        f"SELECT {first} AS c0, {second} AS c1, count(*) AS c2, max({value}) AS c3"
+        f" FROM ({source.sql}) GROUP BY {first}, {second}"
+    )
+    beside = draw(st.sampled_from(("", "", "LEFT JOIN", "JOIN")))
+    if beside:
+        other = f"SELECT {first} AS j, min({value}) AS c3 FROM ({source.sql}) GROUP BY {first}"
+        rows = (
+            f"SELECT g.c0, g.c1, g.c2, o.c3 FROM ({rows}) AS g {beside} ({other}) AS o"
+            " ON g.c0 = o.j"
+        )
+    elif draw(st.booleans()):
+        rows = f"SELECT c0, c1, c2, coalesce(c3, c3) AS c3 FROM ({rows}) WHERE c2 < 4"
+    order = draw(st.sampled_from(("c1", "c1 DESC NULLS LAST", "c2 DESC, c1", "c3, c1", "c2")))
+    over = f"(PARTITION BY c0 ORDER BY {order})"
+    function, kind = draw(
+        st.sampled_from(
+            (
+                ("row_number()", "int"),
+                ("row_number()", "int"),
+                ("ntile(2)", "int"),
+                ("lag(c3)", kinds[value]),
+                ("last_value(c3)", kinds[value]),
+            )
+        )
+    )
+    columns = (("c0", kinds[first]), ("c1", kinds[second]), ("c2", "int"), ("c3", kinds[value]))
+    if order == "c2":  # where counts tie, any order is right
+        function, kind = "rank()", "int"
+    sql = f"SELECT *, {function} OVER {over} AS c4 FROM ({rows})"
+    if kind == "int" and draw(st.booleans()):
+        sql = f"SELECT * FROM ({sql}) WHERE c4 <= 2"
+    return Relation(sql, (*columns, ("c4", kind)))
+
+
 def _functions(source: Relation, partition: str, number: str) -> list[tuple[str, str]]:
     kind = dict(source.columns)[number]
     over = f"PARTITION BY {partition}"

@@ -1,0 +1,149 @@
+"""Which columns of a plan's rows follow from others of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidegate_server.engine.incremental.catalyst import descend, expression_id
+from tidegate_server.engine.incremental.classify import is_key
+from tidegate_server.storage.jvm import items, kind
+
+PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+"""Operators that hand every row through."""
+PEERS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
+"""Window functions that are the same for rows that tie, whatever the frame."""
+
+_INNER = frozenset({"Inner", "Cross"})
+_LEFT_ROWS = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
+
+
+def fixed_by(plan: Any, known: Iterable[Any]) -> bool:
+    """Say whether rows of a plan that agree in some attributes agree in all of them.
+
+    :param known: the attributes; those whose equal values may look different count for nothing.
+    """
+    return _fixed(plan, frozenset(expression_id(each) for each in known if is_key(each)))
+
+
+def covers_peers(frame: Any) -> bool:
+    """Say whether a window's frame holds all or none of the rows that tie."""
+    if kind(frame) != "SpecifiedWindowFrame":
+        return False
+    if kind(frame.frameType()) == "RangeFrame":
+        return True
+    bounds = (kind(frame.lower()), kind(frame.upper()))
+    return bounds == ("UnboundedPreceding", "UnboundedFollowing")
+
+
+def equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of expressions, one of each side, that a join's condition equates."""
+    if condition.isEmpty():
+        return
+    for part in _conjuncts(condition.get()):
+        if kind(part) not in {"EqualTo", "EqualNullSafe"}:
+            continue
+        first, second = part.left(), part.right()
+        if _reads_only(second, left) and _reads_only(first, right):
+            first, second = second, first
+        if not (_reads_only(first, left) and _reads_only(second, right)):
+            continue
+        same = str(first.dataType().catalogString()) == str(second.dataType().catalogString())
+        if same and is_key(first):
+            yield first, second
+
+
+def _fixed(plan: Any, known: frozenset[int]) -> bool:
+    if _ids(plan.output()) <= known:
+        return True
+    match kind(plan):
+        case "Filter" | "Distinct":
+            return _fixed(plan.child(), known)
+        case name if name in PASSING:
+            return _fixed(plan.child(), known)
+        case "Project":
+            return _fixed_projection(plan, known)
+        case "Aggregate":
+            return _has_all_groups(plan, known)
+        case "Window":
+            return _fixed(plan.child(), known) and _same_for_equal_rows(plan, known)
+        case "Join":
+            return _fixed_join(plan, known)
+    return False
+
+
+def _fixed_projection(plan: Any, known: frozenset[int]) -> bool:
+    named = list(items(plan.projectList()))
+    below = frozenset(
+        expression_id(inner)
+        for each in named
+        if expression_id(each) in known and kind(inner := _plain(each)) == "AttributeReference"
+    )
+    if _fixed(plan.child(), below):
+        return True
+    return all(
+        expression_id(each) in known or _ids(each.references().toSeq()) <= below for each in named
+    )
+
+
+def _has_all_groups(plan: Any, known: frozenset[int]) -> bool:
+    """There is one row for each group."""
+    results = [each for each in items(plan.aggregateExpressions()) if expression_id(each) in known]
+    return all(
+        any(bool(group.semanticEquals(_plain(each))) for each in results)
+        for group in items(plan.groupingExpressions())
+    )
+
+
+def _same_for_equal_rows(window: Any, known: frozenset[int]) -> bool:
+    """Rows that are equal below tie in every order."""
+    for named in items(window.windowExpressions()):
+        if expression_id(named) in known:
+            continue
+        for call in (part for part in descend(named) if kind(part) == "WindowExpression"):
+            frame = call.windowSpec().frameSpecification()
+            if kind(call.windowFunction()) not in PEERS and not covers_peers(frame):
+                return False
+    return True
+
+
+def _fixed_join(plan: Any, known: frozenset[int]) -> bool:
+    left, right, name = plan.left(), plan.right(), kind(plan.joinType())
+    if name in _LEFT_ROWS:
+        return _fixed(left, known)
+    pairs = [
+        (expression_id(first), expression_id(second))
+        for first, second in equated(plan.condition(), left, right)
+        if kind(first) == kind(second) == "AttributeReference"
+    ]
+    if name in _INNER:
+        both = known | {b for a, b in pairs if a in known} | {a for a, b in pairs if b in known}
+        if _fixed(left, both) and _fixed(right, both):
+            return True
+    # A row of one side then meets one row of the other, or equal ones, or none.
+    if name in _INNER | {"LeftOuter"} and _fixed(left, known):
+        return _fixed(right, frozenset(b for _, b in pairs))
+    if name in _INNER | {"RightOuter"} and _fixed(right, known):
+        return _fixed(left, frozenset(a for a, _ in pairs))
+    return False
+
+
+def _plain(named: Any) -> Any:
+    return named.child() if kind(named) == "Alias" else named
+
+
+def _ids(attributes: Any) -> frozenset[int]:
+    return frozenset(expression_id(each) for each in items(attributes))
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if kind(condition) != "And":
+        yield condition
+        return
+    yield from _conjuncts(condition.left())
+    yield from _conjuncts(condition.right())
+
+
+def _reads_only(expression: Any, plan: Any) -> bool:
+    references = expression.references()
+    return not references.isEmpty() and bool(references.subsetOf(plan.outputSet()))
