@@ -114,6 +114,7 @@ class Upkeep:
         """Tables of which a part waits to be compared."""
         self._waiting: SimpleQueue[tuple[Callable[[str], object], str] | None] = SimpleQueue()
         self._working: str | None = None
+        self._closing = False
         self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
 
     def open(self) -> None:
@@ -121,7 +122,8 @@ class Upkeep:
         self._thread.start()
 
     def close(self) -> None:
-        """Give up what is at work."""
+        """Give up what is at work and what waits."""
+        self._closing = True
         self._waiting.put(None)
         if (working := self._working) is not None:
             self._cancel(working)
@@ -379,7 +381,7 @@ class Upkeep:
             log.info("upkeep %s: %s", upkeep_id, failure)
 
     def _work(self) -> None:
-        while (waiting := self._waiting.get()) is not None:
+        while (waiting := self._waiting.get()) is not None and not self._closing:
             work, table_id = waiting
             try:
                 work(table_id)

@@ -189,6 +189,7 @@ def _volatile(expression: Any) -> Obstacle:
 
 
 def ties(function: Any) -> Obstacle:
+    """Return the refusal of a function for which the order of equal rows matters."""
     return Obstacle(
         code="ORDER_NOT_UNIQUE",
         text=f"{pretty(function)} depends on how rows that tie are ordered",
@@ -196,10 +197,12 @@ def ties(function: Any) -> Obstacle:
 
 
 def not_supported(what: str) -> Obstacle:
+    """Return the refusal of what is not known."""
     return Obstacle(
         code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {what}"
     )
 
 
 def pretty(expression: Any) -> str:
+    """Return a function's name in SQL."""
     return str(expression.prettyName())
