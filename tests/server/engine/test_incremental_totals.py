@@ -23,6 +23,9 @@ QUERIES = {
     " AS share FROM t JOIN u ON t.k = u.k WHERE m > 1": "tu",
     "SELECT ts, dt, b, k, grouping(k) AS g, avg(m) AS a FROM t LEFT JOIN u USING (k)"
     " GROUP BY ts, dt, b, ROLLUP (k)": "tu",
+    # It keeps all rows there can be.
+    "SELECT avg(n) AS a, count(*) AS c FROM t LIMIT 100": "t",
+    "SELECT avg(p) AS a FROM (SELECT p, m FROM t JOIN u USING (k)) ORDER BY a LIMIT 1": "tu",
 }
 CHANGES = {
     "INSERT INTO t SELECT 7, 'a', 7, 7, 0.000007, true, NULL, DATE'2026-01-01' FROM range(3)": "t",

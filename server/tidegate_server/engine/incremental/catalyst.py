@@ -62,17 +62,18 @@ class Catalyst:
         )
 
     def simplified(self, plan: Any) -> Any:
-        """Return an analyzed plan without names and views, its correlated subqueries as joins.
+        """Return an analyzed plan without names and views, its correlated subqueries as joins,
+        and without a LIMIT that keeps all rows, as after an aggregate over everything.
 
-        These are the first steps of Spark's own optimizer, none of which looks at data.
+        These are steps of Spark's own optimizer, none of which looks at data.
         """
         names = (self._analysis.EliminateSubqueryAliases, self._analysis.EliminateView)
         # A function in SQL is told by what it does, since its text hides that.
         first = (self._optimizer.EliminateSQLFunctionNode, *names)
         plan = _taken((*first, self._optimizer.InlineCTE(True, False)), plan)
-        if not self._has_subqueries(plan):
-            return plan
-        return _taken(names, self._joined(plan))
+        if self._has_subqueries(plan):
+            plan = _taken(names, self._joined(plan))
+        return self._optimizer.EliminateLimits.apply(plan)
 
     def _joined(self, plan: Any) -> Any:
         """Return a plan with its correlated subqueries as joins.
