@@ -23,7 +23,7 @@ QUERIES = {
     " AS share FROM t JOIN u ON t.k = u.k WHERE m > 1": "tu",
     "SELECT ts, dt, b, k, grouping(k) AS g, avg(m) AS a FROM t LEFT JOIN u USING (k)"
     " GROUP BY ts, dt, b, ROLLUP (k)": "tu",
-    # It keeps all rows there can be.
+    # LIMIT keeps all rows there can be.
     "SELECT avg(n) AS a, count(*) AS c FROM t LIMIT 100": "t",
     "SELECT avg(p) AS a FROM (SELECT p, m FROM t JOIN u USING (k)) ORDER BY a LIMIT 1": "tu",
 }
