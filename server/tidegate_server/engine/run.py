@@ -25,6 +25,7 @@ from tidegate_server.engine.incremental.strategy import (
     merges,
     planned_once,
 )
+from tidegate_server.engine.incremental.ties import any_tied
 from tidegate_server.engine.incremental.totals import recorded_anew
 from tidegate_server.engine.ingest import ingest, plan_ingest
 from tidegate_server.engine.logical_time import bound
@@ -333,6 +334,7 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
 def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
+    order = replace(order, untied=prepared.untied)
     if last is not None and prepared.totals is not None:
         order = replace(order, totals=prepared.totals)
         with planned_once(session, prepared.few):
@@ -377,11 +379,11 @@ def _written(
 ) -> Written:
     order, plan = planned.order, planned.plan
     some = plan.strategy is Strategy.PARTITION
-    found = None if some else _recorded(planned, session, operation, resources)
-    if found is None:
+    frame = None
+    if not some:
+        frame, order = _recorded(planned, session, operation, resources)
+    if frame is None:
         frame = bound(planned.frame, order.logical_time)
-    else:
-        frame, order = found
     if len(frame.columns) != len(order.columns):
         raise error(
             Code.MT_COLUMN_COUNT,
@@ -396,27 +398,47 @@ def _written(
 
 def _recorded(
     planned: Planned, session: SparkSession, operation: Operation, resources: ExitStack
-) -> tuple[DataFrame, RefreshOrder] | None:
-    """Return the query's rows and what to record for the next refresh to follow from; None where
-    that does not help."""
-    order = planned.order
-    if order.fingerprint is None or not records_totals(order, planned.query.rows):
-        return None
+) -> tuple[DataFrame | None, RefreshOrder]:
+    """Return the query's rows, if they were computed for it, and an order that says what to record
+    for the next refresh to follow from."""
+    order, ties = planned.order, planned.query.ties
+    if order.fingerprint is None:
+        return None, order
+    if ties and _stays_tied(planned):
+        return None, replace(order, untied=False)
+    if not records_totals(order, planned.query.rows):
+        return None, order
     catalyst = Catalyst(session)
     try:
-        return _by_totals(planned, catalyst, resources) or _cut(planned, catalyst, resources)
+        if ties:
+            tied = any_tied(ties, catalyst, [tie.node.plan.child() for tie in ties])
+            operation.check()
+            order = replace(order, untied=not tied)
+            if tied:
+                return None, order
+        found = _by_totals(planned, order, catalyst, resources)
+        return found or _cut(planned, order, catalyst, resources) or (None, order)
     except Exception as failed:
         operation.check()
         told = to_server_error(failed).headline
         logger.warning("%s is computed without a record: %s", order.name, told)
-        return None
+        return None, planned.order
+
+
+def _stays_tied(planned: Planned) -> bool:
+    """Say whether rows are taken to tie without another look, which may cost half as much as the
+    query: the policy AUTO takes one only when it is told to compute everything."""
+    order, last = planned.order, planned.last
+    known = last is not None and last.fingerprint == order.fingerprint and last.untied is False
+    again = order.force or order.policy is not RefreshPolicy.AUTO
+    return planned.prepared.untied is False or (known and not again)
 
 
 def _by_totals(
-    planned: Planned, catalyst: Catalyst, resources: ExitStack
+    planned: Planned, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
 ) -> tuple[DataFrame, RefreshOrder] | None:
     """Return the rows and the groups' totals, to which the next refresh can add."""
-    order, totals = planned.order, planned.query.totals
+    totals = planned.query.totals
     if totals is None or order.totals == "" or not adds_up(order):
         return None
     few = planned.last is not None and bool(planned.last.totals)
@@ -427,10 +449,10 @@ def _by_totals(
 
 
 def _cut(
-    planned: Planned, catalyst: Catalyst, resources: ExitStack
+    planned: Planned, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
 ) -> tuple[DataFrame, RefreshOrder] | None:
     """Return the first rows and whether others tie with them."""
-    order, first = planned.order, planned.query.first
+    first = planned.query.first
     if first is None or not merges(order):
         return None
     cut = cut_anew(first, catalyst, resources)

@@ -76,6 +76,8 @@ class Operator:
     """Whether its rows of some keys are told in the table by the same keys."""
     inexact: Obstacle | None = None
     """Why computing it twice from the same rows may give different rows; None if it cannot."""
+    ambiguous: Obstacle | None = None
+    """Why its rows are a matter of chance where rows that tie differ; None if they never are."""
     obstacles: tuple[Obstacle, ...] = ()
     """What makes every refresh full."""
     subqueries: tuple[Operator, ...] = ()
@@ -92,12 +94,14 @@ def obstacles(
     rules: frozenset[Rule] = ALL_RULES,
     *,
     combined: Operator | None = None,
+    untied: bool = False,
 ) -> tuple[Obstacle, ...]:
     """Return all that stands against an incremental refresh after these sources changed.
 
     :param combined: an operator whose rows all follow from the change of what it reads.
+    :param untied: whether it is known that no rows tied that differ when the table was refreshed.
     """
-    found = dict.fromkeys(_obstacles(root, changed, rules, combined))
+    found = dict.fromkeys(_obstacles(root, changed, rules, combined, untied=untied))
     return tuple(found)
 
 
@@ -106,14 +110,18 @@ def _obstacles(
     changed: frozenset[str],
     rules: frozenset[Rule],
     combined: Operator | None,
+    *,
+    untied: bool,
 ) -> Iterator[Obstacle]:
     yield from operator.obstacles
+    if operator.ambiguous is not None and not untied:
+        yield operator.ambiguous
     if operator.inexact is not None and not operator.replaced and operator is not combined:
         yield operator.inexact
     if operator.children and operator.changes(changed):
         yield from _rule_obstacles(operator, changed, rules, combined)
     for child in operator.children:
-        yield from _obstacles(child, changed, rules, combined)
+        yield from _obstacles(child, changed, rules, combined, untied=untied)
     for subquery in operator.subqueries:
         yield from _subquery_obstacles(subquery, operator, changed, rules)
 
@@ -126,7 +134,7 @@ def _subquery_obstacles(
             code="SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
             text=f"a source of a scalar subquery in {reader.name} changed",
         )
-    yield from _obstacles(subquery, frozenset(), rules, None)
+    yield from _obstacles(subquery, frozenset(), rules, None, untied=False)
 
 
 def _rule_obstacles(

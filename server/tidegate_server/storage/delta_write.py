@@ -63,6 +63,7 @@ def user_metadata(
         "rolled_back_to": order.rollback_to,
         "offsets": order.offsets,
         "totals": order.totals,
+        "untied": order.untied,
         "unique": order.unique or None,
         "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
         "breaks": breaks,
@@ -108,6 +109,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
         offsets=facts.get("offsets"),
         totals=facts.get("totals"),
+        untied=facts.get("untied"),
         breaks=facts.get("breaks"),
     )
 

@@ -235,6 +235,18 @@ class Catalyst:
         """Return ``expression IS NULL``."""
         return self._expressions.IsNull(expression)
 
+    def is_not_null(self, expression: Any) -> Any:
+        """Return ``expression IS NOT NULL``."""
+        return self._expressions.IsNotNull(expression)
+
+    def sort_order(self, expression: Any, *, descending: bool) -> Any:
+        """Return an order by an expression."""
+        base = "org.apache.spark.sql.catalyst.expressions"
+        direction = scala_object(self._jvm, f"{base}.{'Descending' if descending else 'Ascending'}")
+        return self._expressions.SortOrder(
+            expression, direction, direction.defaultNullOrdering(), self.seq([])
+        )
+
     def same(self, left: Any, right: Any) -> Any:
         """Return ``left <=> right``."""
         return self._expressions.EqualNullSafe(left, right)

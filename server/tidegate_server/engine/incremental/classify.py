@@ -30,6 +30,8 @@ ROUNDED = frozenset(
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
 _ORDERING = frozenset({"SortArray"})
 POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
+CHOOSING = frozenset({"First", "Last", "AnyValue", "MaxBy", "MinBy"})
+"""Aggregate functions that give the value of one row of a group."""
 _KEY_TYPES = frozenset(
     {
         *("boolean", "byte", "short", "integer", "long", "string", "date"),
@@ -40,6 +42,7 @@ _SESSION_VALUES = frozenset({"Now", "LocalTimestamp"})
 _COUNTS = frozenset({"Count", "CountIf"})
 _SUMS = frozenset({"Sum", "Average"})
 _EXTREMES = frozenset({"Min", "Max"})
+_NOT_SORTED = ("variant", "geography", "geometry", "interval", "collate")
 # Spark sums decimals with ten digits more, of which there are 38 at most.
 _DIGITS_THAT_FIT = 28
 
@@ -84,12 +87,15 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
     yield from _children_refusals(expression)
 
 
+def aggregate_calls(expressions: Iterable[Any]) -> Iterator[Any]:
+    """Yield the calls of aggregate functions, windows not looked into."""
+    for expression in expressions:
+        yield from (part for part in descend(expression) if kind(part) == "AggregateExpression")
+
+
 def aggregates(expressions: Iterable[Any]) -> Iterator[Any]:
     """Yield the aggregate functions called, windows not looked into."""
-    for expression in expressions:
-        for part in descend(expression):
-            if kind(part) == "AggregateExpression":
-                yield part.aggregateFunction()
+    return (call.aggregateFunction() for call in aggregate_calls(expressions))
 
 
 def rounding(functions: Iterable[Any]) -> Obstacle | None:
@@ -135,7 +141,7 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     if has_ties(function):
         yield ties(function)
         return
-    if "UDF" in name or "UDAF" in name or name in ANY_ORDER or name in ROUNDED:
+    if "UDF" in name or "UDAF" in name or name in ANY_ORDER | ROUNDED | CHOOSING:
         return
     if name in _COLLECTIONS or name in POSITIONS or not function.deterministic():
         yield Obstacle(
@@ -144,6 +150,17 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
         )
     else:
         yield not_supported(pretty(function))
+
+
+def choosing(functions: Iterable[Any]) -> Obstacle | None:
+    """Return why the value of a group may be that of any of some rows."""
+    return next((ties(each) for each in functions if kind(each) in CHOOSING), None)
+
+
+def can_be_told(expression: Any) -> bool:
+    """Say whether values of the type can be sorted, so that different ones are told apart."""
+    text = str(expression.dataType().catalogString())
+    return not any(word in text for word in _NOT_SORTED)
 
 
 def has_ties(function: Any) -> bool:
@@ -172,7 +189,7 @@ def _collects(expression: Any) -> bool:
 
 def _is_volatile(name: str, expression: Any) -> bool:
     """Say whether this very expression, not one inside it, varies between two refreshes."""
-    if name in _COLLECTIONS or name in POSITIONS:
+    if name in _COLLECTIONS | POSITIONS | CHOOSING:
         return False  # judged where they are called
     if name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow"):
         return True

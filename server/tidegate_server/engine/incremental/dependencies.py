@@ -40,7 +40,7 @@ def equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the pairs of expressions, one of each side, that a join's condition equates."""
     if condition.isEmpty():
         return
-    for part in _conjuncts(condition.get()):
+    for part in conjuncts(condition.get()):
         if kind(part) not in {"EqualTo", "EqualNullSafe"}:
             continue
         first, second = part.left(), part.right()
@@ -51,6 +51,15 @@ def equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
         same = str(first.dataType().catalogString()) == str(second.dataType().catalogString())
         if same and is_key(first):
             yield first, second
+
+
+def conjuncts(condition: Any) -> Iterator[Any]:
+    """Yield the parts of a condition that all have to hold."""
+    if kind(condition) != "And":
+        yield condition
+        return
+    yield from conjuncts(condition.left())
+    yield from conjuncts(condition.right())
 
 
 def _fixed(plan: Any, known: frozenset[int]) -> bool:
@@ -134,14 +143,6 @@ def _plain(named: Any) -> Any:
 
 def _ids(attributes: Any) -> frozenset[int]:
     return frozenset(expression_id(each) for each in items(attributes))
-
-
-def _conjuncts(condition: Any) -> Iterator[Any]:
-    if kind(condition) != "And":
-        yield condition
-        return
-    yield from _conjuncts(condition.left())
-    yield from _conjuncts(condition.right())
 
 
 def _reads_only(expression: Any, plan: Any) -> bool:

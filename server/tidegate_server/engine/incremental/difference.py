@@ -18,6 +18,7 @@ from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
 from tidegate_server.engine.incremental.shape import Node
+from tidegate_server.engine.incremental.ties import TIED, NotFollowingError, Tie, any_tied
 from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items
 
@@ -57,6 +58,7 @@ class Difference:
 
     :param check: called between steps; raises when the work is not wanted any more.
     :param accept: called with each number of affected keys; raises when they are too many.
+    :param ties: where rows that tie must not differ; before the change none did.
     """
 
     catalyst: Catalyst
@@ -64,6 +66,7 @@ class Difference:
     key_limit: int
     check: Callable[[], None]
     accept: Callable[[int], None]
+    ties: Sequence[Tie] = ()
     replaced: Replaced | None = None
     affected: int = 0
     """The largest number of affected keys of one operator."""
@@ -72,7 +75,10 @@ class Difference:
     _before: dict[int, Any] = field(default_factory=dict)
 
     def of(self, node: Node) -> Weighted | None:
-        """Return the change of a node's rows; None if there is none."""
+        """Return the change of a node's rows; None if there is none.
+
+        :raises NotFollowingError: if rows tie now that differ.
+        """
         if not node.operator.changes(frozenset(self.changed)):
             return None
         if node.operator.source is not None:
@@ -172,6 +178,7 @@ class Difference:
         keys = self.known.get(id(node)) or self._affected_keys(node)
         if keys is None:
             return None
+        self._check_ties(node, keys)
         after = self._recomputed(node, keys, before=False)
         if node.operator.replaced:
             self.replaced = Replaced(keys=keys, columns=node.columns)
@@ -199,6 +206,14 @@ class Difference:
         self.affected = max(self.affected, keys.count)
         self.accept(keys.count)
         return keys
+
+    def _check_ties(self, node: Node, keys: Keys) -> None:
+        ties = [tie for tie in self.ties if tie.node is node]
+        if ties:
+            rows = self._restricted(node, 0, keys, before=False)
+            if any_tied(ties, self.catalyst, [rows] * len(ties)):
+                raise NotFollowingError(TIED)
+            self.check()
 
     def _recomputed(self, node: Node, keys: Keys, *, before: bool) -> Any:
         sides = [

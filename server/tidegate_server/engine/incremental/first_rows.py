@@ -8,12 +8,11 @@ leave and too few come, what follows them is not known, and the query is compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
@@ -21,6 +20,7 @@ from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.shape import Node, passed, root_trace
+from tidegate_server.engine.incremental.ties import NotFollowingError, directions
 from tidegate_server.refresh.eligibility import Obstacle, Rule
 from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.exact import named, summed
@@ -44,15 +44,6 @@ _KEY = "__order"
 _PART, _RANK, _UPTO, _BOUND = "__part", "__rank", "__upto", "__bound"
 _OWN = frozenset({WEIGHT, _PART, _RANK, _UPTO, _BOUND})
 _MERGED, _STORED, _TOUCHED = 0, 1, 2
-
-
-class NotFollowingError(Exception):
-    """The rows do not follow from those before and the change."""
-
-    def __init__(self, obstacle: Obstacle | None) -> None:
-        super().__init__("" if obstacle is None else obstacle.text)
-        self.obstacle = obstacle
-        """What to say of it; None if that is what else stands against the refresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +132,7 @@ def cut_anew(first: FirstRows, catalyst: Catalyst, resources: ExitStack) -> Cut:
     keyed = catalyst.project([*output, *_keys(first, catalyst)], rows)
     frame = catalyst.frame(keyed).persist()
     resources.callback(frame.unpersist)
-    places = Window.orderBy(*_directions(first))
+    places = Window.orderBy(*directions(first.order, _KEY))
     found = frame.select(F.rank().over(places).alias(_RANK)).selectExpr(
         f"coalesce(max({_RANK}), 0) AS last", "count(*) AS rows"
     )
@@ -222,7 +213,7 @@ def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
     read = [catalyst.alias(columns[i], f"{_KEY}d{i}", a) for a, i in first.columns]
     plan = catalyst.project([*columns, *read], plan)
     frame = catalyst.frame(catalyst.project([*columns, *_keys(first, catalyst)], plan))
-    places = Window.orderBy(*_directions(first))
+    places = Window.orderBy(*directions(first.order, _KEY))
     upto = places.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     all_ = Window.partitionBy()
     is_stored = F.col(_PART) == _STORED
@@ -233,13 +224,3 @@ def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
 
 def _keys(first: FirstRows, catalyst: Catalyst) -> list[Any]:
     return [catalyst.alias(o.child(), f"{_KEY}{n}") for n, o in enumerate(first.order)]
-
-
-def _directions(first: FirstRows) -> Iterator[SparkColumn]:
-    for number, order in enumerate(first.order):
-        column = F.col(f"{_KEY}{number}")
-        nulls_first = kind(order.nullOrdering()) == "NullsFirst"
-        if kind(order.direction()) == "Ascending":
-            yield column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
-        else:
-            yield column.desc_nulls_first() if nulls_first else column.desc_nulls_last()

@@ -14,6 +14,7 @@ from tidegate_server.engine.incremental.algebra import Algebra, read_algebra
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.first_rows import FirstRows, read_first_rows
 from tidegate_server.engine.incremental.shape import Node, read_shape
+from tidegate_server.engine.incremental.ties import Tie, read_ties
 from tidegate_server.engine.incremental.totals import Totals, read_totals
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
@@ -44,6 +45,8 @@ class Query:
     """What its rows can be computed from, where these are not simply added up."""
     first: FirstRows | None
     """What it takes the first rows of, if it ends so."""
+    ties: tuple[Tie, ...]
+    """Where rows that tie must not differ, since the result would be a matter of chance."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
     rows: int
@@ -73,13 +76,16 @@ def read_query(
         algebra = read_algebra(shape, types, catalyst)
         totals = _unhindered(read_totals(shape, catalyst), shape) if algebra is None else None
         first = _unhindered(read_first_rows(shape, types, catalyst), shape)
+        following = totals or first
+        combined = None if following is None else following.node.operator
+        ties = () if _hindered(shape, combined) else read_ties(shape, catalyst)
     except ServerError:
         raise
     except Exception as failed:
         told = to_server_error(failed).headline
         logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
         plan, shape = analyzed, _unreadable(analyzed)
-        algebra, totals, first = None, None, None
+        algebra, totals, first, ties = None, None, None, ()
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
@@ -90,6 +96,7 @@ def read_query(
         algebra=algebra,
         totals=totals,
         first=first,
+        ties=ties,
         fingerprint=fingerprint,
         rows=sum(estimated_rows(spark, each) for each in stored),
     )
@@ -97,9 +104,12 @@ def read_query(
 
 def _unhindered(found: _Following | None, shape: Node) -> _Following | None:
     """Return how rows follow, unless something else of the query makes every refresh full."""
-    if found is None or obstacles(shape.operator, frozenset(), combined=found.node.operator):
-        return None
-    return found
+    return None if found is None or _hindered(shape, found.node.operator) else found
+
+
+def _hindered(shape: Node, combined: Operator | None) -> bool:
+    """Say whether every refresh of a query is full, whatever its rows are."""
+    return bool(obstacles(shape.operator, frozenset(), combined=combined, untied=True))
 
 
 def _unreadable(plan: Any) -> Node:

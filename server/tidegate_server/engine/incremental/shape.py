@@ -9,12 +9,18 @@ from typing import Any
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.classify import (
     aggregates,
+    can_be_told,
+    choosing,
     is_key,
     refusals,
     rounding,
 )
 from tidegate_server.engine.incremental.dependencies import PASSING, equated
-from tidegate_server.engine.incremental.windows import window_functions, window_refusals
+from tidegate_server.engine.incremental.windows import (
+    window_functions,
+    window_refusals,
+    window_ties,
+)
 from tidegate_server.engine.plans import WRITTEN
 from tidegate_server.engine.survey import read_by
 from tidegate_server.model.names import TableName
@@ -216,7 +222,7 @@ class _Reader:
         children = (self.read(plan.child(), None),)
         grouping = list(items(plan.groupingExpressions()))
         traced = _traced_groups(plan, grouping, trace or {})
-        inexact = rounding(aggregates(items(plan.aggregateExpressions())))
+        functions = list(aggregates(items(plan.aggregateExpressions())))
         refused = [
             Obstacle(
                 code="OPERATOR_NOT_INCREMENTALIZABLE",
@@ -230,7 +236,15 @@ class _Reader:
             text="an aggregate has no GROUP BY column by which affected groups could be found",
         )
         return self._keyed(
-            plan, Rule.AGGREGATE, children, grouping, traced, keyless, inexact, refused
+            plan,
+            Rule.AGGREGATE,
+            children,
+            grouping,
+            traced,
+            keyless,
+            rounding(functions),
+            refused,
+            choosing(functions),
         )
 
     def _window(self, plan: Any, trace: Trace | None) -> Node:
@@ -250,6 +264,7 @@ class _Reader:
             keyless,
             rounding(window_functions(plan)),
             list(window_refusals(plan)),
+            window_ties(plan),
         )
 
     def _distinct(self, plan: Any, trace: Trace | None) -> Node:
@@ -307,6 +322,7 @@ class _Reader:
         keyless: Obstacle,
         inexact: Obstacle | None,
         refused: Sequence[Obstacle],
+        ambiguous: Obstacle | None = None,
     ) -> Node:
         """Any part of the keys holds rows together too: best is what the table tells them by, but
         the fields of a struct, such as the start of a time window, leave far fewer rows, where
@@ -326,6 +342,7 @@ class _Reader:
             inexact=inexact,
             columns=tuple(column for _, column in traced),
             refused=refused,
+            ambiguous=ambiguous,
         )
 
     def _fields(self, key: Any) -> Iterator[Any]:
@@ -346,8 +363,12 @@ class _Reader:
         inexact: Obstacle | None = None,
         columns: tuple[int, ...] = (),
         refused: Sequence[Obstacle] = (),
+        ambiguous: Obstacle | None = None,
     ) -> Node:
         found = [*refused, *_collation_obstacles(plan)]
+        if ambiguous is not None and not all(map(can_be_told, items(plan.child().output()))):
+            found.append(ambiguous)
+            ambiguous = None
         for expression in items(plan.expressions()):
             found += refusals(expression)
         operator = Operator(
@@ -358,6 +379,7 @@ class _Reader:
             keyless=keyless if keys and not keys[0] else None,
             replaced=bool(columns),
             inexact=inexact,
+            ambiguous=ambiguous,
             obstacles=tuple(found),
             subqueries=tuple(self.read(inner, None).operator for inner in items(plan.subqueries())),
         )

@@ -22,15 +22,20 @@ from tidegate_server.storage.jvm import items, kind
 
 
 def window_refusals(window: Any) -> Iterator[Obstacle]:
-    """Yield which functions of a Window operator depend on how ties are ordered."""
-    unique = _orders_uniquely(window)
-    for named in items(window.windowExpressions()):
-        for call in (part for part in descend(named) if kind(part) == "WindowExpression"):
-            function = call.windowFunction()
-            if kind(function) == "AggregateExpression":
-                function = function.aggregateFunction()
-            frame = call.windowSpec().frameSpecification()
-            yield from _refusals(function, frame, unique=unique)
+    """Yield what makes functions of a Window operator unfit, whatever its rows are."""
+    for function, _ in _calls(window):
+        if has_ties(function):
+            yield ties(function)
+        elif kind(function) not in PEERS | POSITIONS | ANY_ORDER | ROUNDED:
+            yield not_supported(pretty(function))
+
+
+def window_ties(window: Any) -> Obstacle | None:
+    """Return which function of a Window operator depends on how ties are ordered, if one does and
+    rows that tie may differ."""
+    found = (function for function, frame in _calls(window) if _depends(function, frame))
+    function = next(found, None)
+    return None if function is None or _orders_uniquely(window) else ties(function)
 
 
 def window_functions(window: Any) -> Iterator[Any]:
@@ -38,17 +43,19 @@ def window_functions(window: Any) -> Iterator[Any]:
     return aggregates(items(window.windowExpressions()))
 
 
-def _refusals(function: Any, frame: Any, *, unique: bool) -> Iterator[Obstacle]:
+def _calls(window: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the functions that a Window operator calls, each with its frame."""
+    for named in items(window.windowExpressions()):
+        for call in (part for part in descend(named) if kind(part) == "WindowExpression"):
+            function = call.windowFunction()
+            if kind(function) == "AggregateExpression":
+                function = function.aggregateFunction()
+            yield function, call.windowSpec().frameSpecification()
+
+
+def _depends(function: Any, frame: Any) -> bool:
     name = kind(function)
-    if name in PEERS or unique and name in POSITIONS:
-        return
-    if has_ties(function) or name in POSITIONS:
-        yield ties(function)
-    elif name in ANY_ORDER or name in ROUNDED:
-        if not unique and not covers_peers(frame):
-            yield ties(function)
-    else:
-        yield not_supported(pretty(function))
+    return name in POSITIONS or name in ANY_ORDER | ROUNDED and not covers_peers(frame)
 
 
 def _orders_uniquely(window: Any) -> bool:

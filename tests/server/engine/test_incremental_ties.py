@@ -1,0 +1,168 @@
+"""Queries whose result is a matter of chance where rows tie: incremental as long as none do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.engine.conftest import Session
+from tests.server.engine.maintained import Maintained
+from tests.size import FULL
+from tidegate_server.model.runs import Strategy
+from tidegate_server.refresh.request import RefreshPolicy
+
+pytestmark = pytest.mark.spark
+
+KEYS = "KEYS_AFFECTED"
+TIED = "ORDER_NOT_UNIQUE"
+UNKNOWN = "TOTALS_NOT_RECORDED"
+NUMBERED = "SELECT *, row_number() OVER (PARTITION BY id ORDER BY at DESC) AS n FROM log"
+NEWEST = f"SELECT id, v, x FROM ({NUMBERED}) WHERE n = 1"
+CHANGES = (
+    "INSERT INTO log VALUES (1, 30, 'new', 1, 0.5), (9, 1, 'first', 1, NULL)",
+    "UPDATE log SET v = 'other', x = x + 1 WHERE id = 2",
+    "DELETE FROM log WHERE id = 6 AND at > 2 OR id = 4",
+)
+STEPS = (
+    CHANGES,
+    ("DELETE FROM log WHERE id = 1 AND at = 30", "INSERT INTO names VALUES (2, 'two')"),
+    ("UPDATE log SET at = at + 5 WHERE id IN (0, 3)",),
+    ("DELETE FROM log WHERE id = 9", "INSERT INTO names SELECT id + 3, name FROM names"),
+)
+
+
+@pytest.fixture
+def sources(session: Session, schema: str) -> str:
+    """Make a log of 40 changes of 8 ids, none of them at the same time as another of its id."""
+    session.execute("CREATE TABLE log (id INT, at INT, v STRING, x INT, d DOUBLE) USING delta")
+    session.execute(
+        "INSERT INTO log SELECT nullif(id % 8, 7), id DIV 8, concat('v', id % 5), id % 3, id / 4"
+        " FROM range(40)"
+    )
+    session.execute("CREATE TABLE names (id INT, name STRING) USING delta")
+    session.execute("INSERT INTO names VALUES (0, 'zero'), (1, 'one'), (2, 'two'), (NULL, 'none')")
+    return schema
+
+
+def landed(mt: Maintained, **changed: object) -> str:
+    outcome = mt.refresh(**changed)
+    assert (mt.query, mt.differences()) == (mt.query, [])
+    return outcome.plan.reason_code
+
+
+UNTIED = [
+    NEWEST,
+    f"SELECT * FROM ({NUMBERED.replace(' DESC', '')}) WHERE n > 1",
+    f"SELECT id, n, v FROM ({NUMBERED} WHERE x < 3) WHERE 3 > n AND x >= 0",
+    """SELECT id, at, lag(v) OVER w AS before, lead(d, 2) OVER w AS later,
+    sum(x) OVER (PARTITION BY id ORDER BY at ROWS UNBOUNDED PRECEDING) AS so_far
+    FROM log WINDOW w AS (PARTITION BY id ORDER BY at)""",
+    """SELECT id, max_by(v, at) AS v, min_by(d, at) FILTER (WHERE x > 0) AS d, count(*) AS c
+    FROM log GROUP BY id""",
+    """SELECT l.id, any_value(name) AS name, first(name, true) AS again, sum(x) AS s
+    FROM log AS l LEFT JOIN names AS n ON l.id <=> n.id GROUP BY l.id""",
+    # Below others.
+    f"SELECT v, count(*) AS c, sum(x) AS s FROM ({NEWEST}) GROUP BY v HAVING c > 0",
+    f"SELECT n.name, l.v FROM ({NEWEST}) AS l JOIN names AS n ON l.id <=> n.id",
+    "SELECT name, (SELECT max_by(v, at) FROM log WHERE log.id = names.id) AS v FROM names",
+    f"SELECT count(*) AS c, sum(x) AS s FROM ({NEWEST})",
+    f"SELECT id, v FROM ({NEWEST}) ORDER BY id DESC NULLS LAST LIMIT 20",
+]
+
+
+def test_as_long_as_no_rows_tie_refreshes_are_incremental(session: Session, sources: str) -> None:
+    tables = [Maintained(session, sources, query) for query in UNTIED]
+    for step in STEPS if FULL else STEPS[:1]:
+        for change in step:
+            session.execute(change)
+        for mt in tables:
+            outcome = mt.refresh()
+            assert (mt.query, outcome.plan.strategy) == (mt.query, Strategy.INCREMENTAL)
+            assert (mt.query, mt.differences()) == (mt.query, [])
+
+
+TIES = [
+    (NEWEST, "(1, 4, 'tied', 1, 0)"),
+    ("SELECT id, max_by(v, at) AS v FROM log GROUP BY id", "(1, 4, 'tied', 1, 0)"),
+    ("SELECT id, min_by(v, -at) AS v FROM log GROUP BY id", "(1, 4, NULL, 1, 0)"),
+    ("SELECT id, any_value(v) AS v FROM log WHERE at = 4 GROUP BY id", "(1, 4, 'tied', 1, 0)"),
+    ("SELECT id, last(v) AS v FROM log WHERE at = 4 GROUP BY id", "(1, 4, NULL, 1, 0)"),
+    ("SELECT id, lag(x) OVER (PARTITION BY id ORDER BY at) AS l FROM log", "(1, 2, '', 9, 0)"),
+    (f"SELECT v, count(*) AS c FROM ({NEWEST}) GROUP BY v", "(1, 4, 'tied', 1, 0)"),
+    # Zeros of either sign are equal in an order.
+    (f"SELECT id, d FROM ({NUMBERED.replace('at DESC', 'd')}) WHERE n = 1", "(0, 9, '', 1, -0D)"),
+]
+
+
+def test_where_rows_tie_that_differ_a_refresh_is_full(session: Session, sources: str) -> None:
+    for query, tied in TIES if FULL else TIES[::3]:
+        mt = Maintained(session, sources, query)
+        session.execute(f"INSERT INTO log VALUES {tied}")
+        full = mt.refresh()
+        told = (full.plan.strategy, full.plan.reason_code)
+        assert (query, *told) == (query, Strategy.FULL, TIED)
+        session.execute("RESTORE TABLE log TO VERSION AS OF 1")
+
+
+def test_rows_that_tie_and_are_equal_in_what_is_used_make_no_difference(
+    session: Session, sources: str
+) -> None:
+    mt = Maintained(session, sources, NEWEST)
+    session.execute("INSERT INTO log SELECT id, at, v, x, d + 1 FROM log WHERE id < 4")
+    assert landed(mt) == KEYS
+    session.execute("DELETE FROM log WHERE id < 2 AND d > 9")
+    assert landed(mt) == KEYS
+
+
+def test_only_rows_at_the_cut_have_to_be_told_apart(session: Session, sources: str) -> None:
+    two = Maintained(session, sources, f"SELECT id, v FROM ({NUMBERED}) WHERE n <= 2")
+    shown = Maintained(session, sources, f"SELECT id, v, n FROM ({NUMBERED}) WHERE n <= 2")
+    older = "INSERT INTO log VALUES (1, 0, 'older', 1, 0), (1, 1, 'old', 1, 0)"
+    session.execute(older)
+    assert (landed(two), landed(shown)) == (KEYS, KEYS)
+    session.execute("INSERT INTO log VALUES (2, 50, 'one', 1, 0), (2, 50, 'the other', 1, 0)")
+    assert landed(two) == KEYS
+    assert shown.refresh().plan.reason_code == TIED
+    session.execute("INSERT INTO log VALUES (2, 50, 'a third', 1, 0)")
+    assert two.refresh().plan.reason_code == TIED
+
+
+def test_a_column_that_is_compared_and_counted_has_to_be_the_same_too(
+    session: Session, sources: str
+) -> None:
+    mt = Maintained(session, sources, f"SELECT id FROM ({NUMBERED}) WHERE n = 1 AND x <= 1")
+    session.execute("INSERT INTO log VALUES (1, 90, 'a', 1, 0), (1, 90, 'b', 2, 0)")
+    assert mt.refresh().plan.reason_code == TIED
+
+
+def test_what_ties_at_first_is_looked_at_again_when_everything_is_computed(
+    session: Session, sources: str
+) -> None:
+    session.execute("INSERT INTO log VALUES (1, 4, 'tied', 1, 0)")
+    mt = Maintained(session, sources, NEWEST)
+    session.execute("DELETE FROM log WHERE v = 'tied'")
+    assert landed(mt) == TIED
+    session.execute(CHANGES[0])
+    assert landed(mt) == KEYS
+
+
+def test_policy_auto_looks_again_when_it_is_told_to_compute_everything(
+    session: Session, sources: str
+) -> None:
+    session.execute("INSERT INTO log VALUES (1, 4, 'tied', 1, 0)")
+    mt = Maintained(session, sources, NEWEST)
+    session.execute("DELETE FROM log WHERE v = 'tied'")
+    assert landed(mt, policy=RefreshPolicy.AUTO) == TIED
+    session.execute(CHANGES[0])
+    assert landed(mt) == TIED
+    session.execute(CHANGES[1])
+    assert landed(mt) == KEYS
+
+
+def test_a_change_that_is_not_recorded_makes_the_next_refresh_full(
+    session: Session, sources: str
+) -> None:
+    mt = Maintained(session, sources, NEWEST, policy=RefreshPolicy.FULL)
+    session.execute(CHANGES[0])
+    assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == UNKNOWN
+    session.execute(CHANGES[1])
+    assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == KEYS
