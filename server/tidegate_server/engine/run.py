@@ -17,6 +17,7 @@ from tidegate_server.engine.handles import released
 from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.first_rows import cut_anew
+from tidegate_server.engine.incremental.provisos import HOLD, TIED, look
 from tidegate_server.engine.incremental.query import Query, read_query
 from tidegate_server.engine.incremental.strategy import (
     Preparation,
@@ -25,7 +26,6 @@ from tidegate_server.engine.incremental.strategy import (
     merges,
     planned_once,
 )
-from tidegate_server.engine.incremental.ties import any_tied
 from tidegate_server.engine.incremental.totals import recorded_anew
 from tidegate_server.engine.ingest import ingest, plan_ingest
 from tidegate_server.engine.logical_time import bound
@@ -334,7 +334,7 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
 def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
-    order = replace(order, untied=prepared.untied)
+    order = replace(order, provisos=prepared.provisos)
     if last is not None and prepared.totals is not None:
         order = replace(order, totals=prepared.totals)
         with planned_once(session, prepared.few):
@@ -401,20 +401,19 @@ def _recorded(
 ) -> tuple[DataFrame | None, RefreshOrder]:
     """Return the query's rows, if they were computed for it, and an order that says what to record
     for the next refresh to follow from."""
-    order, ties = planned.order, planned.query.ties
+    order, provisos = planned.order, planned.query.provisos
     if order.fingerprint is None:
         return None, order
-    if ties and _stays_tied(planned):
-        return None, replace(order, untied=False)
+    if provisos and (known := _known_broken(planned)):
+        return None, replace(order, provisos=known)
     if not records_totals(order, planned.query.rows):
         return None, order
     catalyst = Catalyst(session)
     try:
-        if ties:
-            tied = any_tied(ties, catalyst, [tie.node.plan.child() for tie in ties])
+        if provisos:
+            order = replace(order, provisos=look(provisos, catalyst))
             operation.check()
-            order = replace(order, untied=not tied)
-            if tied:
+            if order.provisos != HOLD:
                 return None, order
         found = _by_totals(planned, order, catalyst, resources)
         return found or _cut(planned, order, catalyst, resources) or (None, order)
@@ -425,13 +424,18 @@ def _recorded(
         return None, planned.order
 
 
-def _stays_tied(planned: Planned) -> bool:
-    """Say whether rows are taken to tie without another look, which may cost half as much as the
-    query: the policy AUTO takes one only when it is told to compute everything."""
+def _known_broken(planned: Planned) -> str | None:
+    """Return which proviso is taken to be broken without another look.
+
+    To look for ties may cost half as much as the query: where some were, the policy AUTO does so
+    only when it is told to compute everything.
+    """
     order, last = planned.order, planned.last
-    known = last is not None and last.fingerprint == order.fingerprint and last.untied is False
+    if planned.prepared.provisos is not None or last is None:
+        return planned.prepared.provisos
+    same = last.fingerprint == order.fingerprint and last.provisos == TIED
     again = order.force or order.policy is not RefreshPolicy.AUTO
-    return planned.prepared.untied is False or (known and not again)
+    return TIED if same and not again else None
 
 
 def _by_totals(

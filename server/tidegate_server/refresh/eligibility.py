@@ -78,6 +78,8 @@ class Operator:
     """Why computing it twice from the same rows may give different rows; None if it cannot."""
     ambiguous: Obstacle | None = None
     """Why its rows are a matter of chance where rows that tie differ; None if they never are."""
+    unless: Obstacle | None = None
+    """Why there are none, unless the rows looked up are such that it makes no difference."""
     obstacles: tuple[Obstacle, ...] = ()
     """What makes every refresh full."""
     subqueries: tuple[Operator, ...] = ()
@@ -94,14 +96,15 @@ def obstacles(
     rules: frozenset[Rule] = ALL_RULES,
     *,
     combined: Operator | None = None,
-    untied: bool = False,
+    provided: bool = False,
 ) -> tuple[Obstacle, ...]:
     """Return all that stands against an incremental refresh after these sources changed.
 
     :param combined: an operator whose rows all follow from the change of what it reads.
-    :param untied: whether it is known that no rows tied that differ when the table was refreshed.
+    :param provided: whether the rows were such, when the table was refreshed, that what the plan
+        leaves open made no difference.
     """
-    found = dict.fromkeys(_obstacles(root, changed, rules, combined, untied=untied))
+    found = dict.fromkeys(_obstacles(root, changed, rules, combined, provided=provided))
     return tuple(found)
 
 
@@ -111,17 +114,17 @@ def _obstacles(
     rules: frozenset[Rule],
     combined: Operator | None,
     *,
-    untied: bool,
+    provided: bool,
 ) -> Iterator[Obstacle]:
     yield from operator.obstacles
-    if operator.ambiguous is not None and not untied:
+    if operator.ambiguous is not None and not provided:
         yield operator.ambiguous
     if operator.inexact is not None and not operator.replaced and operator is not combined:
         yield operator.inexact
     if operator.children and operator.changes(changed):
-        yield from _rule_obstacles(operator, changed, rules, combined)
+        yield from _rule_obstacles(operator, changed, rules, combined, provided=provided)
     for child in operator.children:
-        yield from _obstacles(child, changed, rules, combined, untied=untied)
+        yield from _obstacles(child, changed, rules, combined, provided=provided)
     for subquery in operator.subqueries:
         yield from _subquery_obstacles(subquery, operator, changed, rules)
 
@@ -134,7 +137,7 @@ def _subquery_obstacles(
             code="SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
             text=f"a source of a scalar subquery in {reader.name} changed",
         )
-    yield from _obstacles(subquery, frozenset(), rules, None, untied=False)
+    yield from _obstacles(subquery, frozenset(), rules, None, provided=False)
 
 
 def _rule_obstacles(
@@ -142,6 +145,8 @@ def _rule_obstacles(
     changed: frozenset[str],
     rules: frozenset[Rule],
     combined: Operator | None,
+    *,
+    provided: bool,
 ) -> Iterator[Obstacle]:
     needed = {operator.rule}
     if operator is not combined and any(
@@ -149,6 +154,8 @@ def _rule_obstacles(
     ):
         if operator.keyless is not None:
             yield operator.keyless
+        if operator.unless is not None and not provided:
+            yield operator.unless
         if not operator.replaced:
             needed.add(Rule.NESTED)
     for rule in sorted(needed - rules, key=lambda rule: rule.value):

@@ -125,9 +125,9 @@ class RefreshOrder:
     totals: str | None = None
     """Filled in by the engine: from what the next refresh goes on, such as what the groups add up
     to; empty if they are too many."""
-    untied: bool | None = None
-    """Filled in by the engine: whether no rows tie that differ where that would make the rows to be
-    committed a matter of chance; None if nobody looked."""
+    provisos: str | None = None
+    """Filled in by the engine: whether the rows read are as incremental refreshes need them; None
+    if nobody looked."""
     unique: tuple[str, ...] = ()
     """Filled in by the engine: columns of a key that every row to be committed has for itself."""
     filled: bool = False
@@ -174,9 +174,8 @@ class CommittedRefresh:
     totals: str | None = None
     """From what the next refresh can go on: what the groups add up to, or how the first rows end;
     empty if the groups are too many, None if nobody looked."""
-    untied: bool | None = None
-    """Whether no rows tied that differed where that would have made the content a matter of chance;
-    None if nobody looked."""
+    provisos: str | None = None
+    """Whether the rows read were as incremental refreshes need them; None if nobody looked."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
 
@@ -201,7 +200,7 @@ def repeating(
         filled=commit.filled,
         offsets=commit.offsets,
         totals=commit.totals,
-        untied=commit.untied,
+        provisos=commit.provisos,
         immutable=None,
         frozen_at=commit.frozen_at,
     )

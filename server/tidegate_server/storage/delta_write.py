@@ -63,7 +63,7 @@ def user_metadata(
         "rolled_back_to": order.rollback_to,
         "offsets": order.offsets,
         "totals": order.totals,
-        "untied": order.untied,
+        "provisos": order.provisos,
         "unique": order.unique or None,
         "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
         "breaks": breaks,
@@ -109,7 +109,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
         frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
         offsets=facts.get("offsets"),
         totals=facts.get("totals"),
-        untied=facts.get("untied"),
+        provisos=facts.get("provisos"),
         breaks=facts.get("breaks"),
     )
 

@@ -30,8 +30,9 @@ ROUNDED = frozenset(
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
 _ORDERING = frozenset({"SortArray"})
 POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
-CHOOSING = frozenset({"First", "Last", "AnyValue", "MaxBy", "MinBy"})
-"""Aggregate functions that give the value of one row of a group."""
+_CHOOSING = frozenset({"First", "Last", "AnyValue", "MaxBy", "MinBy"})
+# Judged where they are called.
+_JUDGED = _CHOOSING | POSITIONS | {"CollectList", "CollectSet", "ListAgg", "Mode"}
 _KEY_TYPES = frozenset(
     {
         *("boolean", "byte", "short", "integer", "long", "string", "date"),
@@ -141,9 +142,11 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     if has_ties(function):
         yield ties(function)
         return
-    if "UDF" in name or "UDAF" in name or name in ANY_ORDER | ROUNDED | CHOOSING:
+    if "UDF" in name or "UDAF" in name or name in ANY_ORDER | ROUNDED:
         return
-    if name in _COLLECTIONS or name in POSITIONS or not function.deterministic():
+    if is_choice(function) or _breaks_ties(function):
+        return
+    if name in _JUDGED or not function.deterministic():
         yield Obstacle(
             code="ORDER_NOT_UNIQUE",
             text=f"{pretty(function)} depends on the order in which rows come",
@@ -154,7 +157,24 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
 
 def choosing(functions: Iterable[Any]) -> Obstacle | None:
     """Return why the value of a group may be that of any of some rows."""
-    return next((ties(each) for each in functions if kind(each) in CHOOSING), None)
+    return next((ties(each) for each in functions if is_choice(each)), None)
+
+
+def is_choice(function: Any) -> bool:
+    """Say whether an aggregate function's value is certain unless rows tie that differ."""
+    if kind(function) == "ListAgg":
+        return not (function.orderExpressions().isEmpty() or _breaks_ties(function))
+    return kind(function) in _CHOOSING
+
+
+def _breaks_ties(function: Any) -> bool:
+    """Say whether a function orders values by themselves, so that those that tie are the same."""
+    name = kind(function)
+    if name == "Mode":
+        return bool(function.reverseOpt().isDefined()) and is_key(function.child())
+    orders = items(function.orderExpressions()) if name == "ListAgg" else iter(())
+    by = [order.child() for order in orders]
+    return bool(by) and is_key(by[0]) and bool(by[0].semanticEquals(function.child()))
 
 
 def can_be_told(expression: Any) -> bool:
@@ -189,8 +209,8 @@ def _collects(expression: Any) -> bool:
 
 def _is_volatile(name: str, expression: Any) -> bool:
     """Say whether this very expression, not one inside it, varies between two refreshes."""
-    if name in _COLLECTIONS | POSITIONS | CHOOSING:
-        return False  # judged where they are called
+    if name in _JUDGED:
+        return False
     if name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow"):
         return True
     if expression.deterministic():

@@ -41,16 +41,31 @@ def equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
     if condition.isEmpty():
         return
     for part in conjuncts(condition.get()):
-        if kind(part) not in {"EqualTo", "EqualNullSafe"}:
-            continue
-        first, second = part.left(), part.right()
-        if _reads_only(second, left) and _reads_only(first, right):
-            first, second = second, first
-        if not (_reads_only(first, left) and _reads_only(second, right)):
-            continue
-        same = str(first.dataType().catalogString()) == str(second.dataType().catalogString())
-        if same and is_key(first):
-            yield first, second
+        yield from _equated(part, left, right)
+
+
+def _equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+    if kind(condition) not in {"EqualTo", "EqualNullSafe"}:
+        return
+    first, second = condition.left(), condition.right()
+    if _reads_only(second, left) and _reads_only(first, right):
+        first, second = second, first
+    if not (_reads_only(first, left) and _reads_only(second, right)):
+        return
+    same = str(first.dataType().catalogString()) == str(second.dataType().catalogString())
+    if same and is_key(first):
+        yield first, second
+
+
+def null_aware(condition: Any, left: Any, right: Any) -> tuple[Any, Any] | None:
+    """Return the expressions that NOT IN compares, of each side one: ``a = b OR (a = b) IS NULL``;
+    None if a join's condition is another one."""
+    if condition.isEmpty() or kind(condition.get()) != "Or":
+        return None
+    equality, unknown = condition.get().left(), condition.get().right()
+    if kind(unknown) != "IsNull" or not bool(unknown.child().semanticEquals(equality)):
+        return None
+    return next(_equated(equality, left, right), None)
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:

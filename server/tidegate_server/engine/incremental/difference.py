@@ -17,8 +17,13 @@ from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
+from tidegate_server.engine.incremental.provisos import (
+    BROKEN,
+    NotFollowingError,
+    Proviso,
+    look,
+)
 from tidegate_server.engine.incremental.shape import Node
-from tidegate_server.engine.incremental.ties import TIED, NotFollowingError, Tie, any_tied
 from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items
 
@@ -58,7 +63,7 @@ class Difference:
 
     :param check: called between steps; raises when the work is not wanted any more.
     :param accept: called with each number of affected keys; raises when they are too many.
-    :param ties: where rows that tie must not differ; before the change none did.
+    :param provisos: what was so of the rows before the change, and is to be so after it.
     """
 
     catalyst: Catalyst
@@ -66,7 +71,7 @@ class Difference:
     key_limit: int
     check: Callable[[], None]
     accept: Callable[[int], None]
-    ties: Sequence[Tie] = ()
+    provisos: Sequence[Proviso] = ()
     replaced: Replaced | None = None
     affected: int = 0
     """The largest number of affected keys of one operator."""
@@ -77,7 +82,7 @@ class Difference:
     def of(self, node: Node) -> Weighted | None:
         """Return the change of a node's rows; None if there is none.
 
-        :raises NotFollowingError: if rows tie now that differ.
+        :raises NotFollowingError: if a proviso does not hold any more.
         """
         if not node.operator.changes(frozenset(self.changed)):
             return None
@@ -157,6 +162,7 @@ class Difference:
             sides[kept] = change.plan
             parts.append(self._joined(node, change, *sides))
         if (change := self.of(node.children[looked_up])) is not None:
+            self._check_provisos(node)
             keys = self._keys([(node.keys[looked_up], change)])
             same = self._restricted(node, kept, keys, before=True)
             after = self._restricted(node, looked_up, keys, before=False)
@@ -178,7 +184,7 @@ class Difference:
         keys = self.known.get(id(node)) or self._affected_keys(node)
         if keys is None:
             return None
-        self._check_ties(node, keys)
+        self._check_provisos(node, keys)
         after = self._recomputed(node, keys, before=False)
         if node.operator.replaced:
             self.replaced = Replaced(keys=keys, columns=node.columns)
@@ -207,13 +213,18 @@ class Difference:
         self.accept(keys.count)
         return keys
 
-    def _check_ties(self, node: Node, keys: Keys) -> None:
-        ties = [tie for tie in self.ties if tie.node is node]
-        if ties:
-            rows = self._restricted(node, 0, keys, before=False)
-            if any_tied(ties, self.catalyst, [rows] * len(ties)):
-                raise NotFollowingError(TIED)
-            self.check()
+    def _check_provisos(self, node: Node, keys: Keys | None = None) -> None:
+        """Look at an operator's input after the change, or at its rows with some keys."""
+        own = [proviso for proviso in self.provisos if proviso.node is node]
+        if not own:
+            return
+        rows = None
+        if keys is not None:
+            rows = [self._restricted(node, 0, keys, before=False)] * len(own)
+        found = look(own, self.catalyst, rows)
+        if found in BROKEN:
+            raise NotFollowingError(BROKEN[found], found)
+        self.check()
 
     def _recomputed(self, node: Node, keys: Keys, *, before: bool) -> Any:
         sides = [

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
+from tidegate_server.engine.incremental.provisos import NotFollowingError, directions
 from tidegate_server.engine.incremental.shape import Node, passed, root_trace
-from tidegate_server.engine.incremental.ties import NotFollowingError, directions
 from tidegate_server.refresh.eligibility import Obstacle, Rule
 from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.exact import named, summed

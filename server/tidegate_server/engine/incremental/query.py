@@ -13,8 +13,8 @@ from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.incremental.algebra import Algebra, read_algebra
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.first_rows import FirstRows, read_first_rows
+from tidegate_server.engine.incremental.provisos import Proviso, read_provisos
 from tidegate_server.engine.incremental.shape import Node, read_shape
-from tidegate_server.engine.incremental.ties import Tie, read_ties
 from tidegate_server.engine.incremental.totals import Totals, read_totals
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
@@ -45,8 +45,8 @@ class Query:
     """What its rows can be computed from, where these are not simply added up."""
     first: FirstRows | None
     """What it takes the first rows of, if it ends so."""
-    ties: tuple[Tie, ...]
-    """Where rows that tie must not differ, since the result would be a matter of chance."""
+    provisos: tuple[Proviso, ...]
+    """What has to be so of its rows for incremental refreshes."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
     rows: int
@@ -78,14 +78,14 @@ def read_query(
         first = _unhindered(read_first_rows(shape, types, catalyst), shape)
         following = totals or first
         combined = None if following is None else following.node.operator
-        ties = () if _hindered(shape, combined) else read_ties(shape, catalyst)
+        provisos = () if _hindered(shape, combined) else read_provisos(shape, catalyst)
     except ServerError:
         raise
     except Exception as failed:
         told = to_server_error(failed).headline
         logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
         plan, shape = analyzed, _unreadable(analyzed)
-        algebra, totals, first, ties = None, None, None, ()
+        algebra, totals, first, provisos = None, None, None, ()
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
@@ -96,7 +96,7 @@ def read_query(
         algebra=algebra,
         totals=totals,
         first=first,
-        ties=ties,
+        provisos=provisos,
         fingerprint=fingerprint,
         rows=sum(estimated_rows(spark, each) for each in stored),
     )
@@ -109,7 +109,7 @@ def _unhindered(found: _Following | None, shape: Node) -> _Following | None:
 
 def _hindered(shape: Node, combined: Operator | None) -> bool:
     """Say whether every refresh of a query is full, whatever its rows are."""
-    return bool(obstacles(shape.operator, frozenset(), combined=combined, untied=True))
+    return bool(obstacles(shape.operator, frozenset(), combined=combined, provided=True))
 
 
 def _unreadable(plan: Any) -> Node:

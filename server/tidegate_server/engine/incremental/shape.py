@@ -15,7 +15,7 @@ from tidegate_server.engine.incremental.classify import (
     refusals,
     rounding,
 )
-from tidegate_server.engine.incremental.dependencies import PASSING, equated
+from tidegate_server.engine.incremental.dependencies import PASSING, equated, null_aware
 from tidegate_server.engine.incremental.windows import (
     window_functions,
     window_refusals,
@@ -40,6 +40,10 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
 }
 _SESSION_WINDOW = "spark.sessionWindow"
 _WEIGHT = "__weight"
+NULLS = Obstacle(
+    code="JOIN_WITHOUT_EQUALITY",
+    text="there are no values that NOT IN is to exclude, or NULL is among them",
+)
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 _CORRUPT_OPTION = "columnnameofcorruptrecord"
 
@@ -210,13 +214,17 @@ class _Reader:
         else:
             return self._unknown(plan)
         left, right = (child.plan for child in children)
-        pairs = list(equated(plan.condition(), left, right))
+        pairs, unless = list(equated(plan.condition(), left, right)), None
+        if not pairs and (pair := null_aware(plan.condition(), left, right)) is not None:
+            pairs, unless = [pair], NULLS if any(bool(e.nullable()) for e in pair) else None
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = Obstacle(
             code="JOIN_WITHOUT_EQUALITY",
             text=f"a {join} join equates no columns by which affected rows could be found",
         )
-        return self._node(plan, rule, children, keyed_by=keyed_by, keys=keys, keyless=keyless)
+        return self._node(
+            plan, rule, children, keyed_by=keyed_by, keys=keys, keyless=keyless, unless=unless
+        )
 
     def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
@@ -364,6 +372,7 @@ class _Reader:
         columns: tuple[int, ...] = (),
         refused: Sequence[Obstacle] = (),
         ambiguous: Obstacle | None = None,
+        unless: Obstacle | None = None,
     ) -> Node:
         found = [*refused, *_collation_obstacles(plan)]
         if ambiguous is not None and not all(map(can_be_told, items(plan.child().output()))):
@@ -380,6 +389,7 @@ class _Reader:
             replaced=bool(columns),
             inexact=inexact,
             ambiguous=ambiguous,
+            unless=unless,
             obstacles=tuple(found),
             subqueries=tuple(self.read(inner, None).operator for inner in items(plan.subqueries())),
         )

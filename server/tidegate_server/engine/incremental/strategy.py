@@ -31,10 +31,9 @@ from tidegate_server.engine.incremental.first_rows import (
     projected,
 )
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
+from tidegate_server.engine.incremental.provisos import BROKEN, HOLD, NotFollowingError
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.shape import incomparable
-from tidegate_server.engine.incremental.ties import TIED as DIFFERENT_TIES
-from tidegate_server.engine.incremental.ties import NotFollowingError
 from tidegate_server.engine.incremental.totals import (
     Totals,
     recorded_after,
@@ -81,8 +80,9 @@ _UNKNOWN_CUT = Obstacle(
     code=TOTALS_NOT_RECORDED,
     text="the last refresh did not record whether rows tie where LIMIT cuts",
 )
-_UNKNOWN_TIES = Obstacle(
-    code=TOTALS_NOT_RECORDED, text="the last refresh did not record whether rows tie that differ"
+_UNKNOWN_ROWS = Obstacle(
+    code=TOTALS_NOT_RECORDED,
+    text="the last refresh did not record whether rows tie, or NULL is among what NOT IN excludes",
 )
 
 
@@ -103,8 +103,8 @@ class Prepared:
     """Whether the sources' change is small."""
     totals: str | None = None
     """What the commit is to record for the next refresh to follow from."""
-    untied: bool | None = None
-    """What it is to record of rows that tie; None if the refresh has not looked."""
+    provisos: str | None = None
+    """What it is to record of them; None if the refresh has not looked."""
 
 
 class _DeclinedError(Exception):
@@ -151,8 +151,8 @@ class Preparation:
     """What the query takes the first rows of, unless they turned out not to follow."""
     _unfollowed: Obstacle | None = None
     """Why they do not; but for that, the refresh could be incremental."""
-    _untied: bool | None = None
-    """Whether it is known that no rows tie that differ; None where that makes no difference."""
+    _provisos: str | None = None
+    """Whether they held when the table was refreshed, as far as it has any."""
 
     def prepare(self, full: RefreshPlan) -> Prepared:
         """Return what improves on the full refresh that was planned, or just that.
@@ -167,20 +167,16 @@ class Preparation:
                 self._first = self.query.first
             else:
                 self._unfollowed = TIES if self.last.totals == TIED else _UNKNOWN_CUT
-        if self.query.ties:
-            self._untied = self.last.untied
-            if not self._untied:
-                tied = self._untied is False
-                self._unfollowed = DIFFERENT_TIES if tied else _UNKNOWN_TIES
+        if self.query.provisos:
+            self._provisos = self.last.provisos
+            if self._provisos != HOLD:
+                self._unfollowed = BROKEN.get(self._provisos or "", _UNKNOWN_ROWS)
         try:
             return self._chosen(full, changes)
         except NotFollowingError as failed:
             self._totals, self._first, self._unfollowed = None, None, failed.obstacle
-            tied = failed.obstacle is DIFFERENT_TIES
-            if tied:
-                self._untied = False
-            found = self._chosen(full, changes)
-            return replace(found, untied=False) if tied else found
+            self._provisos = failed.broken or self._provisos
+            return replace(self._chosen(full, changes), provisos=failed.broken)
 
     def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> Prepared:
         changed = {id_: c for id_, c in changes.items() if c.method is not Method.UNCHANGED}
@@ -210,7 +206,7 @@ class Preparation:
             key_limit=_KEY_LIMIT,
             check=self.check,
             accept=accept,
-            ties=self.query.ties,
+            provisos=self.query.provisos,
         )
         if self._first is not None:
             return self._merged(catalyst, self._first, difference, full)
@@ -238,7 +234,7 @@ class Preparation:
             appends=self._evidence.appends,
             rows_read=work.rows_read,
             few=self._evidence.few,
-            untied=self._untied,
+            provisos=self._provisos,
         )
 
     def _added_up(
@@ -382,7 +378,7 @@ class Preparation:
             frozenset(changed),
             _rules(self.order),
             combined=None if follows is None else follows.node.operator,
-            untied=self._untied is True,
+            provided=self._provisos == HOLD,
         )
         if operators and self._unfollowed is not None:
             operators = (self._unfollowed,)

@@ -28,13 +28,13 @@ from tests.server.engine.oracle.relations import (
     united,
 )
 from tests.server.engine.oracle.reshaped import generated, pivoted, unpivoted
-from tests.server.engine.oracle.windows import placed, topped, windowed
+from tests.server.engine.oracle.windows import chosen, placed, topped, windowed
 
 OPERATORS: tuple[Callable[[Below], Below], ...] = (
     *(filtered, projected, projected, exploded, united, joined, joined, joined, crossed),
     *(grouped, grouped, grouped, deduplicated, windowed, windowed, topped, placed, nested),
     *(common, timed, pivoted, unpivoted, generated, chained, tallied, lateral, asked, asked),
-    *(layered, limited, summarised, summarised, looked_up),
+    *(layered, limited, summarised, summarised, looked_up, chosen, chosen),
 )
 
 

@@ -10,6 +10,8 @@ _ORDERED = ("int", "exact", "day", "moment", "big", "tiny", "wall")
 _SUMMED = ("int", "exact", "tiny")
 SORTED = (*KEYS, "exact", "huge", "real", "single", "bytes", "struct", "list")
 """Kinds by whose values rows can be ordered."""
+CHANCE = "/* chance */"
+"""Marks a query whose result is a matter of chance where rows tie that differ."""
 
 
 @st.composite
@@ -95,6 +97,49 @@ def placed(draw: st.DrawFn, below: Below) -> Relation:
     if kind == "int" and draw(st.booleans()):
         sql = f"SELECT * FROM ({sql}) WHERE c4 <= 2"
     return Relation(sql, (*columns, ("c4", kind)))
+
+
+@st.composite
+def chosen(draw: st.DrawFn, below: Below) -> Relation:
+    """One of the rows of each key, or values that depend on their order, whatever ties."""
+    source = draw(below)
+    columns = [column for column in source.columns if column[1] in SORTED]
+    keys = source.named(*KEYS)
+    if not keys:
+        return source
+    key = draw(st.sampled_from(keys))
+    ordered = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=4, unique=True))
+    down = draw(st.sampled_from(("", " DESC", " ASC NULLS LAST", " DESC NULLS FIRST")))
+    rows = f"SELECT {', '.join(name for name, _ in columns)} FROM ({source.sql})"
+    if draw(st.booleans()):
+        rows = rows.replace("SELECT", "SELECT DISTINCT", 1)
+    by = ", ".join(f"{name}{down}" for name, _ in ordered)
+    over = f"(PARTITION BY {key} ORDER BY {by})"
+    shown = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True))
+    value = shown[0][0]
+    if draw(st.integers(0, 2)) == 0:
+        by = f"struct({', '.join(name for name, _ in ordered)})"
+        texts = [f"max_by({value}, {by})", f"min_by({value}, {by}) FILTER (WHERE {key} <> {value})"]
+        texts += [f"any_value({value})", f"first({value}, true)", f"last({value})"]
+        function = draw(st.sampled_from(texts if shown[0][1] == dict(columns)[key] else texts[:1]))
+        kinds = dict(source.columns)
+        sql = f"SELECT {CHANCE} {key} AS c0, {function} AS c1 FROM ({rows}) GROUP BY {key}"
+        return Relation(sql, (("c0", kinds[key]), ("c1", kinds[value])))
+    named, kept = numbered(shown)
+    functions = ("row_number()", f"lag({value})", "ntile(2)", f"first_value({value})", "count(*)")
+    function = draw(st.sampled_from(("row_number()", *functions)))
+    if function == "count(*)":
+        over = over.replace(")", " ROWS 1 PRECEDING)")
+    made = f"SELECT *, {function} OVER {over} AS place FROM ({rows})"
+    if function != "row_number()" or draw(st.booleans()):
+        named, kept = (
+            f"{named}, CAST(place AS STRING) AS c{len(kept)}",
+            (*kept, (f"c{len(kept)}", "opaque")),
+        )
+    sql = f"SELECT {CHANCE} {named} FROM ({made})"
+    if function == "row_number()":
+        sql += f" WHERE place {draw(st.sampled_from(('= 1', '= 1', '<= 2', '< 3', '> 1')))}"
+    return Relation(sql, kept)
 
 
 def _functions(source: Relation, partition: str, number: str) -> list[tuple[str, str]]:

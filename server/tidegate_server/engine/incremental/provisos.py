@@ -1,8 +1,9 @@
-"""Rows that tie: where a query's result is a matter of chance if they differ, and whether any do.
+"""What has to be so of rows for incremental refreshes to be exact, where a plan leaves it open.
 
-What a plan cannot tell, as that nothing changed twice at the same moment, its rows can. As long as
-no rows tie that differ in what is used of them, there is one result, and what is computed anew from
-some of the rows is what a computation of all would give.
+That nothing changed twice at the same moment no plan can tell, but the rows can. As long as no rows
+tie that differ in what is used of them, there is one result, and what is computed anew from some of
+the rows is what a computation of all would give. It is the same with NULL among the values that NOT
+IN excludes. Full refreshes look and record what they find; incremental ones look at what changed.
 """
 
 from __future__ import annotations
@@ -15,16 +16,25 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
-from tidegate_server.engine.incremental.classify import CHOOSING, aggregate_calls
+from tidegate_server.engine.incremental.classify import aggregate_calls, is_choice
 from tidegate_server.engine.incremental.dependencies import PASSING, conjuncts
-from tidegate_server.engine.incremental.shape import Node
+from tidegate_server.engine.incremental.shape import NULLS, Node
 from tidegate_server.refresh.eligibility import Obstacle
 from tidegate_server.storage.exact import key_sql
 from tidegate_server.storage.jvm import items, kind
 
-TIED = Obstacle(
-    code="ORDER_NOT_UNIQUE", text="rows tie and differ, so that the result is a matter of chance"
-)
+HOLD = "hold"
+"""What a commit records if all was as it has to be."""
+TIED = "tied"
+"""What it records if rows tied that differ."""
+_NULLS = "nulls"
+BROKEN: Mapping[str, Obstacle] = {
+    TIED: Obstacle(
+        code="ORDER_NOT_UNIQUE", text="rows tie that differ, so that any of them may come first"
+    ),
+    _NULLS: NULLS,
+}
+"""Whatever else a commit may record, with what stands against an incremental refresh then."""
 
 _PLACE = "place"
 _OWN_COLUMNS = frozenset({"Project", "Aggregate", "Expand"})
@@ -39,17 +49,21 @@ Cuts = Mapping[int, int]
 
 
 class NotFollowingError(Exception):
-    """The rows do not follow from those before and the change."""
+    """The rows do not follow from those before and the change.
 
-    def __init__(self, obstacle: Obstacle | None) -> None:
+    :param broken: what the commit is to record of the provisos.
+    """
+
+    def __init__(self, obstacle: Obstacle | None, broken: str | None = None) -> None:
         super().__init__("" if obstacle is None else obstacle.text)
         self.obstacle = obstacle
         """What to say of it; None if that is what else stands against the refresh."""
+        self.broken = broken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tie:
-    """Rows of an operator's input that must not differ where they tie."""
+class Untied:
+    """Rows of an operator's input do not differ where they tie."""
 
     node: Node
     partition: tuple[Any, ...]
@@ -65,25 +79,51 @@ class Tie:
     numbered: bool = True
     """Whether it matters which of the rows that are kept has which number."""
 
+    @property
+    def input(self) -> Any:
+        """The plan of the rows."""
+        return self.node.plan.child()
 
-def read_ties(shape: Node, catalyst: Catalyst) -> tuple[Tie, ...]:
-    """Return where in a query rows that tie must not differ."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeverNull:
+    """Among the values that NOT IN looks up there is none that is NULL, but there is one."""
+
+    node: Node
+    value: Any
+    """The expression that gives them."""
+
+    @property
+    def input(self) -> Any:
+        """The plan of the rows."""
+        return self.node.plan.right()
+
+
+Proviso = Untied | NeverNull
+
+
+def read_provisos(shape: Node, catalyst: Catalyst) -> tuple[Proviso, ...]:
+    """Return what has to be so of a query's rows."""
     live = frozenset(map(expression_id, items(shape.plan.output())))
     return tuple(_below(shape, live, {}, catalyst))
 
 
-def any_tied(ties: Sequence[Tie], catalyst: Catalyst, inputs: Sequence[Any]) -> bool:
-    """Say whether rows tie that differ; one Spark action.
+def look(
+    provisos: Sequence[Proviso], catalyst: Catalyst, inputs: Sequence[Any] | None = None
+) -> str:
+    """Return HOLD, or what of :data:`BROKEN` the rows are; one Spark action.
 
-    :param inputs: for each of ``ties`` a plan of the operator's input rows, or of all of them that
-        have the same partition as one of these.
+    :param inputs: for each proviso a plan of the rows to look at; all that its operator reads if
+        there are none.
     """
-    looks = [_look(tie, catalyst, plan) for tie, plan in zip(ties, inputs, strict=True) if tie.told]
-    if not looks:
-        return False
-    union = catalyst.frame(catalyst.union([catalyst.analyzed(look) for look in looks]))
-    found = union.selectExpr("bool_or(tied) AS tied").first()
-    return bool(found and found["tied"])
+    if inputs is None:
+        inputs = [each.input for each in provisos]
+    looks = [
+        catalyst.analyzed(_look(proviso, catalyst, rows))
+        for proviso, rows in zip(provisos, inputs, strict=True)
+    ]
+    found = catalyst.frame(catalyst.union(looks)).selectExpr("max(broken) AS broken").first()
+    return str(found["broken"]) if found and found["broken"] else HOLD
 
 
 def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
@@ -103,7 +143,9 @@ def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
 # ---- where they matter ---------------------------------------------------------------------------
 
 
-def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Tie]:
+def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Proviso]:
+    if node.operator.unless is not None:
+        yield NeverNull(node=node, value=node.keys[1][0])
     if node.operator.ambiguous is not None:
         yield from (
             _ordered(node, live, cuts) if node.kind == "Window" else _chosen(node, catalyst)
@@ -168,20 +210,20 @@ def _cut(condition: Any) -> tuple[int, int] | None:
     return expression_id(number), int(limit.value()) - strict
 
 
-def _ordered(node: Node, live: Live, cuts: Cuts) -> Iterator[Tie]:
+def _ordered(node: Node, live: Live, cuts: Cuts) -> Iterator[Untied]:
     """Of rows that tie any may come first, unless they are equal in all that is used of them."""
     window = node.plan
     made = [expression_id(each) for each in items(window.windowExpressions())]
     used = live | cuts.keys() | _references(items(window.expressions()))
-    tie = Tie(
+    untied = Untied(
         node=node,
         partition=tuple(items(window.partitionSpec())),
         order=tuple(items(window.orderSpec())),
         told=tuple(a for a in items(window.child().output()) if expression_id(a) in used),
     )
     if len(made) == 1 and made[0] in cuts and _numbers_rows(window):
-        tie = replace(tie, places=cuts[made[0]], numbered=made[0] in live)
-    yield tie
+        untied = replace(untied, places=cuts[made[0]], numbered=made[0] in live)
+    yield untied
 
 
 def _numbers_rows(window: Any) -> bool:
@@ -190,59 +232,72 @@ def _numbers_rows(window: Any) -> bool:
     return kind(call) == "WindowExpression" and kind(call.windowFunction()) == "RowNumber"
 
 
-def _chosen(node: Node, catalyst: Catalyst) -> Iterator[Tie]:
+def _chosen(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
     """Of the rows of a group one is chosen, by the order in which they come or by a value."""
     groups = tuple(items(node.plan.groupingExpressions()))
     for call in aggregate_calls(items(node.plan.aggregateExpressions())):
         function = call.aggregateFunction()
-        name = kind(function)
-        if name not in CHOOSING:
+        if not is_choice(function):
             continue
+        name = kind(function)
         conditions = [call.filter().get()] if call.filter().isDefined() else []
-        told, *by = items(function.children())
-        tie = Tie(node=node, partition=groups, told=(told,))
+        told, *others = items(function.children())
+        untied = Untied(node=node, partition=groups, told=(told,))
         if name in _CHOSEN_BY_VALUE:
-            conditions.append(catalyst.is_not_null(by[0]))
-            order = (catalyst.sort_order(by[0], descending=name == "MaxBy"),)
-            tie = replace(tie, order=order, places=1)
+            (by,) = others
+            conditions.append(catalyst.is_not_null(by))
+            order = (catalyst.sort_order(by, descending=name == "MaxBy"),)
+            untied = replace(untied, order=order, places=1)
+        elif name == "ListAgg":
+            conditions.append(catalyst.is_not_null(told))
+            untied = replace(untied, order=tuple(items(function.orderExpressions())))
         elif bool(function.ignoreNulls()):
             conditions.append(catalyst.is_not_null(told))
-        yield replace(tie, conditions=tuple(conditions))
+        yield replace(untied, conditions=tuple(conditions))
 
 
-# ---- whether they differ -------------------------------------------------------------------------
+# ---- whether it is so ----------------------------------------------------------------------------
 
 
-def _look(tie: Tie, catalyst: Catalyst, rows: Any) -> DataFrame:
-    """Return rows of one column, which is true for those that tie and differ."""
+def _look(proviso: Proviso, catalyst: Catalyst, rows: Any) -> DataFrame:
+    """Return rows of one text, which is not NULL for those that break a proviso."""
+    if isinstance(proviso, Untied):
+        return _tied(proviso, catalyst, rows)
+    values = catalyst.frame(catalyst.project([catalyst.alias(proviso.value, "v")], rows))
+    wrong = "coalesce(bool_or(v IS NULL), true)"
+    return values.selectExpr(f"CASE WHEN {wrong} THEN '{_NULLS}' END AS broken")
+
+
+def _tied(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
     columns = {
-        "p": tie.partition,
-        "o": [order.child() for order in tie.order],
-        "t": tie.told,
+        "p": untied.partition,
+        "o": [order.child() for order in untied.order],
+        "t": untied.told,
     }
     named = [
         catalyst.alias(expression, f"{letter}{number}")
         for letter, expressions in columns.items()
         for number, expression in enumerate(expressions)
     ]
-    if tie.conditions:
-        rows = catalyst.filter(catalyst.all(tie.conditions), rows)
+    if untied.conditions:
+        rows = catalyst.filter(catalyst.all(untied.conditions), rows)
     frame = catalyst.frame(catalyst.project(named, rows))
     keys = [name for name in frame.columns if name.startswith("p")]
     ordered = [name for name in frame.columns if name.startswith("o")]
     matters = "true"
-    if tie.places is None:
+    if untied.places is None:
         keys += ordered
     else:
         # Spark itself leaves out the rows beyond, partition by partition.
-        places = Window.partitionBy(*keys).orderBy(*directions(tie.order, "o"))
+        places = Window.partitionBy(*keys).orderBy(*directions(untied.order, "o"))
         frame = frame.withColumn(_PLACE, F.rank().over(places))
-        frame = frame.where(F.col(_PLACE) <= tie.places)
+        frame = frame.where(F.col(_PLACE) <= untied.places)
         keys.append(_PLACE)
-        if not tie.numbered:
-            matters = f"{_PLACE} + count(*) - 1 > {tie.places}"
+        if not untied.numbered:
+            matters = f"{_PLACE} + count(*) - 1 > {untied.places}"
     told = ", ".join(
         f"'{f.name}', {key_sql(f.name, f.dataType)}" for f in frame.schema if f.name[0] == "t"
     )
-    found = f"NOT min(named_struct({told})) <=> max(named_struct({told})) AND {matters} AS tied"
-    return frame.groupBy(*keys).agg(F.expr(found)).select("tied")
+    differ = f"NOT min(named_struct({told})) <=> max(named_struct({told})) AND {matters}"
+    found = F.expr(f"CASE WHEN {differ} THEN '{TIED}' END AS broken")
+    return frame.groupBy(*keys).agg(found).select("broken")

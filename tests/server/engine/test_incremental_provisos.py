@@ -1,4 +1,4 @@
-"""Queries whose result is a matter of chance where rows tie: incremental as long as none do."""
+"""Queries that are incremental as long as rows are as they have to be: none tie, none are NULL."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.spark
 
 KEYS = "KEYS_AFFECTED"
 TIED = "ORDER_NOT_UNIQUE"
+NULL = "JOIN_WITHOUT_EQUALITY"
 UNKNOWN = "TOTALS_NOT_RECORDED"
 NUMBERED = "SELECT *, row_number() OVER (PARTITION BY id ORDER BY at DESC) AS n FROM log"
 NEWEST = f"SELECT id, v, x FROM ({NUMBERED}) WHERE n = 1"
@@ -66,6 +67,8 @@ UNTIED = [
     "SELECT name, (SELECT max_by(v, at) FROM log WHERE log.id = names.id) AS v FROM names",
     f"SELECT count(*) AS c, sum(x) AS s FROM ({NEWEST})",
     f"SELECT id, v FROM ({NEWEST}) ORDER BY id DESC NULLS LAST LIMIT 20",
+    """SELECT id, listagg(v, ', ') WITHIN GROUP (ORDER BY at) AS values, mode(x, true) AS often,
+    listagg(DISTINCT v) WITHIN GROUP (ORDER BY v DESC) AS different FROM log GROUP BY id""",
 ]
 
 
@@ -88,6 +91,10 @@ TIES = [
     ("SELECT id, last(v) AS v FROM log WHERE at = 4 GROUP BY id", "(1, 4, NULL, 1, 0)"),
     ("SELECT id, lag(x) OVER (PARTITION BY id ORDER BY at) AS l FROM log", "(1, 2, '', 9, 0)"),
     (f"SELECT v, count(*) AS c FROM ({NEWEST}) GROUP BY v", "(1, 4, 'tied', 1, 0)"),
+    (
+        "SELECT id, listagg(v) WITHIN GROUP (ORDER BY at) AS l FROM log GROUP BY id",
+        "(1, 4, 'tied', 1, 0)",
+    ),
     # Zeros of either sign are equal in an order.
     (f"SELECT id, d FROM ({NUMBERED.replace('at DESC', 'd')}) WHERE n = 1", "(0, 9, '', 1, -0D)"),
 ]
@@ -166,3 +173,42 @@ def test_a_change_that_is_not_recorded_makes_the_next_refresh_full(
     assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == UNKNOWN
     session.execute(CHANGES[1])
     assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == KEYS
+
+
+def test_not_in_looks_by_key_as_long_as_nothing_is_null(session: Session, sources: str) -> None:
+    session.execute("CREATE TABLE banned (id INT, why STRING) USING delta")
+    session.execute("INSERT INTO banned VALUES (1, 'spam'), (2, 'more spam')")
+    rows = Maintained(session, sources, "SELECT * FROM log WHERE id NOT IN (SELECT id FROM banned)")
+    flag = Maintained(
+        session,
+        sources,
+        "SELECT id, name, id NOT IN (SELECT id FROM banned) AND name <> 'zero' AS good FROM names",
+    )
+    steps = (
+        ("UPDATE banned SET id = id - 1", KEYS),
+        ("INSERT INTO banned VALUES (NULL, 'nobody')", NULL),
+        ("DELETE FROM banned WHERE id IS NULL OR id = 0", NULL),
+        ("INSERT INTO banned VALUES (3, 'rude'), (3, 'rude')", KEYS),
+        ("DELETE FROM banned", NULL),
+        ("INSERT INTO banned VALUES (1, 'again')", NULL),
+        ("UPDATE banned SET id = 2", KEYS),
+    )
+    for change, reason in steps if FULL else steps[:2]:
+        session.execute(change)
+        session.execute("INSERT INTO log VALUES (1, 40, 'x', 1, 1), (NULL, 40, 'y', 1, 1)")
+        session.execute("INSERT INTO names VALUES (2, 'also two'), (NULL, NULL)")
+        assert (change, landed(rows), landed(flag)) == (change, reason, reason)
+
+
+def test_not_in_of_columns_that_are_never_null_needs_no_look(
+    session: Session, sources: str
+) -> None:
+    session.execute("CREATE TABLE all_ids (id INT NOT NULL) USING delta")
+    session.execute("CREATE TABLE some_ids (id INT NOT NULL) USING delta")
+    session.execute("INSERT INTO all_ids SELECT id FROM range(5)")
+    mt = Maintained(
+        session, sources, "SELECT * FROM all_ids WHERE id NOT IN (SELECT id FROM some_ids)"
+    )
+    for change in ("INSERT INTO some_ids VALUES (1), (2)", "DELETE FROM some_ids"):
+        session.execute(change)
+        assert landed(mt) == KEYS
