@@ -244,7 +244,6 @@ COMPUTED = {
     "SELECT count(DISTINCT n) AS c FROM t": "AGGREGATE_WITHOUT_KEYS",
     "SELECT d, count(*) AS c FROM t GROUP BY d": "AGGREGATE_WITHOUT_KEYS",
     "SELECT k, first(n) AS f FROM t GROUP BY k": "ORDER_NOT_UNIQUE",
-    "SELECT k, max_by(n, p) AS f FROM t GROUP BY k": "OPERATOR_NOT_INCREMENTALIZABLE",
     "SELECT n, string(max(k COLLATE UTF8_LCASE)) AS f FROM t GROUP BY n": "ORDER_NOT_UNIQUE",
     "SELECT s, count(*) AS c FROM (SELECT try_sum(n + 0L) AS s FROM t GROUP BY k) GROUP BY s": (
         "AGGREGATE_NOT_TOP_NODE"
@@ -252,7 +251,6 @@ COMPUTED = {
     (
         "SELECT s, count(*) AS c FROM (SELECT try_avg(p * 1e20BD) s FROM t GROUP BY k) GROUP BY s"
     ): "AGGREGATE_NOT_TOP_NODE",
-    "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n) AS r, p FROM t": "ORDER_NOT_UNIQUE",
     "SELECT k, rank() OVER (ORDER BY n) AS r FROM t": "WINDOW_WITHOUT_PARTITION_BY",
     "SELECT k FROM t ORDER BY n LIMIT 2": "OPERATOR_NOT_INCREMENTALIZABLE",
     "SELECT s, count(*) AS c FROM (SELECT k, sum(d) AS s FROM t GROUP BY k) GROUP BY s": (
