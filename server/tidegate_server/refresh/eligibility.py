@@ -76,6 +76,8 @@ class Operator:
     """Whether its rows of some keys are told in the table by the same keys."""
     inexact: Obstacle | None = None
     """Why computing it twice from the same rows may give different rows; None if it cannot."""
+    bounded: bool = False
+    """Whether it cannot either as long as the numbers that it adds up are not too large."""
     ambiguous: Obstacle | None = None
     """Why its rows are a matter of chance where rows that tie differ; None if they never are."""
     unless: Obstacle | None = None
@@ -88,6 +90,11 @@ class Operator:
     def changes(self, changed: frozenset[str]) -> bool:
         """Say whether its rows may differ when these sources changed."""
         return self.source in changed or any(child.changes(changed) for child in self.children)
+
+    def reads(self, changed: frozenset[str]) -> bool:
+        """Say whether it or any expression below reads one of these sources."""
+        below = (*self.children, *self.subqueries)
+        return self.source in changed or any(each.reads(changed) for each in below)
 
 
 def obstacles(
@@ -119,7 +126,8 @@ def _obstacles(
     yield from operator.obstacles
     if operator.ambiguous is not None and not provided:
         yield operator.ambiguous
-    if operator.inexact is not None and not operator.replaced and operator is not combined:
+    exact = operator.replaced or operator is combined or (operator.bounded and provided)
+    if operator.inexact is not None and not exact:
         yield operator.inexact
     if operator.children and operator.changes(changed):
         yield from _rule_obstacles(operator, changed, rules, combined, provided=provided)
@@ -132,7 +140,7 @@ def _obstacles(
 def _subquery_obstacles(
     subquery: Operator, reader: Operator, changed: frozenset[str], rules: frozenset[Rule]
 ) -> Iterator[Obstacle]:
-    if subquery.changes(changed):
+    if subquery.reads(changed):
         yield Obstacle(
             code="SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
             text=f"a source of a scalar subquery in {reader.name} changed",

@@ -58,6 +58,27 @@ def test_a_change_is_merged_with_the_first_rows(session: Session, sources: str) 
         assert (change, *map(landed, (rows, groups, joined))) == (change, *reasons)
 
 
+def test_an_order_by_what_columns_are_made_of_is_one_by_these_columns(
+    session: Session, sources: str
+) -> None:
+    mt = Maintained(
+        session,
+        sources,
+        "SELECT n AS number, upper(k) AS name, -d AS less FROM t"
+        " ORDER BY n DESC, lower(upper(k)), coalesce(-d, 0) LIMIT 3",
+    )
+    sums = Maintained(
+        session,
+        sources,
+        "SELECT sum(n) AS s, k, grouping(k) AS level FROM t GROUP BY ROLLUP (k)"
+        " ORDER BY level DESC, CASE WHEN level = 0 THEN k END LIMIT 3",
+    )
+    session.execute("INSERT INTO t VALUES (10, 'a', 90, 0.1), (11, 'b', 90, 9), (12, 'b', 90, 8)")
+    assert (landed(mt), landed(sums)) == (ROWS, KEYS)
+    session.execute("INSERT INTO t VALUES (13, 'f', 91, 7), (14, 'e', 91, 7), (15, 'f', 91, 6)")
+    assert landed(mt) == ROWS
+
+
 def test_what_does_not_reach_the_first_rows_writes_none(session: Session, sources: str) -> None:
     mt = Maintained(session, sources, "SELECT n, k FROM t ORDER BY n DESC, k LIMIT 3")
     session.execute("DELETE FROM t WHERE n < 30")

@@ -13,7 +13,9 @@ from tidegate_server.refresh.request import RefreshPolicy
 pytestmark = pytest.mark.spark
 
 KEYS = "KEYS_AFFECTED"
+COMBINED = "GROUPS_COMBINED"
 TIED = "ORDER_NOT_UNIQUE"
+ROUNDED = "AGGREGATE_NOT_TOP_NODE"
 NULL = "JOIN_WITHOUT_EQUALITY"
 UNKNOWN = "TOTALS_NOT_RECORDED"
 NUMBERED = "SELECT *, row_number() OVER (PARTITION BY id ORDER BY at DESC) AS n FROM log"
@@ -84,6 +86,7 @@ def test_as_long_as_no_rows_tie_refreshes_are_incremental(session: Session, sour
 
 
 TIES = [
+    (f"SELECT id, v FROM ({NUMBERED}) WHERE 2 = n", "(1, 4, 'tied', 1, 0)"),
     (NEWEST, "(1, 4, 'tied', 1, 0)"),
     ("SELECT id, max_by(v, at) AS v FROM log GROUP BY id", "(1, 4, 'tied', 1, 0)"),
     ("SELECT id, min_by(v, -at) AS v FROM log GROUP BY id", "(1, 4, NULL, 1, 0)"),
@@ -101,7 +104,7 @@ TIES = [
 
 
 def test_where_rows_tie_that_differ_a_refresh_is_full(session: Session, sources: str) -> None:
-    for query, tied in TIES if FULL else TIES[::3]:
+    for query, tied in TIES if FULL else TIES[::4]:
         mt = Maintained(session, sources, query)
         session.execute(f"INSERT INTO log VALUES {tied}")
         full = mt.refresh()
@@ -173,6 +176,31 @@ def test_a_change_that_is_not_recorded_makes_the_next_refresh_full(
     assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == UNKNOWN
     session.execute(CHANGES[1])
     assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == KEYS
+
+
+MILLIONS = "x * 4194304L"
+AVERAGES = [
+    f"""SELECT name, a FROM (SELECT id, avg({MILLIONS}) AS a FROM log GROUP BY id) AS g
+    JOIN names USING (id)""",
+    f"""SELECT a, m, count(*) AS c FROM (SELECT floor(avg({MILLIONS})) AS a,
+    floor(median(x) + percentile_cont(0.2) WITHIN GROUP (ORDER BY at)) AS m FROM log GROUP BY id)
+    GROUP BY a, m""",
+    f"""SELECT v, count(*) AS c FROM log AS l JOIN (SELECT id, avg(DISTINCT {MILLIONS}) AS a,
+    median(d) AS m FROM log GROUP BY id) AS g ON l.id = g.id AND l.x > g.a GROUP BY v""",
+    f"""SELECT name, n.id, a FROM (SELECT id, avg({MILLIONS}) OVER (PARTITION BY id ORDER BY at
+    ROWS 2 PRECEDING) AS a FROM log) AS l RIGHT JOIN names AS n ON l.id = n.id AND a > 0""",
+]
+
+
+def test_averages_of_whole_numbers_are_followed_as_long_as_they_are_exact(
+    session: Session, sources: str
+) -> None:
+    tables = [Maintained(session, sources, query) for query in AVERAGES]
+    for change in CHANGES[: 3 if FULL else 1]:
+        session.execute(change)
+        assert [landed(mt) for mt in tables] == [KEYS, COMBINED, ROUNDED, KEYS]
+    session.execute(f"INSERT INTO log VALUES (1, 31, 'large', {2**31 - 1}, 0.5)")
+    assert [landed(mt) for mt in tables] == [ROUNDED] * 4
 
 
 def test_not_in_looks_by_key_as_long_as_nothing_is_null(session: Session, sources: str) -> None:

@@ -240,6 +240,32 @@ def test_time_windows_and_other_structs_are_keys(make: Make, session: Session, s
             )
 
 
+def test_scalar_subqueries_over_what_did_not_change_are_no_obstacle(
+    make: Make, session: Session
+) -> None:
+    newest = "(SELECT max(m) FROM u AS v WHERE m <= (SELECT max(m) FROM u AS w) LIMIT 1)"
+    tables = [
+        make(f"SELECT k, n, {newest} AS newest FROM t WHERE n < (SELECT max(m) FROM u)"),
+        make(f"SELECT k, count(*) AS c FROM t GROUP BY k HAVING count(*) * 7 < {newest}"),
+        make(
+            f"WITH w AS (SELECT max(m) AS m FROM u) SELECT k FROM t WHERE n < {newest} - "
+            "(SELECT m FROM w) + 3"
+        ),
+    ]
+    session.execute("INSERT INTO t VALUES ('a', 2, 4, 4), ('new', 9, 1, 1), (NULL, 50, 1, 1)")
+    session.execute("DELETE FROM t WHERE n = 1")
+    for mt in tables:
+        assert (mt.query, landed(mt) in {"KEYS_AFFECTED", "ROWS_CHANGED", "GROUPS_COMBINED"}) == (
+            mt.query,
+            True,
+        )
+    session.execute("INSERT INTO u VALUES ('b', 50)")
+    for mt in tables:
+        outcome = mt.refresh()
+        assert outcome.plan.reason_code == "SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"
+        assert mt.differences() == []
+
+
 COMPUTED = {
     "SELECT count(DISTINCT n) AS c FROM t": "AGGREGATE_WITHOUT_KEYS",
     "SELECT d, count(*) AS c FROM t GROUP BY d": "AGGREGATE_WITHOUT_KEYS",

@@ -73,10 +73,23 @@ def test_rounded_sums_may_be_replaced_but_not_taken_away() -> None:
     assert codes(unchanged, frozenset({"t"})) == ["AGGREGATE_NOT_TOP_NODE"]
 
 
+def test_sums_of_bounded_numbers_may_be_taken_away() -> None:
+    averages = aggregate(T, inexact=ROUNDED, bounded=True)
+    assert obstacles(averages, BOTH, provided=True) == ()
+    assert obstacles(averages, BOTH, provided=False) == (ROUNDED,)
+
+
 def test_a_scalar_subquery_must_not_change() -> None:
     root = Operator(name="Filter", children=(T,), subqueries=(aggregate(U, keyless=KEYLESS),))
     assert codes(root, frozenset({"t"})) == []
     assert codes(root, frozenset({"u"})) == ["SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"]
+
+
+def test_nor_must_one_inside_a_scalar_subquery() -> None:
+    inner = Operator(name="Filter", children=(T,), subqueries=(U,))
+    root = Operator(name="Project", children=(T,), subqueries=(inner,))
+    found = codes(root, frozenset({"u"}))
+    assert found == ["SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE"]
 
 
 def test_what_varies_inside_a_scalar_subquery_is_found() -> None:

@@ -67,13 +67,14 @@ class Catalyst:
 
         These are steps of Spark's own optimizer, none of which looks at data.
         """
-        names = (self._analysis.EliminateSubqueryAliases, self._analysis.EliminateView)
+        plan = self._plain(self._optimizer.InlineCTE(True, False).apply(plan))
+        return self._plain(self._joined(plan)) if self._has_subqueries(plan) else plan
+
+    def _plain(self, plan: Any) -> Any:
+        """Return a plan without names, views and idle LIMITs; its subqueries keep theirs."""
         # A function in SQL is told by what it does, since its text hides that.
-        first = (self._optimizer.EliminateSQLFunctionNode, *names)
-        plan = _taken((*first, self._optimizer.InlineCTE(True, False)), plan)
-        if self._has_subqueries(plan):
-            plan = _taken(names, self._joined(plan))
-        return self._optimizer.EliminateLimits.apply(plan)
+        rules = (self._optimizer.EliminateSQLFunctionNode, self._analysis.EliminateSubqueryAliases)
+        return _taken((*rules, self._analysis.EliminateView, self._optimizer.EliminateLimits), plan)
 
     def _joined(self, plan: Any) -> Any:
         """Return a plan with its correlated subqueries as joins.
@@ -108,7 +109,7 @@ class Catalyst:
         if not self._has_subqueries(expression):
             return expression
         if kind(expression) in _SUBQUERIES:
-            return expression.withNewPlan(self._joined(expression.plan()))
+            return expression.withNewPlan(self._plain(self._joined(expression.plan())))
         children = [self._with_joins(child) for child in items(expression.children())]
         return self.with_children(expression, children)
 

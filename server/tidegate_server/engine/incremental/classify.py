@@ -11,8 +11,10 @@ from tidegate_server.storage.jvm import items, kind
 
 # What most expressions end in, and nothing is wrong with.
 _PLAIN = frozenset({"AttributeReference", "Literal"})
+# What has a place among the values in their own order.
+_RANKED = frozenset({"Percentile", "Median", "PercentileCont", "PercentileDisc"})
 # The order in which rows come makes no difference to these.
-ANY_ORDER = frozenset(
+ANY_ORDER = _RANKED | frozenset(
     {
         *("Count", "CountIf", "Min", "Max", "Sum", "TrySum", "Average", "TryAverage"),
         *("BoolAnd", "BoolOr", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus"),
@@ -22,9 +24,9 @@ ANY_ORDER = frozenset(
 ROUNDED = frozenset(
     {
         *("StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness", "Kurtosis"),
-        *("Corr", "CovPopulation", "CovSample", "Percentile", "Median", "PercentileCont"),
-        *("PercentileDisc", "RegrAvgX", "RegrAvgY", "RegrCount", "RegrIntercept", "RegrR2"),
-        *("RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrReplacement"),
+        *("Corr", "CovPopulation", "CovSample", "RegrAvgX", "RegrAvgY", "RegrCount"),
+        *("RegrIntercept", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope"),
+        "RegrReplacement",
     }
 )
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
@@ -43,6 +45,7 @@ _SESSION_VALUES = frozenset({"Now", "LocalTimestamp"})
 _COUNTS = frozenset({"Count", "CountIf"})
 _SUMS = frozenset({"Sum", "Average"})
 _EXTREMES = frozenset({"Min", "Max"})
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
 _NOT_SORTED = ("variant", "geography", "geometry", "interval", "collate")
 # Spark sums decimals with ten digits more, of which there are 38 at most.
 _DIGITS_THAT_FIT = 28
@@ -113,16 +116,24 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
                 "order, and its keys are not columns of the table",
             )
         inputs = [child.dataType() for child in items(function.children())]
-        integral_average = "Average" in name and not any(
+        if name in _RANKED:
+            inputs = inputs[:1]  # not which percentage is asked for
+        in_double = "Average" in name and not any(
             str(t.typeName()).startswith("decimal") for t in inputs
         )
-        if name in ROUNDED or integral_average or any(is_rounded(t) for t in inputs):
+        if name in ROUNDED or in_double or any(is_rounded(t) for t in inputs):
             return Obstacle(
                 code="AGGREGATE_NOT_TOP_NODE",
-                text=f"{pretty(function)} of floating point numbers depends on the rows' order "
+                text=f"{pretty(function)} in floating point numbers depends on the rows' order "
                 "in its last digits, and its keys are not columns of the table",
             )
     return None
+
+
+def averages_whole(function: Any) -> bool:
+    """Say whether a function adds up whole numbers in a floating point number, which is exact as
+    long as they are not too large."""
+    return kind(function) == "Average" and str(function.child().dataType().typeName()) in _WHOLE
 
 
 def _forgives_overflow(function: Any) -> bool:

@@ -8,7 +8,7 @@ leave and too few come, what follows them is not known, and the query is compute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -106,11 +106,13 @@ def read_first_rows(
     count = node.plan.limitExpr()
     if sort.kind != "Sort" or not getattr(sort.plan, "global")() or kind(count) != "Literal":
         return None
-    order = tuple(items(sort.plan.order()))
-    read = {expression_id(a): a for o in order for a in items(o.references().toSeq())}
     shown = {expression_id(attribute) for attribute in items(below.plan.output())}
+    held = shown & trace.keys()
+    made = [alias for alias in _aliases(sort.children[0].plan) if expression_id(alias) in held]
+    order = tuple(_told_by(held, made, each, catalyst) for each in items(sort.plan.order()))
+    read = {expression_id(a): a for o in order for a in items(o.references().toSeq())}
     number = int(count.value())
-    if not (read.keys() <= shown & trace.keys() and 0 < number <= _MOST_ROWS):
+    if not (read.keys() <= held and 0 < number <= _MOST_ROWS):
         return None
     return FirstRows(
         node=node,
@@ -120,6 +122,34 @@ def read_first_rows(
         columns=tuple((attribute, trace[id_]) for id_, attribute in read.items()),
         count=number,
     )
+
+
+def _aliases(plan: Any) -> Iterator[Any]:
+    """Yield what the columns of a plan's rows are made of, as far as they are made one by one."""
+    name = kind(plan)
+    if name in {"Project", "Aggregate"}:
+        made = plan.projectList() if name == "Project" else plan.aggregateExpressions()
+        yield from (each for each in items(made) if kind(each) == "Alias")
+    if name in {"Project", "Filter", "Window"} | PASSING:
+        yield from _aliases(plan.children().apply(0))
+
+
+def _told_by(
+    held: Collection[int], made: Sequence[Any], expression: Any, catalyst: Catalyst
+) -> Any:
+    """Return an expression over columns that the table holds, as far as they are what it reads.
+
+    ``SELECT a AS b … ORDER BY a`` orders by a column that is not in the result, but by its values.
+
+    :param made: how columns that the table holds are made.
+    """
+    if kind(expression) == "AttributeReference" and expression_id(expression) in held:
+        return expression
+    for alias in made:
+        if bool(alias.child().semanticEquals(expression)):
+            return alias.toAttribute()
+    children = [_told_by(held, made, child, catalyst) for child in items(expression.children())]
+    return catalyst.with_children(expression, children) if children else expression
 
 
 def cut_anew(first: FirstRows, catalyst: Catalyst, resources: ExitStack) -> Cut:

@@ -2,8 +2,9 @@
 
 That nothing changed twice at the same moment no plan can tell, but the rows can. As long as no rows
 tie that differ in what is used of them, there is one result, and what is computed anew from some of
-the rows is what a computation of all would give. It is the same with NULL among the values that NOT
-IN excludes. Full refreshes look and record what they find; incremental ones look at what changed.
+the rows is what a computation of all would give. So it is with NULL among the values that NOT IN
+excludes, and with averages of numbers so large that the order in which they are added up makes a
+difference. Full refreshes look and record what they find; incremental ones look at what changed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
-from tidegate_server.engine.incremental.classify import aggregate_calls, is_choice
+from tidegate_server.engine.incremental.classify import (
+    aggregate_calls,
+    aggregates,
+    averages_whole,
+    is_choice,
+)
 from tidegate_server.engine.incremental.dependencies import PASSING, conjuncts
 from tidegate_server.engine.incremental.shape import NULLS, Node
+from tidegate_server.engine.incremental.windows import window_functions
 from tidegate_server.refresh.eligibility import Obstacle
 from tidegate_server.storage.exact import key_sql
 from tidegate_server.storage.jvm import items, kind
@@ -28,11 +35,19 @@ HOLD = "hold"
 TIED = "tied"
 """What it records if rows tied that differ."""
 _NULLS = "nulls"
+_LARGE = "large"
+_EXACT = 2.0**52
+"""Up to twice as much, whole numbers are exact in DOUBLE; it is in DOUBLE that they are summed."""
 BROKEN: Mapping[str, Obstacle] = {
     TIED: Obstacle(
         code="ORDER_NOT_UNIQUE", text="rows tie that differ, so that any of them may come first"
     ),
     _NULLS: NULLS,
+    _LARGE: Obstacle(
+        code="AGGREGATE_NOT_TOP_NODE",
+        text="the numbers are so large that their avg depends on the rows' order in its last "
+        "digits, and its keys are not columns of the table",
+    ),
 }
 """Whatever else a commit may record, with what stands against an incremental refresh then."""
 
@@ -99,13 +114,32 @@ class NeverNull:
         return self.node.plan.right()
 
 
-Proviso = Untied | NeverNull
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounded:
+    """Whole numbers are not too large to be added up as floating point numbers."""
+
+    node: Node
+    values: tuple[Any, ...]
+    """The expressions that give them."""
+
+    @property
+    def input(self) -> Any:
+        """The plan of the rows."""
+        return self.node.plan.child()
+
+
+Proviso = Untied | NeverNull | Bounded
 
 
 def read_provisos(shape: Node, catalyst: Catalyst) -> tuple[Proviso, ...]:
     """Return what has to be so of a query's rows."""
     live = frozenset(map(expression_id, items(shape.plan.output())))
-    return tuple(_below(shape, live, {}, catalyst))
+    summed = (
+        Bounded(node=node, values=tuple(_averaged(node)))
+        for node in shape.nodes()
+        if node.operator.bounded and not node.operator.replaced
+    )
+    return (*_below(shape, live, {}, catalyst), *summed)
 
 
 def look(
@@ -175,10 +209,10 @@ def _used(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
         case "Filter":
             found, rest = dict(cuts), []
             for part in conjuncts(plan.condition()):
-                if (cut := _cut(part)) is None:
-                    rest.append(part)
-                else:
+                if (cut := _cut(part)) is not None:
                     found[cut[0]] = min(cut[1], found.get(*cut))
+                if cut is None or (kind(part) == "EqualTo" and cut[1] > 1):
+                    rest.append(part)  # which rows come before makes a difference, too
             return live | _references(rest), found
     used = _references(items(plan.expressions()))
     if node.kind in PASSING:
@@ -208,6 +242,15 @@ def _cut(condition: Any) -> tuple[int, int] | None:
         return None
     strict = name in {"LessThan", "GreaterThan"}
     return expression_id(number), int(limit.value()) - strict
+
+
+def _averaged(node: Node) -> Iterator[Any]:
+    """Yield what an operator computes averages of, where these are whole numbers."""
+    if node.kind == "Window":
+        functions = window_functions(node.plan)
+    else:
+        functions = aggregates(items(node.plan.aggregateExpressions()))
+    return (each.child() for each in functions if averages_whole(each))
 
 
 def _ordered(node: Node, live: Live, cuts: Cuts) -> Iterator[Untied]:
@@ -263,9 +306,16 @@ def _look(proviso: Proviso, catalyst: Catalyst, rows: Any) -> DataFrame:
     """Return rows of one text, which is not NULL for those that break a proviso."""
     if isinstance(proviso, Untied):
         return _tied(proviso, catalyst, rows)
-    values = catalyst.frame(catalyst.project([catalyst.alias(proviso.value, "v")], rows))
-    wrong = "coalesce(bool_or(v IS NULL), true)"
-    return values.selectExpr(f"CASE WHEN {wrong} THEN '{_NULLS}' END AS broken")
+    if isinstance(proviso, NeverNull):
+        values, found = [proviso.value], _NULLS
+        wrong = "coalesce(bool_or(v0 IS NULL), true)"
+    else:
+        values, found = list(proviso.values), _LARGE
+        sums = (f"sum(abs(CAST(v{n} AS DOUBLE))) > {_EXACT}D" for n in range(len(values)))
+        wrong = " OR ".join(sums)
+    named = [catalyst.alias(value, f"v{number}") for number, value in enumerate(values)]
+    frame = catalyst.frame(catalyst.project(named, rows))
+    return frame.selectExpr(f"CASE WHEN {wrong} THEN '{found}' END AS broken")
 
 
 def _tied(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:

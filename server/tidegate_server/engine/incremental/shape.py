@@ -9,6 +9,7 @@ from typing import Any
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.classify import (
     aggregates,
+    averages_whole,
     can_be_told,
     choosing,
     is_key,
@@ -250,7 +251,7 @@ class _Reader:
             grouping,
             traced,
             keyless,
-            rounding(functions),
+            functions,
             refused,
             choosing(functions),
         )
@@ -270,7 +271,7 @@ class _Reader:
             partition,
             traced,
             keyless,
-            rounding(window_functions(plan)),
+            list(window_functions(plan)),
             list(window_refusals(plan)),
             window_ties(plan),
         )
@@ -282,7 +283,7 @@ class _Reader:
         keyless = Obstacle(
             code="TYPE_NOT_COMPARABLE", text="DISTINCT has no column of a type that can be a key"
         )
-        return self._keyed(plan, Rule.DISTINCT, children, columns, traced, keyless, None, [])
+        return self._keyed(plan, Rule.DISTINCT, children, columns, traced, keyless, [], [])
 
     def _set_operation(self, plan: Any) -> Node:
         children = tuple(self.read(child, None) for child in items(plan.children()))
@@ -328,13 +329,15 @@ class _Reader:
         keys: Sequence[Any],
         traced: Sequence[tuple[Any, int]],
         keyless: Obstacle,
-        inexact: Obstacle | None,
+        functions: Sequence[Any],
         refused: Sequence[Obstacle],
         ambiguous: Obstacle | None = None,
     ) -> Node:
         """Any part of the keys holds rows together too: best is what the table tells them by, but
         the fields of a struct, such as the start of a time window, leave far fewer rows, where
         these may be computed twice."""
+        inexact = rounding(functions)
+        others = (each for each in functions if not averages_whole(each))
         usable = [key for key in keys if is_key(key)]
         inner = [field for key in keys for field in self._fields(key)]
         if inner and inexact is None:
@@ -348,6 +351,7 @@ class _Reader:
             keys=(tuple(chosen),),
             keyless=keyless,
             inexact=inexact,
+            bounded=bool(inexact and chosen) and rounding(others) is None,
             columns=tuple(column for _, column in traced),
             refused=refused,
             ambiguous=ambiguous,
@@ -369,6 +373,7 @@ class _Reader:
         keys: tuple[tuple[Any, ...], ...] = (),
         keyless: Obstacle | None = None,
         inexact: Obstacle | None = None,
+        bounded: bool = False,
         columns: tuple[int, ...] = (),
         refused: Sequence[Obstacle] = (),
         ambiguous: Obstacle | None = None,
@@ -388,6 +393,7 @@ class _Reader:
             keyless=keyless if keys and not keys[0] else None,
             replaced=bool(columns),
             inexact=inexact,
+            bounded=bounded,
             ambiguous=ambiguous,
             unless=unless,
             obstacles=tuple(found),

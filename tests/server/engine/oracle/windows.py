@@ -138,7 +138,7 @@ def chosen(draw: st.DrawFn, below: Below) -> Relation:
         )
     sql = f"SELECT {CHANCE} {named} FROM ({made})"
     if function == "row_number()":
-        sql += f" WHERE place {draw(st.sampled_from(('= 1', '= 1', '<= 2', '< 3', '> 1')))}"
+        sql += f" WHERE place {draw(st.sampled_from(('= 1', '= 1', '<= 2', '< 3', '> 1', '= 2')))}"
     return Relation(sql, kept)
 
 
