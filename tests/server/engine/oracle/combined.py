@@ -137,8 +137,10 @@ def leading(draw: st.DrawFn, below: Below) -> Relation:
     if (sortable := _sortable(source)) is None:
         return source
     words = ("", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST")
-    permuted = st.permutations(sortable.columns)
-    order = [f"{name} {draw(st.sampled_from(words))}" for name, _ in draw(permuted)]
+    names = [name for name, _ in sortable.columns]
+    if draw(st.booleans()):  # the columns that those of the result are made of
+        names = [f"q.{name}" for name, kind in source.columns if kind in SORTED]
+    order = [f"{name} {draw(st.sampled_from(words))}" for name in draw(st.permutations(names))]
     limit = draw(st.sampled_from((1, 2, 3, 5, 8, 30)))
     return replace(sortable, sql=f"{sortable.sql} ORDER BY {', '.join(order)} LIMIT {limit}")
 
@@ -161,4 +163,4 @@ def _sortable(source: Relation) -> Relation | None:
     """Return a relation's columns that can be sorted by; None if there are none."""
     columns = tuple(column for column in source.columns if column[1] in SORTED)
     named, kept = numbered(columns)
-    return Relation(f"SELECT {named} FROM ({source.sql})", kept) if columns else None
+    return Relation(f"SELECT {named} FROM ({source.sql}) AS q", kept) if columns else None

@@ -65,10 +65,12 @@ def nested(draw: st.DrawFn, below: Below) -> Relation:
         f"NOT EXISTS (SELECT 1 FROM ({inner.sql}) AS i WHERE i.{b} = o.{a})",
         f"EXISTS (SELECT 1 FROM ({inner.sql}) AS i WHERE i.{b} = o.{a}) OR {a} IS NULL",
         f"{a} = (SELECT max({b}) FROM ({inner.sql}))",
+        f"{a} <= (SELECT max({b}) FROM ({inner.sql}) WHERE {b} > (SELECT min({a}) FROM s))",
         f"(SELECT count(*) FROM ({inner.sql}) AS i WHERE i.{b} = o.{a}) <> 1",
     )
     condition = draw(st.sampled_from(forms))
-    return Relation(f"SELECT * FROM ({source.sql}) AS o WHERE {condition}", source.columns)
+    sql = f"SELECT * FROM s AS o WHERE {condition}"
+    return Relation(f"WITH s AS ({source.sql}) {sql}", source.columns)
 
 
 @st.composite
@@ -82,8 +84,9 @@ def looked_up(draw: st.DrawFn, below: Below) -> Relation:
     number = len(source.columns)
     what = draw(st.sampled_from((f"max({b})", "count(*)", f"min({b})")))
     kind = "int" if what == "count(*)" else dict(inner.columns)[b]
+    which = draw(st.sampled_from((f" WHERE i.{b} = o.{a}", f" WHERE i.{b} = o.{a}", "")))
     sql = (
-        f"SELECT *, (SELECT {what} FROM ({inner.sql}) AS i WHERE i.{b} = o.{a}) AS c{number}"
+        f"SELECT *, (SELECT {what} FROM ({inner.sql}) AS i{which}) AS c{number}"
         f" FROM ({source.sql}) AS o"
     )
     return Relation(sql, (*source.columns, (f"c{number}", kind)))
