@@ -75,7 +75,7 @@ UNTIED = [
 
 
 def test_as_long_as_no_rows_tie_refreshes_are_incremental(session: Session, sources: str) -> None:
-    tables = [Maintained(session, sources, query) for query in UNTIED]
+    tables = [Maintained(session, sources, query) for query in UNTIED[:: 1 if FULL else 2]]
     for step in STEPS if FULL else STEPS[:1]:
         for change in step:
             session.execute(change)
@@ -195,12 +195,13 @@ AVERAGES = [
 def test_averages_of_whole_numbers_are_followed_as_long_as_they_are_exact(
     session: Session, sources: str
 ) -> None:
-    tables = [Maintained(session, sources, query) for query in AVERAGES]
+    each = 1 if FULL else 3
+    tables = [Maintained(session, sources, query) for query in AVERAGES[::each]]
     for change in CHANGES[: 3 if FULL else 1]:
         session.execute(change)
-        assert [landed(mt) for mt in tables] == [KEYS, COMBINED, ROUNDED, KEYS]
+        assert [landed(mt) for mt in tables] == [KEYS, COMBINED, ROUNDED, KEYS][::each]
     session.execute(f"INSERT INTO log VALUES (1, 31, 'large', {2**31 - 1}, 0.5)")
-    assert [landed(mt) for mt in tables] == [ROUNDED] * 4
+    assert {landed(mt) for mt in tables} == {ROUNDED}
 
 
 def test_not_in_looks_by_key_as_long_as_nothing_is_null(session: Session, sources: str) -> None:
