@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from tidegate_server.engine.streams import (
 )
 from tidegate_server.errors import Code, error
 from tidegate_server.link.messages.answers import Analysis
+from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Schema, distinct_names
 from tidegate_server.model.versions import Source, SourceKind
@@ -34,6 +35,12 @@ from tidegate_server.sql.streams import Stream, find_stream
 from tidegate_server.storage.base import TableFormat
 
 _OF_A_SESSION = frozenset({"current_schema", "current_catalog"})
+_SQL_FUNCTIONS = frozenset({"SQLScalarFunction", "SQLFunctionNode"})
+_WHAT_TO_DO: Mapping[str, str] = {
+    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": "Spark looks for a table function in the current schema"
+    " only, and a refresh has none of yours: write its query in the place of the call"
+}
+"""By the condition under which a refresh could not run a query that its author can."""
 
 
 def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
@@ -60,6 +67,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         first = next(candidates, query_text)
         found = unstable(plan)
         _refuse_session_names(found)
+        refuse_reading_functions(plan)
         temporary = [*sorted(tables.temporary), *_temporary_names(spark, query, plan)]
         lineage = column_origins(plan, distinct_names(schema.names()))
         expanded = first
@@ -117,6 +125,18 @@ def _refuse_session_names(found: tuple[str, ...]) -> None:
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
+def refuse_reading_functions(plan: Node) -> None:
+    """Refuse functions in SQL that read tables.
+
+    :raises ServerError: MT_QUERY_UNSUPPORTED: Spark reads those as they are at the moment, whatever
+        version a refresh is to read, and nobody would see that they changed.
+    """
+    for node in plan.walk():
+        for name in source_columns(node) if node.kind in _SQL_FUNCTIONS else ():
+            reason = f"a function in SQL reads {name}; write its query in the place of the call"
+            raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
+
+
 def analyzed_plan(frame: DataFrame) -> Node:
     """Return the analyzed plan of a frame."""
     jdf: Any = frame._jdf
@@ -133,23 +153,33 @@ def _kept(
 
     :raises ServerError: MT_QUERY_UNSUPPORTED if there is none.
     """
-    place = current_place(tables.spark)
     problem = "its columns cannot be told apart; write their names instead of a star"
     cause: PySparkException | None = None
+    tables = replace(tables, spark=_elsewhere(tables.spark))
     for text in candidates:
         try:
-            frame = tables.spark.sql(tables.pinned(text, place.catalog, place.schema))
+            frame = tables.spark.sql(tables.pinned(text, DEFAULT_CATALOG, DEFAULT_SCHEMA))
             names = distinct_names(frame.columns)
             found = column_origins(analyzed_plan(frame), names)
         except PySparkException as failed:
             cause = failed
-            problem = f"{_first_line(failed)}; give the tables aliases"
+            advice = _WHAT_TO_DO.get(str(failed.getCondition()), "give the tables aliases")
+            problem = f"{_first_line(failed)}; {advice}"
             continue
         finally:
             tables.forget()
         if _types(result_schema(frame)) == _types(schema) and found == lineage:
             return text
     raise error(Code.MT_QUERY_UNSUPPORTED, reason=problem) from cause
+
+
+def _elsewhere(spark: SparkSession) -> SparkSession:
+    """Return a session with the same settings, but with a refresh's current schema."""
+    session: Any = spark._jsparkSession
+    other = SparkSession(spark.sparkContext, session.cloneSession())
+    other.catalog.setCurrentCatalog(DEFAULT_CATALOG)
+    other.catalog.setCurrentDatabase(DEFAULT_SCHEMA)
+    return other
 
 
 def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
@@ -181,4 +211,4 @@ def _temporary_names(spark: SparkSession, query: ParsedQuery, plan: Node) -> lis
 
 
 def _first_line(failed: PySparkException) -> str:
-    return str(failed).split("\n", 1)[0]
+    return str(failed).split("\n", 1)[0].rstrip(".")

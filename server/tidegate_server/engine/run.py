@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.analyze import analyzed_plan
+from tidegate_server.engine.analyze import analyzed_plan, refuse_reading_functions
 from tidegate_server.engine.determinism import changes_by_itself, unstable
 from tidegate_server.engine.errors import to_server_error
 from tidegate_server.engine.handles import released
@@ -206,6 +206,7 @@ def _plan(
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
     check_types(order, tree)
+    refuse_reading_functions(tree)
     names = changes_by_itself(unstable(tree))
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.

@@ -224,6 +224,28 @@ def test_functions_in_views_are_those_of_the_view(tables: Lake) -> None:
     assert pinned(tables, "select n from f") == [(2,), (3,)]
 
 
+def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake) -> None:
+    tables.sql(
+        "CREATE FUNCTION newest(x INT) RETURNS STRING RETURN (SELECT max(b) FROM t WHERE a < x)",
+        "CREATE FUNCTION below(x INT) RETURNS TABLE (a INT) RETURN SELECT a FROM t WHERE a < x",
+        "CREATE FUNCTION upto(x INT) RETURNS TABLE (a INT) RETURN SELECT explode(sequence(1, x))",
+        "CREATE VIEW calling AS SELECT * FROM below(2)",
+    )
+    for query in (
+        "SELECT c, newest(a) AS b FROM u",
+        "SELECT * FROM below(2)",
+        "SELECT u.c, f.a FROM u, LATERAL below(u.a) AS f",
+        "SELECT * FROM calling",
+    ):
+        failed = failure(tables, query)
+        assert failed.code == "MT_QUERY_UNSUPPORTED"
+        assert f"reads spark_catalog.{tables.schema}.t; write its query" in failed.message
+    failed = failure(tables, "SELECT * FROM upto(3)")
+    assert failed.code == "MT_QUERY_UNSUPPORTED"
+    assert "in the current schema only" in failed.message
+    assert tables.rows("SELECT current_schema()") == [(tables.schema,)]
+
+
 def test_a_view_keeps_the_settings_it_was_created_under(tables: Lake) -> None:
     tables.sql(
         "SET spark.sql.session.timeZone = Asia/Tokyo",

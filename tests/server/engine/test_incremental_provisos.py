@@ -98,6 +98,12 @@ TIES = [
         "SELECT id, listagg(v) WITHIN GROUP (ORDER BY at) AS l FROM log GROUP BY id",
         "(1, 4, 'tied', 1, 0)",
     ),
+    # Two moments of one session.
+    (
+        "SELECT id, max_by(v, x) AS v FROM log WHERE id = 1 AND at > 3 GROUP BY id, "
+        "session_window(timestamp_seconds(at), '2 seconds')",
+        "(1, 5, 'tied', 0, 0)",
+    ),
     # Zeros of either sign are equal in an order.
     (f"SELECT id, d FROM ({NUMBERED.replace('at DESC', 'd')}) WHERE n = 1", "(0, 9, '', 1, -0D)"),
 ]

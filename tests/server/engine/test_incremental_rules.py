@@ -115,6 +115,44 @@ EQUAL = {
             "SELECT a.k AS k1, b.k AS k2 FROM g a JOIN g b ON a.c = b.c"
         ),
     ),
+    "lateral": (
+        (
+            "SELECT t.k, n, l.m FROM t LEFT JOIN LATERAL "
+            "(SELECT m FROM u WHERE u.k = t.k ORDER BY m DESC LIMIT 1) l"
+        ),
+        "SELECT t.k, c, m FROM t, LATERAL (SELECT count(*) AS c, max(m) AS m FROM u WHERE k = t.k)",
+        "SELECT k, e FROM t, LATERAL (SELECT n + 1 AS w), LATERAL explode(sequence(0, w)) AS x(e)",
+        (
+            "SELECT k, n FROM t WHERE EXISTS (SELECT 1 FROM u, LATERAL "
+            "(SELECT sum(p) AS s FROM t i WHERE i.k = u.k) l WHERE u.k = t.k AND l.s > 2)"
+        ),
+    ),
+    "collections": (
+        (
+            "SELECT k, array_sort(collect_list(struct(p, n))) AS l, size(collect_set(n)) AS c, "
+            "sort_array(array_distinct(filter(collect_list(n), x -> x > 1)), false) AS f "
+            "FROM t GROUP BY k"
+        ),
+        (
+            "SELECT k, concat_ws(',', array_sort(transform(array_agg(n) FILTER (WHERE n > 1), "
+            "x -> string(x)))) AS l, array_max(collect_list(p)) AS m FROM t GROUP BY k"
+        ),
+    ),
+    "sessions": (
+        (
+            "SELECT k, session_window(s, '2 seconds').start AS b, count(*) AS c, max(p) AS m FROM "
+            "(SELECT k, p, timestamp_seconds(n) AS s FROM t) GROUP BY k, session_window(s, '2 seconds')"
+        ),
+        (
+            "SELECT c, count(*) AS g FROM (SELECT k, count(*) AS c FROM t WHERE n > 0 "
+            "GROUP BY k, session_window(timestamp_seconds(n), '2 seconds')) GROUP BY c"
+        ),
+    ),
+    "written otherwise": (
+        "SELECT * FROM (SELECT k, n, p FROM t) PIVOT (count(*) AS c, sum(p) AS s FOR n IN (1, 7))",
+        "FROM t |> WHERE n > 0 |> AGGREGATE sum(n) AS s GROUP BY k |> WHERE s > 1 |> ORDER BY k",
+        "SELECT /*+ BROADCAST(u), MERGE(t) */ t.k, n, m FROM t LEFT JOIN u ON t.k = u.k",
+    ),
 }
 
 
@@ -270,6 +308,16 @@ COMPUTED = {
     "SELECT count(DISTINCT n) AS c FROM t": "AGGREGATE_WITHOUT_KEYS",
     "SELECT d, count(*) AS c FROM t GROUP BY d": "AGGREGATE_WITHOUT_KEYS",
     "SELECT k, first(n) AS f FROM t GROUP BY k": "ORDER_NOT_UNIQUE",
+    "SELECT k, sort_array(collect_list(d)) AS l FROM t GROUP BY k": "ORDER_NOT_UNIQUE",
+    "SELECT k, array_sort(collect_list(n), (a, b) -> b % 2 - a % 2) AS l FROM t GROUP BY k": (
+        "ORDER_NOT_UNIQUE"
+    ),
+    "SELECT k, array_sort(transform(collect_list(n), (n, i) -> n * i)) AS l FROM t GROUP BY k": (
+        "ORDER_NOT_UNIQUE"
+    ),
+    "SELECT session_window(timestamp_seconds(n), '2 seconds') AS w FROM t GROUP BY ALL": (
+        "AGGREGATE_WITHOUT_KEYS"
+    ),
     "SELECT n, string(max(k COLLATE UTF8_LCASE)) AS f FROM t GROUP BY n": "ORDER_NOT_UNIQUE",
     "SELECT s, count(*) AS c FROM (SELECT try_sum(n + 0L) AS s FROM t GROUP BY k) GROUP BY s": (
         "AGGREGATE_NOT_TOP_NODE"

@@ -15,7 +15,7 @@ from tidegate_server.storage.jvm import items, java, kind, scala_object
 _FIELDS = 1 << 20
 # Those of expressions and of recursive queries.
 _ID = re.compile(r"(?:#|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
-_SUBQUERIES = frozenset({"Exists", "ListQuery", "ScalarSubquery"})
+_SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
 
 
 def descend(tree: Any) -> Iterator[Any]:
@@ -62,8 +62,8 @@ class Catalyst:
         )
 
     def simplified(self, plan: Any) -> Any:
-        """Return an analyzed plan without names and views, its correlated subqueries as joins,
-        and without a LIMIT that keeps all rows, as after an aggregate over everything.
+        """Return an analyzed plan without names, views and hints, its correlated subqueries as
+        joins, and without a LIMIT that keeps all rows, as after an aggregate over everything.
 
         These are steps of Spark's own optimizer, none of which looks at data.
         """
@@ -71,10 +71,18 @@ class Catalyst:
         return self._plain(self._joined(plan)) if self._has_subqueries(plan) else plan
 
     def _plain(self, plan: Any) -> Any:
-        """Return a plan without names, views and idle LIMITs; its subqueries keep theirs."""
-        # A function in SQL is told by what it does, since its text hides that.
-        rules = (self._optimizer.EliminateSQLFunctionNode, self._analysis.EliminateSubqueryAliases)
-        return _taken((*rules, self._analysis.EliminateView, self._optimizer.EliminateLimits), plan)
+        """Return a plan without what only names, wraps or advises, and without idle LIMITs; its
+        subqueries keep theirs."""
+        rules = (
+            # A function in SQL is told by what it does, since its text hides that.
+            self._optimizer.EliminateSQLFunctionNode,
+            self._analysis.EliminateSubqueryAliases,
+            self._analysis.EliminateView,
+            self._expressions.EliminatePipeOperators,
+            self._optimizer.EliminateResolvedHint,
+            self._optimizer.EliminateLimits,
+        )
+        return _taken(rules, plan)
 
     def _joined(self, plan: Any) -> Any:
         """Return a plan with its correlated subqueries as joins.
@@ -84,9 +92,14 @@ class Catalyst:
         """
         if not self._has_subqueries(plan):
             return plan
-        pulled = self._optimizer.PullupCorrelatedPredicates.apply(plan)
-        joined = self._optimizer.RewriteCorrelatedScalarSubquery.apply(self._inner_joined(pulled))
-        return self._optimizer.RewritePredicateSubquery.apply(joined)
+        optimizer = self._optimizer
+        pulls = (optimizer.OptimizeOneRowRelationSubquery, optimizer.PullupCorrelatedPredicates)
+        joins = (
+            optimizer.RewriteLateralSubquery,
+            optimizer.RewriteCorrelatedScalarSubquery,
+            optimizer.RewritePredicateSubquery,
+        )
+        return _taken(joins, self._inner_joined(_taken(pulls, plan)))
 
     def _inner_joined(self, plan: Any) -> Any:
         """Return a plan with joins in its subqueries; Spark has them in these operators only."""
@@ -102,6 +115,10 @@ class Catalyst:
                 groups = self.seq(map(self._with_joins, items(plan.groupingExpressions())))
                 results = self.seq(map(self._with_joins, items(plan.aggregateExpressions())))
                 return self._logical.Aggregate(groups, results, plan.child(), plan.hint())
+            case "LateralJoin":
+                right = self._with_joins(plan.right())
+                left, join = plan.left(), plan.joinType()
+                return self._logical.LateralJoin(left, right, join, plan.condition())
         return plan
 
     def _with_joins(self, expression: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ ANY_ORDER = _RANKED | frozenset(
     {
         *("Count", "CountIf", "Min", "Max", "Sum", "TrySum", "Average", "TryAverage"),
         *("BoolAnd", "BoolOr", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus"),
+        "PivotFirst",  # of the one row there is for each value, as PIVOT groups by it before
     }
 )
 # The order makes a difference in the last digits only.
@@ -30,7 +32,13 @@ ROUNDED = frozenset(
     }
 )
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
-_ORDERING = frozenset({"SortArray"})
+# These do the same with each element of an array, or as much with equal ones.
+_ELEMENTWISE = frozenset({"ArrayFilter", "ArrayTransform", "ArrayDistinct"})
+_ORDERING = frozenset({"SortArray", "ArraySort"})
+# In which names that are resolved differ from those that are not.
+_RESOLVED = re.compile(r"#\d+|'")
+# What these say of an array is the same in every order.
+_UNORDERED = frozenset({"Size", "ArrayContains", "ArrayMin", "ArrayMax"})
 POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
 _CHOOSING = frozenset({"First", "Last", "AnyValue", "MaxBy", "MinBy"})
 # Judged where they are called.
@@ -41,8 +49,10 @@ _KEY_TYPES = frozenset(
         *("timestamp", "timestamp_ntz"),
     }
 )
+_SESSION_WINDOW = "spark.sessionWindow"
 _SESSION_VALUES = frozenset({"Now", "LocalTimestamp"})
-_COUNTS = frozenset({"Count", "CountIf"})
+# What these give is a number of rows or a value as it is, nothing that is rounded.
+_COUNTS = frozenset({"Count", "CountIf", "PivotFirst"})
 _SUMS = frozenset({"Sum", "Average"})
 _EXTREMES = frozenset({"Min", "Max"})
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
@@ -68,10 +78,8 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
     name = kind(expression)
     if name in _PLAIN:
         return
-    if name in _ORDERING and _collects(expression.children().apply(0)):
-        collection = expression.children().apply(0)
-        yield from _children_refusals(collection.aggregateFunction())
-        yield from _option_refusals(collection.filter())
+    if name in _ORDERING | _UNORDERED and _orders(expression):
+        yield from _collection_refusals(expression)
         return
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
@@ -84,8 +92,6 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
         yield from _children_refusals(expression.windowFunction())
         yield from _children_refusals(expression.windowSpec())
         return
-    elif "SessionWindow" in name:
-        yield not_supported("session_window")
     elif _is_volatile(name, expression):
         yield _volatile(expression)
     yield from _children_refusals(expression)
@@ -100,6 +106,16 @@ def aggregate_calls(expressions: Iterable[Any]) -> Iterator[Any]:
 def aggregates(expressions: Iterable[Any]) -> Iterator[Any]:
     """Yield the aggregate functions called, windows not looked into."""
     return (call.aggregateFunction() for call in aggregate_calls(expressions))
+
+
+def shared(aggregate: Any) -> tuple[Any, ...]:
+    """Return the grouping expressions in which all rows of a group agree: all but a session window,
+    which is that of one row before those of its neighbours are joined to it."""
+    return tuple(
+        group
+        for group in items(aggregate.groupingExpressions())
+        if kind(group) != "AttributeReference" or not group.metadata().contains(_SESSION_WINDOW)
+    )
 
 
 def rounding(functions: Iterable[Any]) -> Obstacle | None:
@@ -210,12 +226,60 @@ def _children_refusals(expression: Any) -> Iterator[Obstacle]:
         yield from refusals(child)
 
 
-def _collects(expression: Any) -> bool:
-    """Say whether it collects values whose order sorting makes certain."""
-    if kind(expression) != "AggregateExpression":
+def _orders(expression: Any) -> bool:
+    """Say whether the order in which an array was collected makes no difference to what a function
+    says of it."""
+    array = expression.children().apply(0)
+    if not _is_collected(array):
         return False
-    function = expression.aggregateFunction()
-    return kind(function) in _COLLECTIONS and is_key(function.children().apply(0))
+    name = kind(expression)
+    if name in {"Size", "ArrayContains"}:
+        return True
+    return is_exact(array.dataType().elementType()) and (
+        name != "ArraySort" or _sorts_naturally(expression)
+    )
+
+
+def _is_collected(array: Any) -> bool:
+    """Say whether an array has certain elements in whatever order."""
+    while kind(array) in _ELEMENTWISE:
+        children = list(items(array.children()))
+        if len(children) > 1 and int(children[1].arguments().size()) != 1:
+            return False  # it is told the place as well
+        array = children[0]
+    if kind(array) != "AggregateExpression":
+        return False
+    function = array.aggregateFunction()
+    return kind(function) in _COLLECTIONS and is_exact(function.children().apply(0).dataType())
+
+
+def _collection_refusals(expression: Any) -> Iterator[Obstacle]:
+    """Yield what is wrong with anything around or inside the call that collects."""
+    array, *others = items(expression.children())
+    for other in others:
+        yield from refusals(other)
+    if kind(array) == "AggregateExpression":
+        yield from _children_refusals(array.aggregateFunction())
+        yield from _option_refusals(array.filter())
+    else:
+        yield from _collection_refusals(array)
+
+
+def _sorts_naturally(sort: Any) -> bool:
+    """Say whether array_sort compares as it does when it is not told how to."""
+    own, natural = sort.function().toString(), sort.defaultComparator().toString()
+    return _RESOLVED.sub("", str(own)) == _RESOLVED.sub("", str(natural))
+
+
+def is_exact(data_type: Any) -> bool:
+    """Say whether values of a type that are equal when they are sorted look the same."""
+    match str(data_type.typeName()):
+        case "struct":
+            return all(is_exact(field.dataType()) for field in items(data_type.toSeq()))
+        case "array":
+            return is_exact(data_type.elementType())
+        case name:
+            return name in _KEY_TYPES or name.startswith("decimal")
 
 
 def _is_volatile(name: str, expression: Any) -> bool:

@@ -22,6 +22,7 @@ from tidegate_server.engine.incremental.classify import (
     aggregates,
     averages_whole,
     is_choice,
+    shared,
 )
 from tidegate_server.engine.incremental.dependencies import PASSING, conjuncts
 from tidegate_server.engine.incremental.shape import NULLS, Node
@@ -277,7 +278,7 @@ def _numbers_rows(window: Any) -> bool:
 
 def _chosen(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
     """Of the rows of a group one is chosen, by the order in which they come or by a value."""
-    groups = tuple(items(node.plan.groupingExpressions()))
+    groups = shared(node.plan)
     for call in aggregate_calls(items(node.plan.aggregateExpressions())):
         function = call.aggregateFunction()
         if not is_choice(function):

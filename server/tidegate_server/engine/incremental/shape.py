@@ -15,6 +15,7 @@ from tidegate_server.engine.incremental.classify import (
     is_key,
     refusals,
     rounding,
+    shared,
 )
 from tidegate_server.engine.incremental.dependencies import PASSING, equated, null_aware
 from tidegate_server.engine.incremental.windows import (
@@ -39,7 +40,6 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
     "RightOuter": (0,),
     "FullOuter": (0, 1),
 }
-_SESSION_WINDOW = "spark.sessionWindow"
 _WEIGHT = "__weight"
 NULLS = Obstacle(
     code="JOIN_WITHOUT_EQUALITY",
@@ -229,17 +229,9 @@ class _Reader:
 
     def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
-        grouping = list(items(plan.groupingExpressions()))
+        grouping = shared(plan)
         traced = _traced_groups(plan, grouping, trace or {})
         functions = list(aggregates(items(plan.aggregateExpressions())))
-        refused = [
-            Obstacle(
-                code="OPERATOR_NOT_INCREMENTALIZABLE",
-                text="no incremental rule is known for session_window",
-            )
-            for group in grouping
-            if kind(group) == "AttributeReference" and group.metadata().contains(_SESSION_WINDOW)
-        ]
         keyless = Obstacle(
             code="AGGREGATE_WITHOUT_KEYS",
             text="an aggregate has no GROUP BY column by which affected groups could be found",
@@ -252,7 +244,7 @@ class _Reader:
             traced,
             keyless,
             functions,
-            refused,
+            [],
             choosing(functions),
         )
 

@@ -62,7 +62,9 @@ def lateral(draw: st.DrawFn, below: Below) -> Relation:
         (f", LATERAL (SELECT count(*) AS c{count} {where})", "opaque"),
         (f", LATERAL (SELECT {b} AS c{count} {where})", kind),
         (f" LEFT JOIN LATERAL (SELECT {b} AS c{count} {where}) ON true", kind),
+        (f" LEFT JOIN LATERAL (SELECT {b} AS c{count} {where} ORDER BY {b} LIMIT 1)", kind),
         (f", LATERAL (SELECT o.{a} AS c{count})", kind),
+        (f", LATERAL explode(array(o.{a}, NULL)) AS e(c{count})", kind),
     )
     text, result = draw(st.sampled_from(forms))
     sql = f"SELECT o.*, c{count} FROM ({source.sql}) AS o{text}"

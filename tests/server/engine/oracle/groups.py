@@ -14,13 +14,19 @@ _AGGREGATES: dict[str, tuple[str, ...]] = {
         "count(DISTINCT {0} COLLATE UTF8_LCASE)",
         "CAST(max(upper({0}) COLLATE UTF8_LCASE) AS STRING)",
     )
-    + ("listagg({0}, ',') WITHIN GROUP (ORDER BY {0})", "max_by({0}, {0})"),
+    + ("listagg({0}, ',') WITHIN GROUP (ORDER BY {0})", "max_by({0}, {0})")
+    + (
+        "array_sort(array_distinct(collect_list(struct({0}, length({0})))))",
+        "concat_ws('|', array_sort(filter(collect_set({0}), x -> x > 'a')))",
+        "array_contains(collect_list({0}), 'a')",
+    ),
     "int": (
         *_ANY,
         *("sum({0})", "avg({0})", "percentile({0}, 0.5)", "sum(DISTINCT {0})"),
         *("count_if({0} > 1)", "sum({0}) FILTER (WHERE {0} > 0)", "bit_xor({0})"),
         *("max_by({0}, {0})", "approx_count_distinct({0})", "mode({0}, true)"),
-        *("size(array_agg({0}))", "count(DISTINCT {0}) FILTER (WHERE {0} <> 1)"),
+        *("size(array_agg({0}))", "array_sort(transform(collect_list({0}), x -> x % 3))"),
+        *("array_min(collect_list({0}))", "count(DISTINCT {0}) FILTER (WHERE {0} <> 1)"),
         *("min({0}) FILTER (WHERE {0} % 2 = 0)", "every({0} > 0)", "corr({0}, {0} + 1)"),
         "sum(CASE WHEN {0} > 0 THEN 1 ELSE 0 END)",
     ),

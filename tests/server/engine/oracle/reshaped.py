@@ -16,10 +16,14 @@ def pivoted(draw: st.DrawFn, below: Below) -> Relation:
         return source
     key, number = draw(st.sampled_from(keys)), draw(st.sampled_from(numbers))
     what = draw(st.sampled_from(("sum", "max", "count")))
-    sql = (
-        f"SELECT * FROM (SELECT {key} AS c0, {number} AS p, {number} AS q FROM ({source.sql}))"
-        f" PIVOT ({what}(q) FOR p IN (0 AS c1, 1 AS c2, 2 AS c3))"
-    )
+    rows = f"SELECT * FROM (SELECT {key} AS c0, {number} AS p, {number} AS q FROM ({source.sql}))"
+    if draw(st.booleans()):
+        sql = f"{rows} PIVOT ({what}(q) AS s, count(*) AS n FOR p IN (0 AS c1, 1 AS c2))"
+        return Relation(
+            f"SELECT c0, c1_s AS c1, c2_s AS c2, c2_n AS c3 FROM ({sql})",
+            (("c0", dict(source.columns)[key]), *((f"c{i}", "opaque") for i in (1, 2, 3))),
+        )
+    sql = f"{rows} PIVOT ({what}(q) FOR p IN (0 AS c1, 1 AS c2, 2 AS c3))"
     kind = "opaque" if what == "sum" else "int"
     return Relation(sql, (("c0", dict(source.columns)[key]), *((f"c{i}", kind) for i in (1, 2, 3))))
 
