@@ -96,6 +96,10 @@ class Operator:
         below = (*self.children, *self.subqueries)
         return self.source in changed or any(each.reads(changed) for each in below)
 
+    def computed_from(self, other: Operator) -> bool:
+        """Say whether it is another operator, or somewhere above it."""
+        return self is other or any(child.computed_from(other) for child in self.children)
+
 
 def obstacles(
     root: Operator,
@@ -107,7 +111,8 @@ def obstacles(
 ) -> tuple[Obstacle, ...]:
     """Return all that stands against an incremental refresh after these sources changed.
 
-    :param combined: an operator whose rows all follow from the change of what it reads.
+    :param combined: an operator whose rows all follow from the change of what it reads; what is
+        above it is computed from all of them.
     :param provided: whether the rows were such, when the table was refreshed, that what the plan
         leaves open made no difference.
     """
@@ -126,7 +131,8 @@ def _obstacles(
     yield from operator.obstacles
     if operator.ambiguous is not None and not provided:
         yield operator.ambiguous
-    exact = operator.replaced or operator is combined or (operator.bounded and provided)
+    whole = combined is not None and operator.computed_from(combined)
+    exact = operator.replaced or whole or (operator.bounded and provided)
     if operator.inexact is not None and not exact:
         yield operator.inexact
     if operator.children and operator.changes(changed):
@@ -157,9 +163,8 @@ def _rule_obstacles(
     provided: bool,
 ) -> Iterator[Obstacle]:
     needed = {operator.rule}
-    if operator is not combined and any(
-        operator.children[index].changes(changed) for index in operator.keyed_by
-    ):
+    whole = combined is not None and operator.computed_from(combined)
+    if not whole and any(operator.children[index].changes(changed) for index in operator.keyed_by):
         if operator.keyless is not None:
             yield operator.keyless
         if operator.unless is not None and not provided:

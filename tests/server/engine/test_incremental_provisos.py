@@ -100,8 +100,8 @@ TIES = [
     ),
     # Two moments of one session.
     (
-        "SELECT id, max_by(v, x) AS v FROM log WHERE id = 1 AND at > 3 GROUP BY id, "
-        "session_window(timestamp_seconds(at), '2 seconds')",
+        """SELECT id, max_by(v, x) AS v FROM log WHERE id = 1 AND at > 3
+        GROUP BY id, session_window(timestamp_seconds(at), '2 seconds')""",
         "(1, 5, 'tied', 0, 0)",
     ),
     # Zeros of either sign are equal in an order.

@@ -141,7 +141,8 @@ EQUAL = {
     "sessions": (
         (
             "SELECT k, session_window(s, '2 seconds').start AS b, count(*) AS c, max(p) AS m FROM "
-            "(SELECT k, p, timestamp_seconds(n) AS s FROM t) GROUP BY k, session_window(s, '2 seconds')"
+            "(SELECT k, p, timestamp_seconds(n) AS s FROM t) "
+            "GROUP BY k, session_window(s, '2 seconds')"
         ),
         (
             "SELECT c, count(*) AS g FROM (SELECT k, count(*) AS c FROM t WHERE n > 0 "

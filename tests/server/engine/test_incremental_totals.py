@@ -26,6 +26,14 @@ QUERIES = {
     # LIMIT keeps all rows there can be.
     "SELECT avg(n) AS a, count(*) AS c FROM t LIMIT 100": "t",
     "SELECT avg(p) AS a FROM (SELECT p, m FROM t JOIN u USING (k)) ORDER BY a LIMIT 1": "tu",
+    # All rows are computed from the totals, whatever is done to them.
+    "SELECT k, c, rank() OVER (ORDER BY c DESC) AS r, 100 * c / sum(c) OVER () AS share,"
+    " sum(s) OVER (ORDER BY k) AS so_far FROM (SELECT k, count(*) AS c, sum(p) AS s FROM t"
+    " GROUP BY k) ORDER BY r": "t",
+    "SELECT DISTINCT c > 3 AS many, max(c) OVER () AS most FROM (SELECT k, count(m) AS c"
+    " FROM t LEFT JOIN u USING (k) GROUP BY k)": "tu",
+    "SELECT count(DISTINCT c) AS different, median(c) AS usual FROM (SELECT n % 3 AS o,"
+    " count(*) AS c FROM t GROUP BY n % 3)": "t",
 }
 CHANGES = {
     "INSERT INTO t SELECT 7, 'a', 7, 7, 0.000007, true, NULL, DATE'2026-01-01' FROM range(3)": "t",
@@ -69,6 +77,28 @@ def test_rows_follow_from_totals(session: Session, sources: str) -> None:
         for mt in tables:
             follows = "GROUPS_COMBINED" if changed in QUERIES[mt.query] else "SOURCES_UNCHANGED"
             assert landed(mt) == (mt.query, follows)
+
+
+def test_ties_are_looked_for_among_what_is_computed_from_totals(
+    session: Session, sources: str
+) -> None:
+    mt = Maintained(
+        session,
+        sources,
+        "SELECT k, row_number() OVER (ORDER BY s DESC) AS r"
+        " FROM (SELECT k, sum(m) AS s FROM u GROUP BY k)",
+    )
+    for change, follows in (
+        ("INSERT INTO u VALUES ('a', 1), ('c', 2)", "GROUPS_COMBINED"),
+        ("INSERT INTO u VALUES ('c', 18)", "ORDER_NOT_UNIQUE"),
+        ("INSERT INTO u VALUES ('c', 1)", "ORDER_NOT_UNIQUE"),
+        ("INSERT INTO u VALUES ('c', 5)", "GROUPS_COMBINED"),
+    ):
+        session.execute(change)
+        outcome = mt.refresh()
+        assert (change, outcome.plan.reason_code) == (change, follows)
+        if follows == "GROUPS_COMBINED":
+            assert mt.differences() == []
 
 
 def test_what_has_too_many_groups_or_too_large_sums_is_computed(

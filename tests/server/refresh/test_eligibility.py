@@ -54,6 +54,15 @@ def test_an_only_row_that_follows_from_its_change_needs_no_keys() -> None:
     assert obstacles(refused, BOTH, combined=refused) == (TIES,)
 
 
+def test_what_is_above_rows_that_are_all_there_is_computed_from_them() -> None:
+    root = aggregate(T)
+    above = aggregate(root, keyless=KEYLESS, inexact=ROUNDED)
+    assert codes(above, BOTH) == ["AGGREGATE_NOT_TOP_NODE", "AGGREGATE_WITHOUT_KEYS"]
+    assert obstacles(above, BOTH, combined=root) == ()
+    assert obstacles(above, BOTH, combined=root, rules=frozenset({Rule.LINEAR})) != ()
+    assert obstacles(replace(above, ambiguous=TIES), BOTH, combined=root) == (TIES,)
+
+
 def test_an_outer_join_needs_keys_for_the_side_it_looks_up() -> None:
     outer = Operator(
         name="Join", rule=Rule.OUTER_JOIN, children=(T, U), keyed_by=(1,), keyless=KEYLESS

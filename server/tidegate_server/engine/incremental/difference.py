@@ -17,12 +17,7 @@ from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
-from tidegate_server.engine.incremental.provisos import (
-    BROKEN,
-    NotFollowingError,
-    Proviso,
-    look,
-)
+from tidegate_server.engine.incremental.provisos import Proviso, check
 from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items
@@ -221,9 +216,7 @@ class Difference:
         rows = None
         if keys is not None:
             rows = [self._restricted(node, 0, keys, before=False)] * len(own)
-        found = look(own, self.catalyst, rows)
-        if found in BROKEN:
-            raise NotFollowingError(BROKEN[found], found)
+        check(own, self.catalyst, rows)
         self.check()
 
     def _recomputed(self, node: Node, keys: Keys, *, before: bool) -> Any:

@@ -161,6 +161,18 @@ def look(
     return str(found["broken"]) if found and found["broken"] else HOLD
 
 
+def check(
+    provisos: Sequence[Proviso], catalyst: Catalyst, inputs: Sequence[Any] | None = None
+) -> None:
+    """Look after a change, which costs nothing where there is nothing to look at.
+
+    :raises NotFollowingError: if a proviso does not hold any more.
+    """
+    found = look(provisos, catalyst, inputs) if provisos else HOLD
+    if found in BROKEN:
+        raise NotFollowingError(BROKEN[found], found)
+
+
 def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
     """Yield columns that order as Catalyst's SortOrders do.
 

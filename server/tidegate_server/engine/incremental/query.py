@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,8 +30,6 @@ logger = logging.getLogger(__name__)
 # Compressed columns need about a third of what a row takes in memory.
 _COMPRESSION = 0.3
 _UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
-
-_Following = TypeVar("_Following", Totals, FirstRows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +73,9 @@ def read_query(
         versions = tables.read_versions()
         shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
         algebra = read_algebra(shape, types, catalyst)
-        totals = _unhindered(read_totals(shape, catalyst), shape) if algebra is None else None
-        first = _unhindered(read_first_rows(shape, types, catalyst), shape)
+        totals = _added_up(read_totals(shape, catalyst), shape) if algebra is None else None
+        first = read_first_rows(shape, types, catalyst)
+        first = first if first is not None and _follows(first, shape) else None
         following = totals or first
         combined = None if following is None else following.node.operator
         provisos = () if _hindered(shape, combined) else read_provisos(shape, catalyst)
@@ -102,9 +102,21 @@ def read_query(
     )
 
 
-def _unhindered(found: _Following | None, shape: Node) -> _Following | None:
-    """Return how rows follow, unless something else of the query makes every refresh full."""
-    return None if found is None or _hindered(shape, found.node.operator) else found
+def _added_up(found: Iterable[Totals], shape: Node) -> Totals | None:
+    """Return the first from which a query's rows follow, best whichever of its sources changed."""
+    possible = [each for each in found if _follows(each, shape)]
+    sources = frozenset(str(node.operator.source) for node in shape.nodes())
+    always = (
+        each
+        for each in possible
+        if not obstacles(shape.operator, sources, combined=each.node.operator, provided=True)
+    )
+    return next(always, possible[0] if possible else None)
+
+
+def _follows(found: Totals | FirstRows, shape: Node) -> bool:
+    """Say whether nothing else of the query makes every refresh full."""
+    return not _hindered(shape, found.node.operator)
 
 
 def _hindered(shape: Node, combined: Operator | None) -> bool:

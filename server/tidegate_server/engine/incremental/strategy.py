@@ -31,13 +31,10 @@ from tidegate_server.engine.incremental.first_rows import (
     projected,
 )
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
-from tidegate_server.engine.incremental.provisos import BROKEN, HOLD, NotFollowingError
+from tidegate_server.engine.incremental.provisos import BROKEN, HOLD, NotFollowingError, check
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.shape import incomparable
-from tidegate_server.engine.incremental.totals import (
-    Totals,
-    recorded_after,
-)
+from tidegate_server.engine.incremental.totals import Recorded, Totals, recorded_after
 from tidegate_server.engine.sources import Tables
 from tidegate_server.model.runs import SourceChange, Strategy
 from tidegate_server.refresh.eligibility import (
@@ -255,11 +252,23 @@ class Preparation:
         self.check()
         if recorded is None:
             raise NotFollowingError(None)
+        self._check_computed(catalyst, totals, recorded)
         evidence = replace(self._evidence, affected_keys=recorded.changed)
         prepared = self._prepared(plan_incremental(self.order, full, evidence), None)
         same = recorded.text == self.last.totals
         content = None if same else catalyst.frame(recorded.plan)
         return replace(prepared, content=content, totals=recorded.text)
+
+    def _check_computed(self, catalyst: Catalyst, totals: Totals, recorded: Recorded) -> None:
+        """Look at the rows that operators above the totals read now.
+
+        :raises NotFollowingError: if they are not any more as they have to be.
+        """
+        inputs = {
+            id(node): plan for node, plan in zip(totals.above, recorded.plans[1:], strict=True)
+        }
+        own = [proviso for proviso in self.query.provisos if id(proviso.node) in inputs]
+        check(own, catalyst, [inputs[id(proviso.node)] for proviso in own])
 
     def _merged(
         self, catalyst: Catalyst, first: FirstRows, difference: Difference, full: RefreshPlan

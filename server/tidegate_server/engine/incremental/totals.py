@@ -41,7 +41,7 @@ _CHANGED = "changed"
 # Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
 _EXACT = 1 << 53
 _EXTREMES = frozenset({"Min", "Max"})
-_ABOVE = frozenset({"Project", "Filter"}) | PASSING
+_ABOVE = frozenset({"Project", "Filter", "Window", "Aggregate", "Distinct"}) | PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class Totals:
     """A query whose rows are computed, one by one, from the groups of ``node``."""
 
     node: Node
-    above: tuple[Any, ...]
-    """The operators from the query's result down to the aggregate."""
+    above: tuple[Node, ...]
+    """The operators from the query's result down to the aggregate, that left out."""
     groups: tuple[Any, ...]
     addends: tuple[Addend, ...]
 
@@ -81,16 +81,20 @@ class Totals:
         return [f"g{index}" for index in range(len(self.groups))]
 
 
-def read_totals(shape: Node, catalyst: Catalyst) -> Totals | None:
-    """Return what a query adds up; None if that is not all it does."""
+def read_totals(shape: Node, catalyst: Catalyst) -> Iterator[Totals]:
+    """Yield what a query adds up, each with all that is computed from it, the uppermost first."""
     if not fails_on_overflow(catalyst):
-        return None
-    node, above = shape, []
+        return
+    node = shape
+    above: list[Node] = []
     while node.kind in _ABOVE:
-        above.append(node.plan)
+        if node.kind == "Aggregate" and (found := _totals(node, above)) is not None:
+            yield found
+        above.append(node)
         (node,) = node.children
-    if node.kind != "Aggregate":
-        return None
+
+
+def _totals(node: Node, above: Sequence[Node]) -> Totals | None:
     groups = tuple(items(node.plan.groupingExpressions()))
     results = items(node.plan.aggregateExpressions())
     calls = [c for each in results for c in descend(each) if kind(c) == "AggregateExpression"]
@@ -221,8 +225,9 @@ def _sound(totals: Totals) -> str:
 # ---- the query's rows ----------------------------------------------------------------------------
 
 
-def _computed(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Any:
-    """Return a plan of the query's rows, from the totals of all groups by its own expressions."""
+def _computed(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> list[Any]:
+    """Return a plan of the query's rows, from the totals of all groups by its own expressions, and
+    after it those of the rows that each operator above the aggregate reads."""
     buffers: dict[int, tuple[Any, str]] = {}
     for number, addend in enumerate(totals.addends):
         for buffer, value in zip(addend.buffers, _values(number, addend), strict=True):
@@ -240,9 +245,10 @@ def _computed(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Any:
     plan = catalyst.project([*keys, *labelled], plan)
     results = items(totals.node.plan.aggregateExpressions())
     plan = catalyst.project([_result(each, totals, keys, catalyst) for each in results], plan)
-    for operator in reversed(totals.above):
-        plan = catalyst.with_children(operator, [plan])
-    return plan
+    plans = [plan]
+    for node in reversed(totals.above):
+        plans.insert(0, catalyst.with_children(node.plan, plans[:1]))
+    return plans
 
 
 def _values(number: int, addend: Addend) -> list[str]:
@@ -282,14 +288,19 @@ def _evaluated(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Totals of all groups."""
+    """Totals of all groups, and what is computed from them."""
 
     text: str
     """What a commit says of them: a JSON array of arrays of strings; empty if they are too many."""
-    plan: Any
-    """The query's rows."""
+    plans: Sequence[Any]
+    """The query's rows, and after them those that each operator above the aggregate reads."""
     changed: int = 0
     """How many groups a change of sources concerned."""
+
+    @property
+    def plan(self) -> Any:
+        """The query's rows."""
+        return self.plans[0]
 
 
 def recorded_anew(
@@ -308,7 +319,7 @@ def recorded_anew(
         look = frame.selectExpr("count(*) AS groups", f"bool_and({_sound(totals)}) AS sound")
         groups, sound = look.first() or (0, True)
         if groups > MOST_GROUPS and sound:
-            return Recorded(text="", plan=_computed(totals, catalyst, frame))
+            return Recorded(text="", plans=_computed(totals, catalyst, frame))
     return _recorded(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
 
 
@@ -347,8 +358,8 @@ def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded 
     text = str(found["text"])
     if len(text) > _LONGEST:
         return None
-    plan = _computed(totals, catalyst, _restored(catalyst.spark, text, lasting))
-    return Recorded(text=text, plan=plan, changed=int(found["changed"]))
+    plans = _computed(totals, catalyst, _restored(catalyst.spark, text, lasting))
+    return Recorded(text=text, plans=plans, changed=int(found["changed"]))
 
 
 def _lasting(totals: Totals, frame: DataFrame) -> list[T.StructField]:

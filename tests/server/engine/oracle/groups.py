@@ -121,6 +121,34 @@ def summarised(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
+def compared(draw: st.DrawFn, below: Below) -> Relation:
+    """Few groups beside each other: places and shares, or what is to be said of all of them."""
+    source = draw(summarised(below))
+    (first, kind), *_ = source.columns
+    keyed = kind != "opaque"
+    count = "c1" if keyed else "c0"
+    order = f"{count} DESC, {first}" if keyed else count
+    made = f"c{len(source.columns)}"
+    functions = (
+        f"rank() OVER (ORDER BY {count} DESC)",
+        f"row_number() OVER (ORDER BY {order})",
+        f"try_divide(100 * {count}, sum({count}) OVER ())",
+        f"sum({count}) OVER (ORDER BY {order} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+        f"lag({count}) OVER (ORDER BY {order})",
+    )
+    if draw(st.integers(0, 3)) > 0:
+        sql = f"SELECT *, {draw(st.sampled_from(functions))} AS {made} FROM ({source.sql})"
+        return Relation(sql, (*source.columns, (made, "opaque")))
+    texts = (
+        f"max({count}) AS c0, count(DISTINCT {count}) AS c1",
+        f"median({count}) AS c0, max_by({first}, struct({order.replace(' DESC', '')})) AS c1",
+        f"DISTINCT {count} AS c0, {count} > 2 AS c1",
+    )
+    sql = f"SELECT {draw(st.sampled_from(texts))} FROM ({source.sql})"
+    return Relation(sql, (("c0", "opaque"), ("c1", "opaque")))
+
+
+@st.composite
 def deduplicated(draw: st.DrawFn, below: Below) -> Relation:
     """DISTINCT."""
     source = draw(below)

@@ -15,7 +15,7 @@ from tests.server.engine.oracle.combined import (
     limited,
     tallied,
 )
-from tests.server.engine.oracle.groups import deduplicated, grouped, summarised
+from tests.server.engine.oracle.groups import compared, deduplicated, grouped, summarised
 from tests.server.engine.oracle.joins import common, crossed, joined, looked_up, nested
 from tests.server.engine.oracle.moments import timed
 from tests.server.engine.oracle.relations import (
@@ -34,7 +34,7 @@ OPERATORS: tuple[Callable[[Below], Below], ...] = (
     *(filtered, projected, projected, exploded, united, joined, joined, joined, crossed),
     *(grouped, grouped, grouped, deduplicated, windowed, windowed, topped, placed, nested),
     *(common, timed, pivoted, unpivoted, generated, chained, tallied, lateral, asked, asked),
-    *(layered, limited, summarised, summarised, looked_up, chosen, chosen),
+    *(layered, limited, summarised, summarised, compared, looked_up, chosen, chosen),
 )
 
 
