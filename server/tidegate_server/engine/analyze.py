@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from tidegate_server.storage.base import TableFormat
 
 _OF_A_SESSION = frozenset({"current_schema", "current_catalog"})
 _SQL_FUNCTIONS = frozenset({"SQLScalarFunction", "SQLFunctionNode"})
+_CHANGE_FEEDS = frozenset({"table_changes", "table_changes_by_path"})
 _WHAT_TO_DO: Mapping[str, str] = {
     "UNRESOLVABLE_TABLE_VALUED_FUNCTION": "Spark looks for a table function in the current schema"
     " only, and a refresh has none of yours: write its query in the place of the call"
@@ -74,6 +75,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         if not temporary:
             # What a refresh will run has to be analyzed here, where the author sees the error.
             expanded = _kept(tables, _chain(first, candidates), schema, lineage)
+        _refuse_change_feeds(query.functions | tables.functions)
     columns = source_columns(plan)
     return Analysis(
         schema=schema,
@@ -135,6 +137,13 @@ def refuse_reading_functions(plan: Node) -> None:
         for name in source_columns(node) if node.kind in _SQL_FUNCTIONS else ():
             reason = f"a function in SQL reads {name}; write its query in the place of the call"
             raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
+
+
+def _refuse_change_feeds(functions: Collection[str]) -> None:
+    """Refuse functions that read tables unseen."""
+    for name in sorted(_CHANGE_FEEDS & set(functions)):
+        reason = f"{name} reads a table unseen: read that itself, refreshes find what changed in it"
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
 def analyzed_plan(frame: DataFrame) -> Node:

@@ -184,6 +184,8 @@ class _Walk:
             self._found.open = True
         if found == "SubqueryAlias":
             self._found.aliases.add(str(node.alias()).lower())
+        if found == "UnresolvedTableValuedFunction" and node.name().size() == 1:
+            self._found.functions.add(str(node.name().apply(0)).lower())
         for expression in items(node.expressions()):
             self._expression(expression, node)
         for child in items(node.children()):

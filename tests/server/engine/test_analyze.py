@@ -230,6 +230,7 @@ def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake
         "CREATE FUNCTION below(x INT) RETURNS TABLE (a INT) RETURN SELECT a FROM t WHERE a < x",
         "CREATE FUNCTION upto(x INT) RETURNS TABLE (a INT) RETURN SELECT explode(sequence(1, x))",
         "CREATE VIEW calling AS SELECT * FROM below(2)",
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
     )
     for query in (
         "SELECT c, newest(a) AS b FROM u",
@@ -240,6 +241,13 @@ def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake
         failed = failure(tables, query)
         assert failed.code == "MT_QUERY_UNSUPPORTED"
         assert f"reads spark_catalog.{tables.schema}.t; write its query" in failed.message
+    for query in (
+        f"SELECT a FROM table_changes('{tables.schema}.t', 0)",
+        f"SELECT u.a FROM u JOIN table_changes('{tables.schema}.t', 0) AS d ON d.a = u.a",
+    ):
+        failed = failure(tables, query)
+        assert failed.code == "MT_QUERY_UNSUPPORTED"
+        assert "table_changes reads a table unseen" in failed.message
     failed = failure(tables, "SELECT * FROM upto(3)")
     assert failed.code == "MT_QUERY_UNSUPPORTED"
     assert "in the current schema only" in failed.message
@@ -310,11 +318,14 @@ def test_temporary_things_are_reported(tables: Lake) -> None:
     tables.sql(
         "CREATE TEMPORARY VIEW mine AS SELECT 1 a",
         "CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2",
+        "CREATE TEMPORARY FUNCTION ones(x INT) RETURNS TABLE (a INT) RETURN SELECT 1 WHERE x > 0",
         "DECLARE OR REPLACE VARIABLE threshold INT DEFAULT 1",
     )
     answer = analyze(tables, "select twice(mine.a) from mine, t where t.a > threshold")
     assert answer.temporary_objects == ("view mine", "function twice", "variable threshold")
-    tables.sql("DROP TEMPORARY FUNCTION twice", "DROP TEMPORARY VARIABLE threshold")
+    assert analyze(tables, "SELECT a FROM ones(1)").temporary_objects == ("function ones",)
+    tables.sql("DROP TEMPORARY FUNCTION twice", "DROP TEMPORARY FUNCTION ones")
+    tables.sql("DROP TEMPORARY VARIABLE threshold")
 
 
 @pytest.mark.parametrize(

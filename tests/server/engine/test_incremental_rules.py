@@ -316,6 +316,9 @@ COMPUTED = {
     "SELECT k, array_sort(transform(collect_list(n), (n, i) -> n * i)) AS l FROM t GROUP BY k": (
         "ORDER_NOT_UNIQUE"
     ),
+    "SELECT t.k, l.m FROM t, LATERAL (SELECT m FROM u WHERE u.k = t.k LIMIT 1) l": (
+        "ORDER_NOT_UNIQUE"
+    ),
     "SELECT session_window(timestamp_seconds(n), '2 seconds') AS w FROM t GROUP BY ALL": (
         "AGGREGATE_WITHOUT_KEYS"
     ),

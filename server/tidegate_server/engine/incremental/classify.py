@@ -32,7 +32,7 @@ ROUNDED = frozenset(
     }
 )
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
-# These do the same with each element of an array, or as much with equal ones.
+# These do the same with each element of an array, or keep one of those that are equal.
 _ELEMENTWISE = frozenset({"ArrayFilter", "ArrayTransform", "ArrayDistinct"})
 _ORDERING = frozenset({"SortArray", "ArraySort"})
 # In which names that are resolved differ from those that are not.
@@ -244,9 +244,11 @@ def _is_collected(array: Any) -> bool:
     """Say whether an array has certain elements in whatever order."""
     while kind(array) in _ELEMENTWISE:
         children = list(items(array.children()))
+        array = children[0]
+        if len(children) == 1 and not is_exact(array.dataType().elementType()):
+            return False  # of equal ones, the first is kept
         if len(children) > 1 and int(children[1].arguments().size()) != 1:
             return False  # it is told the place as well
-        array = children[0]
     if kind(array) != "AggregateExpression":
         return False
     function = array.aggregateFunction()

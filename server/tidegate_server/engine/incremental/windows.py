@@ -24,7 +24,9 @@ from tidegate_server.storage.jvm import items, kind
 def window_refusals(window: Any) -> Iterator[Obstacle]:
     """Yield what makes functions of a Window operator unfit, whatever its rows are."""
     for function, _ in _calls(window):
-        if has_ties(function):
+        # A LIMIT without ORDER BY in a subquery becomes a window that Spark does not analyze again.
+        unordered = kind(function) in POSITIONS and window.orderSpec().isEmpty()
+        if unordered or has_ties(function):
             yield ties(function)
         elif kind(function) not in PEERS | POSITIONS | ANY_ORDER | ROUNDED:
             yield not_supported(pretty(function))

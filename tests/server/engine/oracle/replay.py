@@ -49,8 +49,8 @@ _REFUSED = frozenset({Code.MT_SOURCE_CHANGED.name, Code.MT_SOURCE_NOT_FOUND.name
 """What a refresh may say although the query still runs: its columns would have other types."""
 _REFUSALS = (PySparkException, Py4JJavaError)
 """What Spark refuses a statement by; errors of Delta's Java come as they are."""
-_OVERFLOW = "ARITHMETIC_OVERFLOW"
-"""A sum may overflow in one order of the rows and not in another."""
+_OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
+"""A sum may overflow in one order of the rows and not in another, or be left out as not used."""
 _UNREAD = "plan cannot be read"
 _NAME = re.compile(r"\{(\w+)\}")
 
@@ -186,7 +186,7 @@ class Replay:
         logger.info("%s %s: %s", plan.strategy.value, plan.reason_code, subject.query)
         subject.reasons.append(f"{plan.strategy.value} {plan.reason_code}")
         unread = any(_UNREAD in rejected.reason_text for rejected in plan.rejected)
-        broken = plan.reason_code in _BROKEN and _OVERFLOW not in plan.reason_text
+        broken = plan.reason_code in _BROKEN and not _overflows(plan.reason_text)
         if broken or unread:
             return f"BROKEN REFRESH of {subject.name.table}: {plan.reason_code} {plan.reason_text}"
         if CHANCE in subject.query and plan.strategy is not Strategy.INCREMENTAL:
@@ -195,7 +195,7 @@ class Replay:
             wanted, found = self._both(subject)
         except _REFUSALS as failed:
             self._tally.left_out(failed)
-            return None if _OVERFLOW in str(failed) else f"UNREADABLE {subject.query}: {failed}"
+            return None if _overflows(str(failed)) else f"UNREADABLE {subject.query}: {failed}"
         self._tally.compared(plan)
         subject.rows = sum(found.values())
         if wanted == found:
@@ -219,7 +219,7 @@ class Replay:
         except _REFUSALS as own:
             self._tally.left_out(own)
             return None
-        if _OVERFLOW in str(failed):
+        if _overflows(str(failed)):
             self._tally.left_out(failed)
             return None
         return f"FAILED REFRESH of {subject.name.table}: {failed}"
@@ -248,6 +248,10 @@ class Replay:
         wanted = self._session.sql(subject.wanted).toDF(*subject.columns).collect()
         found = self._session.table(subject.name.quoted()).collect()
         return _bag(wanted), _bag(found)
+
+
+def _overflows(text: str) -> bool:
+    return any(condition in text for condition in _OVERFLOWS)
 
 
 def _views(stream: Stream) -> Mapping[str, str]:
