@@ -103,14 +103,19 @@ def read_query(
 
 
 def _added_up(found: Iterable[Totals], shape: Node) -> Totals | None:
-    """Return the first from which a query's rows follow, best whichever of its sources changed."""
-    possible = [each for each in found if _follows(each, shape)]
+    """Return the first from which a query's rows follow, best whichever of its sources changed.
+
+    What treats groups together is not computed from all of them where affected keys do: of many
+    groups full refreshes would count the totals for nothing.
+    """
     sources = frozenset(str(node.operator.source) for node in shape.nodes())
-    always = (
-        each
-        for each in possible
-        if not obstacles(shape.operator, sources, combined=each.node.operator, provided=True)
-    )
+
+    def hinders(combined: Operator | None) -> bool:
+        return bool(obstacles(shape.operator, sources, combined=combined, provided=True))
+
+    keyed = not hinders(None)
+    possible = [each for each in found if _follows(each, shape) and (each.topmost or not keyed)]
+    always = (each for each in possible if not hinders(each.node.operator))
     return next(always, possible[0] if possible else None)
 
 

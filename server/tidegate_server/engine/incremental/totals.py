@@ -41,7 +41,8 @@ _CHANGED = "changed"
 # Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
 _EXACT = 1 << 53
 _EXTREMES = frozenset({"Min", "Max"})
-_ABOVE = frozenset({"Project", "Filter", "Window", "Aggregate", "Distinct"}) | PASSING
+_ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
+_ABOVE = frozenset({"Window", "Aggregate", "Distinct"}) | _ROW_WISE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,11 @@ class Totals:
     def keys(self) -> list[str]:
         """The names of a total's key columns."""
         return [f"g{index}" for index in range(len(self.groups))]
+
+    @property
+    def topmost(self) -> bool:
+        """Whether nothing above the aggregate treats its rows together."""
+        return all(node.kind in _ROW_WISE for node in self.above)
 
 
 def read_totals(shape: Node, catalyst: Catalyst) -> Iterator[Totals]:
