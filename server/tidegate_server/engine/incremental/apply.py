@@ -74,6 +74,7 @@ def settle(
     distinct: bool = False,
     ranged: bool = True,
     asked: Sequence[str] = (),
+    beside: Sequence[DataFrame] = (),
 ) -> Settled:
     """Compute a diff; one Spark job.
 
@@ -85,6 +86,7 @@ def settle(
         has after the weight are there for what is asked.
     :param ranged: whether the table may have files that need not be looked at.
     :param asked: named aggregates in SQL that the look is to find too.
+    :param beside: frames of one row that it is to take along.
     :raises DiffMismatchError: if the table cannot take a diff because of a column's name.
     """
     if _OWN & {name.lower() for name in order.columns}:
@@ -93,7 +95,7 @@ def settle(
     unique = fitted if distinct else summed(fitted)
     rows = unique.withColumn(ROW_ID, F.monotonically_increasing_id())
     computed = rows.localCheckpoint(eager=False)
-    look = _look(computed, order, asked, ranged=ranged)
+    look = _look(computed, order, asked, beside, ranged=ranged)
     return Settled(
         rows=computed.drop(*diff.columns[len(order.columns) + 1 :]),
         gone=look["gone"],
@@ -134,7 +136,14 @@ def apply(
     return replace(done, expectations={**counts, **done.expectations})
 
 
-def _look(rows: DataFrame, order: RefreshOrder, asked: Sequence[str], *, ranged: bool) -> Row:
+def _look(
+    rows: DataFrame,
+    order: RefreshOrder,
+    asked: Sequence[str],
+    beside: Sequence[DataFrame],
+    *,
+    ranged: bool,
+) -> Row:
     """Count the rows, those that break expectations, and find the range of what is removed."""
     stays = " AND ".join(f"NOT {e.broken}" for e in order.expectations if drops(e)) or "true"
     removed = f"({WEIGHT} < 0 AND {stays})"
@@ -154,7 +163,7 @@ def _look(rows: DataFrame, order: RefreshOrder, asked: Sequence[str], *, ranged:
             f"{as_text(f'max({value})', field.dataType)} AS high{number}",
             f"count_if({removed} AND {column} IS NULL) AS null{number}",
         ]
-    row = rows.selectExpr(*counts, *asked).first()
+    row = reduce(DataFrame.crossJoin, beside, rows.selectExpr(*counts, *asked)).first()
     if row is None:
         raise AssertionError("an aggregate without groups has one row")
     return row

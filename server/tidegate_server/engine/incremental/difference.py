@@ -17,7 +17,7 @@ from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
-from tidegate_server.engine.incremental.provisos import Proviso, check
+from tidegate_server.engine.incremental.provisos import Proviso, looks, require
 from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.refresh.eligibility import Rule
 from tidegate_server.storage.jvm import items
@@ -72,12 +72,14 @@ class Difference:
     """The largest number of affected keys of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
     """Affected keys that were found before, by the operator's id."""
+    pending: list[DataFrame] = field(default_factory=list)
+    """Looks that :func:`~.provisos.looks` made, and nobody has taken yet."""
     _before: dict[int, Any] = field(default_factory=dict)
 
     def of(self, node: Node) -> Weighted | None:
         """Return the change of a node's rows; None if there is none.
 
-        :raises NotFollowingError: if a proviso does not hold any more.
+        It is right as long as the looks left in ``pending`` find nothing.
         """
         if not node.operator.changes(frozenset(self.changed)):
             return None
@@ -157,7 +159,7 @@ class Difference:
             sides[kept] = change.plan
             parts.append(self._joined(node, change, *sides))
         if (change := self.of(node.children[looked_up])) is not None:
-            self._check_provisos(node)
+            self._look_at(node)
             keys = self._keys([(node.keys[looked_up], change)])
             same = self._restricted(node, kept, keys, before=True)
             after = self._restricted(node, looked_up, keys, before=False)
@@ -179,7 +181,7 @@ class Difference:
         keys = self.known.get(id(node)) or self._affected_keys(node)
         if keys is None:
             return None
-        self._check_provisos(node, keys)
+        self._look_at(node, keys)
         after = self._recomputed(node, keys, before=False)
         if node.operator.replaced:
             self.replaced = Replaced(keys=keys, columns=node.columns)
@@ -208,16 +210,26 @@ class Difference:
         self.accept(keys.count)
         return keys
 
-    def _check_provisos(self, node: Node, keys: Keys | None = None) -> None:
-        """Look at an operator's input after the change, or at its rows with some keys."""
+    def _look_at(self, node: Node, keys: Keys | None = None) -> None:
+        """Leave a look at an operator's input after the change, or at its rows with some keys."""
         own = [proviso for proviso in self.provisos if proviso.node is node]
         if not own:
             return
         rows = None
         if keys is not None:
             rows = [self._restricted(node, 0, keys, before=False)] * len(own)
-        check(own, self.catalyst, rows)
-        self.check()
+        self.pending.append(looks(own, self.catalyst, rows))
+
+    def look(self) -> None:
+        """Take all looks that were left; one Spark action, if any.
+
+        :raises NotFollowingError: if a proviso does not hold any more.
+        """
+        for frame in self.pending:
+            row = frame.first()
+            self.check()
+            require(None if row is None else row["broken"])
+        self.pending.clear()
 
     def _recomputed(self, node: Node, keys: Keys, *, before: bool) -> Any:
         sides = [

@@ -151,25 +151,29 @@ def look(
     :param inputs: for each proviso a plan of the rows to look at; all that its operator reads if
         there are none.
     """
-    if inputs is None:
-        inputs = [each.input for each in provisos]
-    looks = [
-        catalyst.analyzed(_look(proviso, catalyst, rows))
-        for proviso, rows in zip(provisos, inputs, strict=True)
-    ]
-    found = catalyst.frame(catalyst.union(looks)).selectExpr("max(broken) AS broken").first()
+    found = looks(provisos, catalyst, inputs).first()
     return str(found["broken"]) if found and found["broken"] else HOLD
 
 
-def check(
+def looks(
     provisos: Sequence[Proviso], catalyst: Catalyst, inputs: Sequence[Any] | None = None
-) -> None:
-    """Look after a change, which costs nothing where there is nothing to look at.
+) -> DataFrame:
+    """Return the one row that :func:`look` looks at: ``broken``, NULL if all is as it has to be."""
+    if inputs is None:
+        inputs = [each.input for each in provisos]
+    found = [
+        catalyst.analyzed(_look(proviso, catalyst, rows))
+        for proviso, rows in zip(provisos, inputs, strict=True)
+    ]
+    return catalyst.frame(catalyst.union(found)).selectExpr("max(broken) AS broken")
 
-    :raises NotFollowingError: if a proviso does not hold any more.
+
+def require(found: str | None) -> None:
+    """Go on if all is as it has to be.
+
+    :raises NotFollowingError: if not.
     """
-    found = look(provisos, catalyst, inputs) if provisos else HOLD
-    if found in BROKEN:
+    if found is not None and found in BROKEN:
         raise NotFollowingError(BROKEN[found], found)
 
 

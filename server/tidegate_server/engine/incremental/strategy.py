@@ -31,7 +31,13 @@ from tidegate_server.engine.incremental.first_rows import (
     projected,
 )
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
-from tidegate_server.engine.incremental.provisos import BROKEN, HOLD, NotFollowingError, check
+from tidegate_server.engine.incremental.provisos import (
+    BROKEN,
+    HOLD,
+    NotFollowingError,
+    look,
+    require,
+)
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.shape import incomparable
 from tidegate_server.engine.incremental.totals import Recorded, Totals, recorded_after
@@ -221,7 +227,22 @@ class Preparation:
         diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
         if difference.replaced is not None:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
-        return self._prepared(plan, diff)
+        return self._prepared(plan, self._looked_at(diff, difference))
+
+    def _looked_at(self, diff: DataFrame, difference: Difference) -> DataFrame | Settled:
+        """Take the looks that are left together with the diff, which saves an action.
+
+        :raises NotFollowingError: if a proviso does not hold any more.
+        """
+        if not difference.pending:
+            return diff
+        broken = [
+            f.withColumnRenamed("broken", f"broken{n}") for n, f in enumerate(difference.pending)
+        ]
+        settled = settle(self.format, self.order, diff, beside=broken)
+        for number in range(len(broken)):
+            require(settled.row[f"broken{number}"])
+        return settled
 
     def _prepared(self, plan: RefreshPlan, diff: DataFrame | Settled | None) -> Prepared:
         _, work = incremental_work(self._evidence)
@@ -246,6 +267,7 @@ class Preparation:
             raise NotFollowingError(_UNRECORDED)
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
         change = difference.of(totals.node.children[0])
+        difference.look()
         if change is None:
             return replace(self._prepared(plan, None), totals=self.last.totals)
         recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
@@ -268,7 +290,8 @@ class Preparation:
             id(node): plan for node, plan in zip(totals.above, recorded.plans[1:], strict=True)
         }
         own = [proviso for proviso in self.query.provisos if id(proviso.node) in inputs]
-        check(own, catalyst, [inputs[id(proviso.node)] for proviso in own])
+        if own:
+            require(look(own, catalyst, [inputs[id(proviso.node)] for proviso in own]))
 
     def _merged(
         self, catalyst: Catalyst, first: FirstRows, difference: Difference, full: RefreshPlan
@@ -278,6 +301,7 @@ class Preparation:
         :raises NotFollowingError: if they do not.
         """
         change = difference.of(first.below)
+        difference.look()
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         prepared = replace(self._prepared(plan, None), totals=self.last.totals)
@@ -304,6 +328,7 @@ class Preparation:
         The keys are then known, by which the groups are computed anew.
         """
         change = difference.of(algebra.node.children[0])
+        difference.look()
         if change is None:
             return None
         groups, names = changed_groups(algebra, catalyst, change.plan, change.weight)
