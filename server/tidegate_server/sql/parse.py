@@ -23,14 +23,16 @@ from tidegate_server.sql.statements import (
 
 # What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
 # statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
+# Nothing but single characters is possessive: CPython before 3.11.5 gets groups that are wrong.
+_NAME = r"`(?P<quoted>[^`]+(?:``[^`]*)*|(?:``[^`]*)+)`"
 _KEY = (
-    r"(?:hive(?:conf|var):)?+"
-    r"(?:`(?P<quoted>(?:[^`]|``)++)`|(?P<key>(?=[\w:-]*\.|\w++\s*+=)[A-Za-z_][\w.:-]*+))\s*+"
+    r"(?:hive(?:conf|var):|(?!hive(?:conf|var):))"
+    rf"(?:{_NAME}|(?P<key>(?=[\w:-]*\.|\w++\s*+=)[A-Za-z_][\w.:-]*+))\s*+"
 )
-_REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
-_BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?+|{_REST})", re.I)
-_BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?+{_REST}", re.I)
-_QUOTED = re.compile(r"`((?:[^`]|``)++)`")
+_REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)*"
+_BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?|{_REST})", re.I)
+_BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?{_REST}", re.I)
+_QUOTED = re.compile(_NAME)
 # DESCRIBE of anything but a table.
 _NOT_TABLES = frozenset(
     {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}

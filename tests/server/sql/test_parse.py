@@ -199,6 +199,9 @@ def test_comments_behind_a_setting_are_no_part_of_it() -> None:
     assert parse("SET a.b = c; -- why") == SetOption(key="a.b", value="c")
     assert parse("SET a.b // why") == ShowOption(key="a.b")
     assert parse("RESET a.b /* why */;") == ResetOption(key="a.b")
+    assert parse("RESET `a``.b` // why") == ResetOption(key="a`.b")
+    assert parse("RESET a") == SparkStatement(text="RESET a")
+    assert parse("SET hiveconf:1.b = c") == SparkStatement(text="SET hiveconf:1.b = c")
     assert parse("-- all\nRESET; -- of them") == ResetOption()
 
 
