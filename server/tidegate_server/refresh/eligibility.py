@@ -136,7 +136,7 @@ def _obstacles(
     if operator.inexact is not None and not exact:
         yield operator.inexact
     if operator.children and operator.changes(changed):
-        yield from _rule_obstacles(operator, changed, rules, combined, provided=provided)
+        yield from _rule_obstacles(operator, changed, rules, whole=whole, provided=provided)
     for child in operator.children:
         yield from _obstacles(child, changed, rules, combined, provided=provided)
     for subquery in operator.subqueries:
@@ -158,12 +158,11 @@ def _rule_obstacles(
     operator: Operator,
     changed: frozenset[str],
     rules: frozenset[Rule],
-    combined: Operator | None,
     *,
+    whole: bool,
     provided: bool,
 ) -> Iterator[Obstacle]:
     needed = {operator.rule}
-    whole = combined is not None and operator.computed_from(combined)
     if not whole and any(operator.children[index].changes(changed) for index in operator.keyed_by):
         if operator.keyless is not None:
             yield operator.keyless

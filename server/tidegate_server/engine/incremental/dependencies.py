@@ -11,6 +11,8 @@ from tidegate_server.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 """Operators that hand every row through."""
+ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
+"""Operators that treat rows one by one, and make one row of each at most."""
 PEERS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
 """Window functions that are the same for rows that tie, whatever the frame."""
 

@@ -221,7 +221,7 @@ class Difference:
         self.pending.append(looks(own, self.catalyst, rows))
 
     def look(self) -> None:
-        """Take all looks that were left; one Spark action, if any.
+        """Take all looks that were left; one Spark action each.
 
         :raises NotFollowingError: if a proviso does not hold any more.
         """

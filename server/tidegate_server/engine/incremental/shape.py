@@ -17,7 +17,7 @@ from tidegate_server.engine.incremental.classify import (
     rounding,
     shared,
 )
-from tidegate_server.engine.incremental.dependencies import PASSING, equated, null_aware
+from tidegate_server.engine.incremental.dependencies import PASSING, ROW_WISE, equated, null_aware
 from tidegate_server.engine.incremental.windows import (
     window_functions,
     window_refusals,
@@ -32,7 +32,6 @@ from tidegate_server.storage.plain import plain_files
 
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
 _LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | PASSING
-_ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
 _INNER = frozenset({"Inner", "Cross"})
 _SEMI = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
 _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
@@ -197,7 +196,7 @@ class _Reader:
 
     def _linear(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
-        below = passed(plan, trace) if name in _ROW_WISE and trace is not None else None
+        below = passed(plan, trace) if name in ROW_WISE and trace is not None else None
         children = tuple(self.read(child, below) for child in items(plan.children()))
         rule = Rule.GROUPING_SETS if name == "Expand" else Rule.LINEAR
         return self._node(plan, rule, children)

@@ -27,7 +27,7 @@ from tidegate_server.engine.incremental.algebra import (
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
-from tidegate_server.engine.incremental.dependencies import PASSING
+from tidegate_server.engine.incremental.dependencies import ROW_WISE
 from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.storage.exact import as_text, from_text
 from tidegate_server.storage.jvm import items, kind
@@ -41,8 +41,7 @@ _CHANGED = "changed"
 # Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
 _EXACT = 1 << 53
 _EXTREMES = frozenset({"Min", "Max"})
-_ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
-_ABOVE = frozenset({"Window", "Aggregate", "Distinct"}) | _ROW_WISE
+_ABOVE = frozenset({"Window", "Aggregate", "Distinct"}) | ROW_WISE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ class Totals:
     @property
     def topmost(self) -> bool:
         """Whether nothing above the aggregate treats its rows together."""
-        return all(node.kind in _ROW_WISE for node in self.above)
+        return all(node.kind in ROW_WISE for node in self.above)
 
 
 def read_totals(shape: Node, catalyst: Catalyst) -> Iterator[Totals]:
