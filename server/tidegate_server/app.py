@@ -22,7 +22,7 @@ from tidegate_server.command.authorize import check_owner, engine_settings
 from tidegate_server.command.context import Services
 from tidegate_server.command.dispatch import execute, returns_rows
 from tidegate_server.command.options import check_server_options
-from tidegate_server.command.realign import half_done, realign_storage, realign_workflows
+from tidegate_server.command.realign import realign_storage, realign_workflows
 from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
@@ -112,7 +112,6 @@ class Gateway:
         self._stack = ExitStack()
         self._scheduling = False
         self._recover_catalog = recover_catalog
-        self._realigned = False
         self._announce = announce
         self._lock = DataDirectoryLock(self.data)
         self._database = Database(config.store_url)
@@ -210,7 +209,6 @@ class Gateway:
             scheduler=self._scheduler,
             server_id=server_id,
             shared=self._database.shared,
-            began=self._clock.now(),
         )
         services = Services(
             config=config,
@@ -329,8 +327,7 @@ class Gateway:
         if self._recover_catalog:
             self._rebuild()
         self._recover()
-        left = not self._realigned or half_done(self._services.catalog)
-        if left and not self._database.shared:
+        if not self._database.shared:
             self._realign()
         if not self._scheduling and self.config.scheduler_type != "none":
             self._scheduling = True
@@ -374,9 +371,9 @@ class Gateway:
             if changed:
                 self._realign_workflows()
         except ServerError as problem:
-            log.warning("what is half done is looked for with the next engine: %s", problem)
-            return
-        self._realigned = True
+            log.warning(
+                "recovery of interrupted changes is postponed to the next engine start: %s", problem
+            )
 
     def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
         answer = self._engine.call(SourceVersions(sources=sources), wait=0)

@@ -408,7 +408,7 @@ class Code(Enum):
     MT_DATA_LOST = ErrorSpec(
         "58030",
         "The stored content of {table} cannot be read: {reason}.",
-        "Run ALTER MATERIALIZED TABLE {table} REFRESH to write it anew.",
+        "Run ALTER MATERIALIZED TABLE {table} REFRESH FULL to create its storage again.",
     )
     SCHEDULER_CONFIGURATION = ErrorSpec(
         "55000",

@@ -15,9 +15,10 @@ _PAUSE = 0.01
 
 
 class Point(Enum):
-    """A place; a refresh comes by in this order.
+    """A place; a refresh comes by the first seven in this order.
 
-    The last two are of SWAP WITH, and of ROLLBACK TO VERSION ... BOTH.
+    The others are of SWAP WITH, ROLLBACK TO VERSION ... BOTH, CREATE, DROP, RENAME and CONVERT TO
+    TABLE: before and after the change of the storage.
     """
 
     BEFORE_LEASE = "before-lease"
@@ -29,6 +30,15 @@ class Point(Enum):
     AFTER_STORE = "after-store"
     BETWEEN_PLACES = "between-places"
     BETWEEN_HALVES = "between-halves"
+    BEFORE_STORAGE = "before-storage"
+    AFTER_STORAGE = "after-storage"
+    BEFORE_REMOVAL = "before-removal"
+    BEFORE_FILES = "before-files"
+    AFTER_REMOVAL = "after-removal"
+    BEFORE_RENAME = "before-rename"
+    AFTER_RENAME = "after-rename"
+    BEFORE_RELEASE = "before-release"
+    AFTER_RELEASE = "after-release"
 
 
 def hold(point: Point) -> None:

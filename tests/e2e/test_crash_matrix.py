@@ -31,6 +31,8 @@ LONGER_THAN_LEASE = 3 * LEASE
 WAIT = 240.0
 LANDED = {Point.AFTER_COMMIT, Point.BEFORE_STORE, Point.AFTER_STORE}
 """Where the refresh's version is there already."""
+REFRESH = tuple(Point)[:7]
+"""Where a refresh comes by."""
 ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"}
 
 
@@ -51,7 +53,7 @@ ALL = [
     Case(point, victim, fate, mode)
     for mode in ("INCREMENTAL", "FULL")
     for point in Point
-    if point not in (Point.BETWEEN_PLACES, Point.BETWEEN_HALVES)  # no refresh comes by there
+    if point in REFRESH
     for victim in ("gateway", "engine")
     for fate in (signal.SIGKILL, signal.SIGSTOP)
 ]
@@ -179,7 +181,7 @@ def settled(server: Server, table: str) -> str:
 
 def committed(data: Path, table: str) -> list[int]:
     """Return the epochs of a table's commits, oldest first, as its own log has them."""
-    (log,) = (data / "warehouse").rglob(f"{table}/_delta_log")
+    (log,) = (data / "warehouse").rglob(f"{table}-*/_delta_log")
     epochs = []
     for file in sorted(log.glob("*.json")):
         actions = [json.loads(line) for line in file.read_text("utf-8").splitlines()]

@@ -198,6 +198,7 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
         "restored_from": table.restored_from,
         "leaving": table.leaving,
         "swapping": table.swapping,
+        "dropping": table.dropping,
         "rolling_back": table.rolling_back,
     }
 
@@ -296,6 +297,7 @@ def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
         restored_from=row.restored_from,
         leaving=row.leaving,
         swapping=row.swapping,
+        dropping=row.dropping,
         rolling_back=row.rolling_back,
         held=row.held,
     )

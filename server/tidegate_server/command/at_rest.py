@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from tidegate_server.command.context import Context, Services
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.scheduler.base import DEFINITION_LEASE, ROLLBACK_LEASE
+from tidegate_server.scheduler.base import CREATION_LEASE, DEFINITION_LEASE, ROLLBACK_LEASE
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,16 @@ def settling(table: MaterializedTable, context: Context) -> Iterator[None]:
     :raises ServerError: MT_STATE if it is not free within ``scheduler.patience``.
     """
     with _holding({f"{ROLLBACK_LEASE}{table.id}": table}, context):
+        yield
+
+
+@contextmanager
+def creating(table: MaterializedTable, context: Context) -> Iterator[None]:
+    """Hold the lease of a CREATE until it ends, whichever way.
+
+    By this recovery tells a CREATE that is at work from one whose server died.
+    """
+    with _holding({f"{CREATION_LEASE}{table.id}": table}, context):
         yield
 
 

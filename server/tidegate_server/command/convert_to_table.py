@@ -19,6 +19,7 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.define import definition_properties, need_scheduler
 from tidegate_server.command.derived import refuse_view
 from tidegate_server.errors import Code, error
+from tidegate_server.faults import Point, hold
 from tidegate_server.link.messages.requests import EvolveTable
 from tidegate_server.model.privileges import TableObject
 from tidegate_server.model.result import Result, nothing
@@ -79,7 +80,9 @@ def _release(
     services.catalog.replace(replace(table, leaving=True))
     withdraw_workflow(table, context, undo)
     compensate(undo, lambda: services.engine.call(taken_back(table)))
+    hold(Point.BEFORE_RELEASE)
     services.engine.call(_plain(table))
+    hold(Point.AFTER_RELEASE)
     changed = [_reading_plain(reader, table) for reader in readers]
     for before, after in zip(readers, changed, strict=True):
         write_definition(before, after, context, undo)

@@ -10,20 +10,20 @@ from zoneinfo import ZoneInfo
 
 from tidegate_server.command import alter_query, convert, resolve
 from tidegate_server.command.apply import register
-from tidegate_server.command.at_rest import alone
+from tidegate_server.command.at_rest import alone, creating
 from tidegate_server.command.context import Context
-from tidegate_server.command.define import define, definition_properties
+from tidegate_server.command.define import define
 from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.lifecycle import current
 from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.command.orders import step_id
 from tidegate_server.command.plan_rows import PlanRow, check_rows
 from tidegate_server.command.refresh import raise_failure
-from tidegate_server.command.spark import run, unexpected
+from tidegate_server.command.spark import run
 from tidegate_server.command.start import first_partitions
+from tidegate_server.command.storage import create_storage
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import TableCreated
-from tidegate_server.link.messages.requests import CreateTable, DropTable
+from tidegate_server.link.messages.requests import DropTable
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus
@@ -51,7 +51,7 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
     if statement.or_alter and (plain := convert.plain_table(statement, context)) is not None:
         return convert.take_over(statement, plain, text, context)
     table = define(statement, text, context)
-    with ExitStack() as undo:
+    with creating(table, context), ExitStack() as undo:
         _build(table, context, undo)
         undo.pop_all()
     log.info("Created materialized table %s (%s)", table.name, table.id)
@@ -119,7 +119,7 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     # Noted before it is asked for: who fails may have done it.
     undo.callback(_take_back, table, context)
     services.catalog.create(table)
-    location = _create_storage(table, context)
+    location = create_storage(table, context)
     with alone([table], context):
         stored = replace(current(table, context), location=location)
         services.catalog.replace(stored)
@@ -131,30 +131,6 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     start, end = RefreshStatus.INITIALIZING, RefreshStatus.ACTIVATED
     if not services.catalog.move(table.id, start, end):
         raise error(Code.INTERNAL, reason=f"{table.name} vanished while it was created")
-
-
-def _create_storage(table: MaterializedTable, context: Context) -> str:
-    """Make the storage and return its location."""
-    request = CreateTable(
-        name=table.storage,
-        schema=table.schema,
-        partition_keys=table.partition_keys,
-        comment=table.comment,
-        properties=definition_properties(replace(table, refresh_status=RefreshStatus.ACTIVATED)),
-    )
-    making = table.name
-    try:
-        answer = context.services.engine.call(request)
-        for view in views(table):
-            making = view.name
-            context.services.engine.call(view)
-    except ServerError as problem:
-        if problem.code.endswith("ALREADY_EXISTS"):
-            raise error(Code.MT_ALREADY_EXISTS, kind="Table or view", table=making) from problem
-        raise
-    if not isinstance(answer, TableCreated):
-        raise unexpected(answer)
-    return answer.location
 
 
 def _backfill(table: MaterializedTable, context: Context) -> None:
@@ -198,6 +174,6 @@ def _take_back(table: MaterializedTable, context: Context) -> None:
         # A table of another id under this name is left alone.
         engine.call(DropTable(name=table.storage, table_id=table.id))
     except ServerError as problem:
-        log.warning("The storage of %s is taken back at the next start: %s", table.name, problem)
+        log.warning("recovery will remove the storage of %s: %s", table.name, problem)
         return
     context.services.catalog.drop(table.id)

@@ -20,7 +20,9 @@ from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.orders import refuse_half_done
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import DropTable
+from tidegate_server.faults import Point, hold
+from tidegate_server.link.messages.answers import Inspected
+from tidegate_server.link.messages.requests import DropTable, InspectTable
 from tidegate_server.model.privileges import TableObject
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import RefreshStatus
@@ -120,24 +122,35 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
         MT_STATE while it is INITIALIZING or a refresh does not stop.
     """
     name = resolve.table_name(statement.name, context)
-    table = context.services.catalog.find(name)
-    if table is None:
-        problem = resolve.missing(name, context, wait=None)
-        if statement.if_exists and problem.code == Code.MT_NOT_FOUND.name:
-            return nothing()
-        raise problem
-    if table.refresh_status is RefreshStatus.INITIALIZING:
-        raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
-    refuse_half_done(table, "DROP")
-    need_scheduler("DROP", table.refresh_mode, context)
-    end_runs(table, context)
-    with at_rest([table], context), alone([table], context):
-        table = current(table, context)
-        _remove(table, context)
+    while True:
+        table = context.services.catalog.find(name)
+        if table is None:
+            problem = resolve.missing(name, context, wait=None)
+            if statement.if_exists and problem.code == Code.MT_NOT_FOUND.name:
+                return nothing()
+            raise problem
+        if _drop(table, context):
+            break
     context.services.privileges.forget(TableObject(table_id=table.id))
     _warn_consumers(table, context)
     log.info("Dropped materialized table %s (%s)", table.name, table.id)
     return nothing()
+
+
+def _drop(table: MaterializedTable, context: Context) -> bool:
+    """Drop a table; False if another statement gave it another name, or dropped it, meanwhile."""
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
+    need_scheduler("DROP", table.refresh_mode, context)
+    end_runs(table, context)
+    with at_rest([table], context), alone([table], context):
+        now = context.services.catalog.find(table.name)
+        if now is None or now.id != table.id:
+            return False
+        if not now.dropping:
+            refuse_half_done(now, "DROP")
+        _remove(replace(now, dropping=False), context)
+    return True
 
 
 def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerError:
@@ -173,15 +186,40 @@ def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -
 
 
 def _remove(table: MaterializedTable, context: Context) -> None:
+    """Remove workflow, views and storage, each with its way back, then the definition.
+
+    The definition is marked meanwhile. Once the storage may be gone there is no way back: recovery
+    completes what this could not.
+    """
     services = context.services
     with ExitStack() as undo:
+        compensate(undo, lambda: services.catalog.replace(table))
+        services.catalog.replace(replace(table, dropping=True))
         withdraw_workflow(table, context, undo)
         for view in views(table):
             compensate(undo, partial(services.engine.call, view))
             services.engine.call(drop_view(view))
-        services.engine.call(DropTable(name=table.storage, table_id=table.id))
+        hold(Point.BEFORE_REMOVAL)
+        try:
+            drop = DropTable(name=table.storage, table_id=table.id, location=table.location)
+            services.engine.call(drop)
+        except ServerError:
+            if not _has_storage(table, context):
+                undo.pop_all()
+            raise
         undo.pop_all()
+    hold(Point.AFTER_REMOVAL)
     services.catalog.drop(table.id)
+
+
+def _has_storage(table: MaterializedTable, context: Context) -> bool:
+    """Return whether the storage of a table is certainly there."""
+    try:
+        answer = context.services.engine.call(InspectTable(name=table.storage))
+    except ServerError as problem:
+        log.warning("whether %s still has its storage is not known: %s", table.name, problem)
+        return False
+    return isinstance(answer, Inspected) and answer.materialized_id == table.id
 
 
 def _warn_consumers(table: MaterializedTable, context: Context) -> None:

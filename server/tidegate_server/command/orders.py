@@ -36,13 +36,22 @@ _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
 
 
 def refuse_half_done(table: MaterializedTable, action: str) -> None:
-    """Refuse to touch a table in the middle of a SWAP or of a ROLLBACK of rows and definition.
+    """Refuse to touch a table in the middle of a DROP, a SWAP or a ROLLBACK of both.
 
-    After one that died the table's name may be that of another one, or its rows may be those of
-    another definition.
+    After one that died the table's rows may be gone, its name may be that of another one, or its
+    rows may be those of another definition.
 
     :raises ServerError: MT_STATE.
     """
+    if table.dropping:
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found="half dropped",
+            action=action,
+            expected="whole",
+            hint="Repeat DROP MATERIALIZED TABLE; the next engine completes it as well.",
+        )
     if table.rolling_back is not None:
         raise error(
             Code.MT_STATE,

@@ -201,7 +201,8 @@ def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) 
 
 
 def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
-    return [t for t in catalog.tables() if t.refresh_status is not RefreshStatus.INITIALIZING]
+    tables = (t for t in catalog.tables() if not t.dropping)
+    return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
 
 
 def _is_placed(table: MaterializedTable, listed: Mapping[TableName, TableInfo]) -> bool:

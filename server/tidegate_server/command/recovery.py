@@ -24,11 +24,16 @@ from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.refresh.retries import SERVER_STOPPED
-from tidegate_server.scheduler.base import DeleteWorkflow, Ledger, WorkflowScheduler
+from tidegate_server.scheduler.base import (
+    CREATION_LEASE,
+    DEFINITION_LEASE,
+    DeleteWorkflow,
+    Ledger,
+    WorkflowScheduler,
+)
 
 log = logging.getLogger(__name__)
 
-_SLOWEST_CREATE = timedelta(minutes=15)
 _SLOWEST_WAIT = timedelta(hours=2)
 _SLOWEST_BEGIN = timedelta(minutes=5)
 """How long a refresh stays QUEUED that waits neither for another one nor for its wave."""
@@ -53,12 +58,8 @@ class Recovery:
         scheduler: WorkflowScheduler,
         server_id: str,
         shared: bool,
-        began: datetime,
     ) -> None:
-        """Take the parts; ``shared`` says whether other servers may use the store.
-
-        :param began: when this server started; tables older than this were not made by it.
-        """
+        """Take the parts; ``shared`` says whether other servers may use the store."""
         self._catalog = catalog
         self._ledger = ledger
         self._engine = engine
@@ -66,7 +67,6 @@ class Recovery:
         self._scheduler = scheduler
         self._server_id = server_id
         self._shared = shared
-        self._began = began
 
     def recover(self, now: datetime) -> bool:
         """Settle all that can be settled now; False if some of it waits for an engine."""
@@ -75,8 +75,8 @@ class Recovery:
                 if self._dead(run, now):
                     self._settle_run(run, now)
             for table in self._catalog.tables():
-                if table.refresh_status is RefreshStatus.INITIALIZING and self._stuck(table, now):
-                    self._settle_table(table)
+                if self._stuck(table, now):
+                    self._remove(table)
         except ServerError as failure:
             if failure.code not in _ABSENT_ENGINE:
                 raise
@@ -122,17 +122,27 @@ class Recovery:
             close_run(self._ledger, run, RunState.ABANDONED, now, LEASE_LOST, text)
 
     def _stuck(self, table: MaterializedTable, now: datetime) -> bool:
-        if table.created_at >= self._began:
-            return False
-        return not self._shared or now > table.created_at + _SLOWEST_CREATE
+        """Return whether the CREATE or DROP of a table ended in the middle."""
+        if table.dropping:
+            return not self._at_work(f"{DEFINITION_LEASE}{table.id}", now)
+        creating = table.refresh_status is RefreshStatus.INITIALIZING
+        return creating and not self._at_work(f"{CREATION_LEASE}{table.id}", now)
 
-    def _settle_table(self, table: MaterializedTable) -> None:
-        """Take back a CREATE that never ended: nobody was told that it succeeded."""
-        log.warning("%s was never created completely and is removed", table.name)
+    def _at_work(self, key: str, now: datetime) -> bool:
+        """Return whether a statement of a server that may be alive holds a lease."""
+        holder = self._ledger.holder(key, now)
+        own = holder is not None and holder.startswith(f"{self._server_id}/")
+        return own or (self._shared and holder is not None)
+
+    def _remove(self, table: MaterializedTable) -> None:
+        """Complete a DROP, or undo a CREATE, that did not end."""
+        done = "dropped" if table.dropping else "created"
+        log.warning("%s was not %s completely and is removed", table.name, done)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
         for view in views(table):
             self._engine.call(drop_view(view), wait=0)
-        self._engine.call(DropTable(name=table.storage, table_id=table.id), wait=0)
+        drop = DropTable(name=table.storage, table_id=table.id, location=table.location)
+        self._engine.call(drop, wait=0)
         self._catalog.drop(table.id)
 
     def _ask(self, name: TableName, table_id: str) -> LastCommitted:

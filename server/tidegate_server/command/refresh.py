@@ -19,6 +19,7 @@ from tidegate_server.command.plan_rows import (
     plan_rows,
 )
 from tidegate_server.command.spark import unexpected
+from tidegate_server.command.storage import restore_lost_storage
 from tidegate_server.command.validate import is_text
 from tidegate_server.command.waves import Step
 from tidegate_server.errors import Code, ServerError, error
@@ -67,6 +68,8 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
             expected="ACTIVATED or SUSPENDED",
         )
     check_refresh(statement, table)
+    if statement.kind is RefreshKind.FULL and _is_whole(statement):
+        restore_lost_storage(table, context)
     job = _job(statement, table, context)
     if statement.asynchronous:
         context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
@@ -74,6 +77,11 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
     runs = job.work()
     raise_failures(runs)
     return RowsResult(_SCHEMA, [_row(run, context) for run in runs])
+
+
+def _is_whole(statement: AlterRefresh) -> bool:
+    """Return whether all rows are refreshed, not some partitions or rows."""
+    return (statement.partition, statement.range, statement.predicate) == (None, None, None)
 
 
 def explain_refresh(statement: AlterRefresh, context: Context) -> Result:

@@ -17,6 +17,7 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.define import refuse_storage_name, refuse_taken
 from tidegate_server.command.spark import unexpected
 from tidegate_server.errors import Code, error
+from tidegate_server.faults import Point, hold
 from tidegate_server.link.messages.answers import Rewritten
 from tidegate_server.link.messages.requests import RewriteNames
 from tidegate_server.model.names import TableName, qualify, quarantine_name, storage_name
@@ -45,7 +46,9 @@ def rename(statement: AlterRename, context: Context) -> Result:
     storage = storage_name(new_name) if table.storage_table is not None else None
     renamed = replace(table, name=new_name, storage_table=storage)
     with changing([table, *(reader for reader, _ in readers)], context), ExitStack() as undo:
+        hold(Point.BEFORE_RENAME)
         stored = change_storage(table, renamed, context, undo)
+        hold(Point.AFTER_RENAME)
         for reader, changed in readers:
             write_definition(reader, changed, context, undo)
         before, after = [table], [stored]

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyspark.sql import SparkSession
+
+from tidegate_server.storage.jvm import compiled, java
+
 _CLASS: Final = "tidegate.Listing"
 _SOURCE: Final = """
 package tidegate;
@@ -139,13 +143,9 @@ class Database:
 class Listing:
     """The class above, compiled by the compiler that Spark compiles its queries with."""
 
-    def __init__(self, session: Any, jvm: Any) -> None:
-        """Take a Java SparkSession, whose classes the compiled one sees, and the way to the JVM."""
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(session.getClass().getClassLoader())
-        compiler.cook(_SOURCE)
-        self._jvm = jvm
-        self._listing = compiler.getClassLoader().loadClass(_CLASS).newInstance()
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = java(spark)
+        self._listing = compiled(spark, _CLASS, _SOURCE)
 
     def names(self, catalog: Any) -> list[tuple[str, list[str], list[str]]]:
         """Return every schema with its tables, views among them, and its views."""

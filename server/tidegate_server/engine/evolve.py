@@ -45,9 +45,8 @@ from tidegate_server.storage.base import TableFormat
 from tidegate_server.storage.delta_sql import property_list
 from tidegate_server.storage.entries import entry_of
 from tidegate_server.storage.jvm import java
+from tidegate_server.storage.table_files import PROPERTY_DEFINITION, PROPERTY_ID
 
-_PROPERTY_ID = "tidegate.id"
-_PROPERTY_DEFINITION = "tidegate.definition"
 _ASSERTION = "the assertion"
 _NO_VALUE_OF_A_ROW: Mapping[str, str] = {
     "INVALID_WHERE_CONDITION": "it looks at more rows than its own",
@@ -190,12 +189,12 @@ def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
             if entry is None or entry.tableType().name() == "VIEW" or format.find(name) is None:
                 continue
             described = format.describe(name)
-            definition = described.properties.get(_PROPERTY_DEFINITION)
+            definition = described.properties.get(PROPERTY_DEFINITION)
             if definition is not None:
                 found.append(
                     FoundDefinition(
                         storage=name,
-                        table_id=described.properties.get(_PROPERTY_ID, ""),
+                        table_id=described.properties.get(PROPERTY_ID, ""),
                         location=described.location,
                         definition=definition,
                     )
@@ -232,7 +231,7 @@ def view_sql(request: PutView, *, replacing: bool) -> str:
     )
     comment = f" COMMENT {quote_literal(request.comment)}" if request.comment is not None else ""
     words = "CREATE OR REPLACE VIEW" if replacing else "CREATE VIEW"
-    properties = {_PROPERTY_ID: request.table_id}
+    properties = {PROPERTY_ID: request.table_id}
     if request.quarantine_of is not None:
         properties[PROPERTY_QUARANTINE_OF] = str(request.quarantine_of)
     return (
@@ -270,7 +269,7 @@ def _view_column(column: ViewColumn) -> str:
 def _owner(entry: Any) -> str | None:
     if entry is None or entry.tableType().name() != "VIEW":
         return None
-    found = entry.properties().get(_PROPERTY_ID)
+    found = entry.properties().get(PROPERTY_ID)
     return str(found.get()) if found.isDefined() else None
 
 

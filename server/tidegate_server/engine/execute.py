@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from tidegate_server.engine.drop import only_own_files
 from tidegate_server.engine.guard import disown, guard
 from tidegate_server.engine.immediate import written_out
 from tidegate_server.engine.inline import inlined
@@ -43,11 +44,12 @@ def execute(
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings), readable(request.pinned):
         text = written_out(child.spark, request.sql)
-        copies = guard(child.spark, text)
+        guarded = guard(child.spark, text)
         try:
-            frame = _analyzed(replace(request, sql=text), child, format)
+            with only_own_files(child.spark, guarded.targets):
+                frame = _analyzed(replace(request, sql=text), child, format)
         finally:
-            disown(child.spark, copies)
+            disown(child.spark, guarded.copies)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -16,6 +17,7 @@ from tidegate_server.engine.targets import (
     PathTarget,
     SchemaTarget,
     TableTarget,
+    Target,
     is_path,
     targets,
 )
@@ -30,11 +32,12 @@ from tidegate_server.model.names import (
 )
 from tidegate_server.sql.cursor import position
 from tidegate_server.storage.commits import newest_snapshot
-from tidegate_server.storage.delta import PROPERTY_ID
 from tidegate_server.storage.entries import entry_of, provider_of
 from tidegate_server.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.storage.places import PROPERTY_PLACE
+from tidegate_server.storage.table_files import PROPERTY_DEFINITION, PROPERTY_ID
 
-PROPERTY_DEFINITION = "tidegate.definition"
+_PROPERTIES = (PROPERTY_ID, PROPERTY_DEFINITION, PROPERTY_QUARANTINE_OF, PROPERTY_PLACE)
 
 _BY_REFRESH = (
     "Its content follows from its query: ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
@@ -87,11 +90,18 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def guard(spark: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
-    """Refuse a statement that changes the storage of a materialized table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """What a statement changes that may be run."""
 
-    Returns the names of tables that it makes as copies of materialized ones: they get the
-    properties by which those are known, and are to be disowned (:func:`disown`).
+    targets: tuple[Target, ...]
+    copies: tuple[tuple[str, ...], ...]
+    """Tables that it creates as copies of materialized ones: they get the properties by which those
+    are known, and are to be disowned (:func:`disown`)."""
+
+
+def guard(spark: SparkSession, text: str) -> Guarded:
+    """Refuse a statement that changes the storage of a materialized table.
 
     :raises ServerError: MT_WRONG_KIND naming the statement to use; NOT_SUPPORTED for an EXECUTE
         IMMEDIATE that cannot be read beforehand.
@@ -99,7 +109,8 @@ def guard(spark: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
     """
     owners = _Owners(spark)
     copies = []
-    for target in targets(spark, text):
+    found = tuple(targets(spark, text))
+    for target in found:
         if isinstance(target, CopyTarget):
             copied = owners.of_table(target.source, through_views=False) is not None
             # IF NOT EXISTS leaves what is there as it is.
@@ -112,12 +123,12 @@ def guard(spark: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
             if target.at is not None:
                 refused.line, refused.column = position(text, target.at)
             raise
-    return tuple(copies)
+    return Guarded(targets=found, copies=tuple(copies))
 
 
 def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:
     """Make copies of materialized tables the plain tables that they are."""
-    keys = ", ".join(map(quote_literal, (PROPERTY_ID, PROPERTY_DEFINITION, PROPERTY_QUARANTINE_OF)))
+    keys = ", ".join(map(quote_literal, _PROPERTIES))
     for name in copies:
         table = ".".join(map(quote_identifier, name))
         if is_path(name) or spark.catalog.tableExists(table):
@@ -138,6 +149,9 @@ class _Owners:
     def check(self, target: TableTarget | PathTarget | SchemaTarget) -> None:
         """Refuse a target that is a materialized table's; raises MT_WRONG_KIND."""
         if isinstance(target, SchemaTarget):
+            if target.script:
+                hint = "Run it as a statement of its own."
+                raise error(Code.NOT_SUPPORTED, what="DROP SCHEMA inside a script", hint=hint)
             self.check_schema(target.name)
         elif (owner := self.of(target)) is not None:
             form = target.form if isinstance(target, TableTarget) else ""
@@ -182,10 +196,9 @@ class _Owners:
         return self._below(place) if below else None
 
     def check_schema(self, parts: tuple[str, ...]) -> None:
-        """Refuse to drop a schema with materialized tables, or whose directory has rows of one.
+        """Refuse to drop a schema with materialized tables.
 
-        After SWAP WITH or RENAME a table's rows may lie in the directory of another schema, which
-        goes with that schema.
+        Those of other schemas may lie in its directory, after SWAP WITH; that directory stays.
 
         :raises ServerError: MT_WRONG_KIND.
         """
@@ -207,18 +220,6 @@ class _Owners:
                 found="a schema with materialized tables",
                 expected="one without for DROP SCHEMA",
                 hint=f"Drop them first: {', '.join(inside)}.",
-            )
-        external = self._session.sharedState().externalCatalog()
-        if not external.databaseExists(schema):
-            return
-        place = self._path(str(external.getDatabase(schema).locationUri().toString()))
-        if (stranger := self._below(place)) is not None:
-            raise error(
-                Code.MT_WRONG_KIND,
-                table=f"{catalog}.{schema}",
-                found=f"a schema in whose directory the rows of {stranger} lie",
-                expected="one without for DROP SCHEMA",
-                hint=f"Drop {stranger} first, or SWAP it back.",
             )
 
     def _below(self, place: Any) -> str | None:

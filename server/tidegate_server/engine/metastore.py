@@ -31,7 +31,6 @@ from tidegate_server.model.names import (
     quote_literal,
 )
 from tidegate_server.model.types import Column
-from tidegate_server.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class Metastore:
         self._spark = spark
         self._session: Any = spark._jsparkSession
         self._catalog: Any = self._session.sharedState().externalCatalog()
-        self._listing = Listing(self._session, java(spark))
+        self._listing = Listing(spark)
         self._stored = StoredTables(self._session, self._listing)
 
     def names(self) -> NameList:

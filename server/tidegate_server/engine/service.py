@@ -241,6 +241,7 @@ class Service:
                     request.partition_keys,
                     request.comment,
                     request.properties,
+                    request.location,
                 )
                 return TableCreated(location=location, table_id=table_id)
             case PlaceTables(places=places):
@@ -295,7 +296,7 @@ class Service:
                 self._tables.set_properties(request.name, request.properties)
                 return Done()
             case DropTable():
-                self._tables.drop(request.name, request.table_id)
+                self._tables.drop(request.name, request.table_id, request.location)
                 return Done()
             case DiscardHeld():
                 self._tables.discard_held(request.name, request.table_id)

@@ -67,6 +67,10 @@ class SchemaTarget:
     """A schema that a statement drops."""
 
     name: tuple[str, ...]
+    script: bool = False
+    """Whether it does so in the middle of a script."""
+    cascade: bool = False
+    """Whether it drops the tables in it as well."""
     at: int | None = field(default=None, compare=False)
 
 
@@ -246,7 +250,12 @@ def _create_view(place: _Place, plan: Any) -> Iterator[Target]:
 
 def _drop_schema(place: _Place, plan: Any) -> Iterator[Target]:
     name = _child_name(place, plan.namespace())
-    yield SchemaTarget(name=name, at=place.at(plan.namespace(), plan))
+    yield SchemaTarget(
+        name=name,
+        script=place.script,
+        cascade=bool(plan.cascade()),
+        at=place.at(plan.namespace(), plan),
+    )
 
 
 def _write_directory(place: _Place, plan: Any) -> Iterator[Target]:

@@ -182,6 +182,8 @@ class MaterializedTable:
     """Whether CONVERT TO TABLE has begun; true after it only if its server died within it."""
     swapping: bool = False
     """Whether SWAP WITH has begun; true after it only if it could not even be taken back."""
+    dropping: bool = False
+    """Whether DROP has begun; true after it only if it could neither end nor be taken back."""
     held: HeldVersion | None = None
     """A version that is not served; no refresh starts by itself until it is decided on."""
     rolling_back: RollingBack | None = None

@@ -23,6 +23,9 @@ the key of the lease of its definition."""
 ROLLBACK_LEASE = "rollback/"
 """Before a table's id, the key of the lease of a ROLLBACK of its rows and definition."""
 
+CREATION_LEASE = "creation/"
+"""Before a table's id, the key of the lease of the CREATE that is making it."""
+
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
 """Carries a request out to its end and returns its record; failures are in the record."""
 

@@ -153,10 +153,14 @@ class TableFormat(Protocol):
         partition_keys: Sequence[str],
         comment: str | None,
         properties: Mapping[str, str],
+        location: str = "",
     ) -> tuple[str, str]:
-        """Create an empty table and return its location and table id.
+        """Create an empty table in a directory of its own; return its location and table id.
 
-        Doing it again for the same ``tidegate.id`` is harmless.
+        Doing it again for the same ``tidegate.id`` is harmless: a table that is there is kept, and
+        gets an entry in the metastore if it has none.
+
+        :param location: where the table was before its files or its entry were lost.
 
         :raises ServerError: Spark's TABLE_OR_VIEW_ALREADY_EXISTS if the name is taken.
         """
@@ -192,7 +196,7 @@ class TableFormat(Protocol):
         ...
 
     def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
-        """Rename the table if it carries this ``tidegate.id``; else do nothing."""
+        """Rename the table if it carries this ``tidegate.id``; else do nothing. Files stay."""
         ...
 
     def place(self, places: Sequence[TablePlace]) -> tuple[str, ...]:
@@ -205,8 +209,14 @@ class TableFormat(Protocol):
         """
         ...
 
-    def drop(self, name: TableName, materialized_id: str) -> None:
-        """Drop the table with its data if it carries this ``tidegate.id``; else do nothing."""
+    def drop(self, name: TableName, materialized_id: str, location: str = "") -> None:
+        """Remove the entry and the files of the table of this ``tidegate.id``, and no others.
+
+        Doing it again, after any part of it, is harmless. Files at a place that a person chose
+        stay, as a plain table.
+
+        :param location: where the table is known to lie, should the metastore not know.
+        """
         ...
 
     def last_commit(

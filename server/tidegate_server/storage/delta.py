@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from tidegate_server.link.messages.requests import TablePlace
 from tidegate_server.model.names import (
     TableName,
     quote_identifier,
+    quote_literal,
     visible_name,
 )
 from tidegate_server.model.runs import Strategy
@@ -46,6 +46,7 @@ from tidegate_server.storage.delta_sql import (
     partition_filter,
     partition_predicate,
     property_list,
+    register_sql,
     type_sql,
 )
 from tidegate_server.storage.delta_tables import (
@@ -74,15 +75,15 @@ from tidegate_server.storage.expectations import (
 )
 from tidegate_server.storage.held import HeldPlace
 from tidegate_server.storage.jvm import java
-from tidegate_server.storage.places import Places
+from tidegate_server.storage.places import PROPERTY_PLACE, Places
 from tidegate_server.storage.predicate import matching
 from tidegate_server.storage.region import outside, outside_sql
 from tidegate_server.storage.row_change import RowChange
+from tidegate_server.storage.table_files import PROPERTY_DEFINITION, PROPERTY_ID, TableFiles
 from tidegate_server.storage.unique import checked
 
 logger = logging.getLogger(__name__)
 
-PROPERTY_ID = "tidegate.id"
 _INCREMENTAL = Strategy.INCREMENTAL.value
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -141,21 +142,32 @@ class DeltaFormat:
         partition_keys: Sequence[str],
         comment: str | None,
         properties: Mapping[str, str],
+        location: str = "",
     ) -> tuple[str, str]:
+        table_id = properties[PROPERTY_ID]
         found = self.find(name)
-        wanted = properties.get(PROPERTY_ID)
-        if found is None or wanted is None or found.materialized_id != wanted:
-            place = self._place_beside(name)
-            self._spark.sql(create_sql(name, schema, partition_keys, comment, properties, place))
-            if place is not None:
-                self._places.own(name)
+        if found is None or found.materialized_id != table_id:
+            known = [place for place in (location, self._places.own(name, table_id)) if place]
+            self._forget_lost(name, known)
+            there = [p for p in known if self._files(p).property(PROPERTY_ID) == table_id]
+            if there:
+                self._spark.sql(register_sql(name, there[0]))
+            else:
+                place = self._places.unoccupied(name, table_id)
+                made = {**properties, PROPERTY_PLACE: table_id}
+                self._spark.sql(create_sql(name, schema, partition_keys, comment, made, place))
         snapshot = self._tables.newest(name)
         return path_of(snapshot), str(snapshot.metadata().id())
 
-    def _place_beside(self, name: TableName) -> str | None:
-        """Return a place for a table whose usual one has another table's data; None for that."""
-        usual = self._places.usual(name)
-        return f"{usual}_{uuid.uuid4().hex[:8]}" if self._places.occupied(usual) else None
+    def _forget_lost(self, name: TableName, known: Sequence[str]) -> None:
+        """Remove the entry of a name if its location is a known one that has no table any more."""
+        if self._tables.exists(name):
+            place = self._places.of(name)
+            if place in known and not self._files(place).have_table():
+                self._places.forget(name)
+
+    def _files(self, location: str) -> TableFiles:
+        return TableFiles(self._spark, location)
 
     def describe(self, name: TableName) -> TableDescription:
         snapshot = self._tables.newest(name)
@@ -202,24 +214,24 @@ class DeltaFormat:
         if found is None or found.materialized_id != materialized_id:
             logger.info("%s is not renamed: it is gone or another table", name)
             return
-        # Data at the place of their name move along; others stay, which Spark does not know.
-        here, there = self._places.of(name), self._places.usual(new_name)
-        moves = here == self._places.usual(name)
-        if moves and self._places.occupied(there):
-            raise error(
-                Code.NOT_SUPPORTED,
-                what=f"RENAME TO {visible_name(new_name)}, where another table's data lie,",
-                hint="Choose another name.",
-            )
+        self._detach(name)
         # Spark wants the new name without its catalog.
         target = f"{quote_identifier(new_name.schema)}.{quote_identifier(new_name.table)}"
         self._spark.sql(f"ALTER TABLE {name.quoted()} RENAME TO {target}")
-        if not moves:
-            self._places.point(new_name, here)
+
+    def _detach(self, name: TableName) -> None:
+        """Keep the metastore away from the files of a table that an earlier version created."""
+        if self._places.is_managed(name):
+            owner = self._files(self._places.of(name)).property(PROPERTY_ID)
+            if owner is not None:
+                self.set_properties(name, {PROPERTY_PLACE: owner})
+            self._places.detach(name)
 
     def place(self, places: Sequence[TablePlace]) -> tuple[str, ...]:
         snapshots = [self._placed(place) for place in places]
         moving = [place for place in places if self._places.of(place.name) != place.location]
+        for place in moving:
+            self._detach(place.name)
         for number, place in enumerate(moving):
             if number:
                 hold(Point.BETWEEN_PLACES)
@@ -237,12 +249,31 @@ class DeltaFormat:
             raise error(Code.MT_DATA_LOST, table=str(place.name), reason=reason)
         return snapshot
 
-    def drop(self, name: TableName, materialized_id: str) -> None:
-        found = self.find(name)
-        if found is None or found.materialized_id != materialized_id:
-            logger.info("%s is not dropped: it is gone or another table", name)
-            return
-        self._spark.sql(f"DROP TABLE IF EXISTS {self._tables.holder(name).quoted()}")
+    def drop(self, name: TableName, materialized_id: str, location: str = "") -> None:
+        holder = self._tables.holder(name)
+        places = [place for place in (location, self._places.own(holder, materialized_id)) if place]
+        if self._tables.exists(holder):
+            entered = self._places.of(holder)
+            files = self._files(entered)
+            if files.belong_to(materialized_id):
+                self._detach(holder)
+                if not files.are_made_by_tidegate():
+                    self._disown(holder)
+                self._spark.sql(f"DROP TABLE IF EXISTS {holder.quoted()}")
+                places.append(entered)
+            elif entered in places and not files.have_table():
+                self._places.forget(holder)
+            else:
+                logger.info("%s is another table by now", holder)
+        hold(Point.BEFORE_FILES)
+        for files in map(self._files, dict.fromkeys(places)):
+            if files.belong_to(materialized_id) and files.are_made_by_tidegate():
+                files.delete()
+
+    def _disown(self, name: TableName) -> None:
+        """Leave a table that a person had put where it is as a plain one of that person."""
+        keys = ", ".join(map(quote_literal, (PROPERTY_ID, PROPERTY_DEFINITION)))
+        self._spark.sql(f"ALTER TABLE {name.quoted()} UNSET TBLPROPERTIES IF EXISTS ({keys})")
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None

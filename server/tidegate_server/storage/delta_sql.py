@@ -65,6 +65,10 @@ def create_sql(
     return " ".join(parts)
 
 
+def register_sql(name: TableName, location: str) -> str:
+    return f"CREATE TABLE {name.quoted()} USING delta LOCATION {quote_literal(location)}"
+
+
 def partition_filter(
     partitions: Sequence[PartitionSpec], types: Mapping[str, T.DataType]
 ) -> SparkColumn:

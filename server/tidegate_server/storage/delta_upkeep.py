@@ -24,6 +24,7 @@ from tidegate_server.refresh.upkeep import (
 )
 from tidegate_server.storage.commits import commits, newest_snapshot
 from tidegate_server.storage.jvm import acting, java, scala_object
+from tidegate_server.storage.table_files import TableFiles
 
 _DELTA = "spark.databricks.delta."
 _SMALL_FILE = LARGE_FILE // 4
@@ -72,7 +73,11 @@ def rewrite(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewr
 
 
 def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: str) -> FilesRemoved:
-    """Delete files that no version since ``before`` needs, those of dead writers among them."""
+    """Delete files that no version since ``before`` needs, those of dead writers among them.
+
+    Where files that are not the table's lie in its directory, only those that its log names are
+    deleted: Delta would take the others for files of dead writers.
+    """
     jvm: Any = java(session)
     # The caller knows what is needed; users' sessions keep Delta's check.
     session.conf.set(f"{_DELTA}retentionDurationCheck.enabled", "false")
@@ -87,9 +92,11 @@ def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: st
     )
     # Delta counts in whole hours before now: with this clock, none before that very moment.
     clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
+    shared = bool(TableFiles(session, str(log.dataPath().toString())).others())
+    kind = option.apply("LITE") if shared else option.empty()
     with acting(session):
         scala_object(jvm, "org.apache.spark.sql.delta.commands.VacuumCommand").gc(
-            spark, table, False, option.apply(0.0), option.empty(), option.empty(), nothing, clock
+            spark, table, False, option.apply(0.0), option.empty(), kind, nothing, clock
         )
     count = size = 0
     for commit in commits(jvm, newest_snapshot(jvm, log)):

@@ -78,6 +78,22 @@ def scala_object(jvm: Any, owner: str, name: str = "") -> Any:
     return getattr(getattr(place, f"{last}${name}$" if name else f"{last}$"), "MODULE$")
 
 
+_instances: dict[str, Any] = {}
+
+
+def compiled(spark: SparkSession, name: str, source: str) -> Any:
+    """Return the instance of a Java class, compiled once by the compiler of Spark's own queries.
+
+    For loops over many small objects, which py4j would cross the process boundary for each time.
+    """
+    if name not in _instances:
+        compiler = java(spark).org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
+        compiler.cook(source)
+        _instances[name] = compiler.getClassLoader().loadClass(name).newInstance()
+    return _instances[name]
+
+
 @contextmanager
 def acting(session: SparkSession) -> Iterator[None]:
     """Make a session this thread's active one until the block ends."""

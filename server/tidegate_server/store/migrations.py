@@ -154,6 +154,11 @@ def add_comparisons(connection: Connection) -> None:
     add_columns(connection, upkeep_runs, ("compared",))
 
 
+def add_dropping(connection: Connection) -> None:
+    """Give definitions the mark of a DROP that has begun."""
+    add_columns(connection, materialized_tables, ("dropping",))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     create_tables,
     add_definition_columns,
@@ -170,6 +175,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_rolling_back,
     add_upkeep,
     add_comparisons,
+    add_dropping,
 )
 
 

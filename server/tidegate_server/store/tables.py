@@ -146,6 +146,7 @@ materialized_tables = Table(
     Column("restored_from", Integer),
     Column("leaving", Boolean, nullable=False, server_default=false()),
     Column("swapping", Boolean, nullable=False, server_default=false()),
+    Column("dropping", Boolean, nullable=False, server_default=false()),
     Column("held", Json(HeldVersion | None)),
     Column("rolling_back", Json(RollingBack | None)),
     UniqueConstraint("folded_catalog", "folded_schema", "folded_table", name="uq_table_name"),

@@ -37,7 +37,7 @@ from tidegate_server.link.messages.requests import (
     SetTableProperties,
     TablePlace,
 )
-from tidegate_server.model.names import TableName
+from tidegate_server.model.names import TableName, visible_name
 from tidegate_server.model.types import Column, Schema
 from tidegate_server.refresh.request import CommittedRefresh
 
@@ -53,7 +53,7 @@ class Stored:
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     location: str = ""
-    """Where it lies; empty for the place of its name."""
+    """Where it lies; empty for the usual place of its name, as a plain table has it."""
 
     @property
     def owner(self) -> str | None:
@@ -149,13 +149,16 @@ class FakeStorage:
     def _create(self, name: TableName, request: CreateTable) -> TableCreated:
         if name in self.tables or name in self.views:
             raise taken()
+        owner = request.properties["tidegate.id"]
+        location = f"/warehouse/{visible_name(name).table}-{owner}"
         self.tables[name] = Stored(
             schema=request.schema,
             partition_keys=request.partition_keys,
             comment=request.comment,
             properties=dict(request.properties),
+            location=location,
         )
-        return TableCreated(location=f"/warehouse/{name.table}", table_id="delta-id")
+        return TableCreated(location=location, table_id="delta-id")
 
     def _change(self, name: TableName, properties: Mapping[str, str]) -> None:
         found = self.tables.get(name)

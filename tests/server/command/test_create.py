@@ -35,7 +35,7 @@ def test_a_created_table_is_activated_with_its_definition(world: World) -> None:
     assert table.partition_keys == ("d",)
     assert table.primary_key == PrimaryKey(name="PK_a", columns=("a",))
     assert (table.owner, table.comment, table.created_at) == ("ann", "x", NOW)
-    assert table.location == "/warehouse/m"
+    assert table.location == f"/warehouse/m-{table.id}"
     assert table.options == {"format": "json"}
 
 

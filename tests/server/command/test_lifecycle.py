@@ -112,7 +112,8 @@ def test_drop_removes_workflow_storage_and_definition(full: World) -> None:
     full.execute("DROP MATERIALIZED TABLE m")
     assert full.catalog.tables() == ()
     assert full.scheduler.workflows == {}
-    assert full.engine.asked(DropTable) == [DropTable(name=table.name, table_id=table.id)]
+    [drop] = full.engine.asked(DropTable)
+    assert drop == DropTable(name=table.name, table_id=table.id, location=table.location)
 
 
 def test_drop_succeeds_when_the_workflow_is_gone_already(full: World) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.examples import NOON
 from tests.contract.examples import run as finished
+from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import T1, World, analysis, name
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import Execute, ExplainRefresh, SourceVersions
@@ -332,3 +333,29 @@ def test_cancel_refresh_stops_every_run_of_the_table(world: World) -> None:
 def test_cancel_refresh_of_an_idle_table_answers_nothing(world: World) -> None:
     make(world, "m", "t1")
     assert world.rows("ALTER MATERIALIZED TABLE m CANCEL REFRESH") == []
+
+
+def test_a_full_refresh_creates_a_lost_storage_again(world: World) -> None:
+    make(world, "m", "t1")
+    lost = world.engine.storage.tables.pop(name("m"))
+    world.execute("ALTER MATERIALIZED TABLE m REFRESH FULL")
+    assert world.engine.storage.tables[name("m")].owner == lost.owner
+    assert world.table("m").location == world.engine.storage.tables[name("m")].location
+    assert "The storage of c.d.m was lost; it was created again." in world.logged
+
+
+def test_other_refreshes_leave_a_lost_storage_to_that(world: World) -> None:
+    make(world, "m", "t1")
+    del world.engine.storage.tables[name("m")]
+    world.execute("ALTER MATERIALIZED TABLE m REFRESH")
+    assert world.engine.storage.tables == {}
+
+
+def test_a_lost_storage_takes_no_name_of_another_table(world: World) -> None:
+    make(world, "m", "t1")
+    taken = Stored(schema=T1)
+    world.engine.storage.tables[name("m")] = taken
+    with pytest.raises(ServerError, match="exists") as caught:
+        world.execute("ALTER MATERIALIZED TABLE m REFRESH FULL")
+    assert caught.value.code == Code.MT_ALREADY_EXISTS.name
+    assert world.engine.storage.tables[name("m")] is taken

@@ -41,6 +41,7 @@ from tidegate_server.refresh.request import (
     RefreshRequest,
 )
 from tidegate_server.scheduler.base import (
+    CREATION_LEASE,
     DEFINITION_LEASE,
     CreateWorkflow,
     DeleteWorkflow,
@@ -170,7 +171,6 @@ class World:
                 "scheduler": self.scheduler,
                 "server_id": "server-2",
                 "shared": False,
-                "began": NOON,
                 **changes,
             }
         )
@@ -870,8 +870,29 @@ def test_a_create_that_never_ended_is_taken_back_with_its_storage(world: World) 
     assert world.engine.dropped == ["t-2"]
 
 
-def test_a_table_that_is_just_being_created_is_left_alone(world: World) -> None:
-    _half_created(world, created_at=NOON + timedelta(seconds=1))
-    world.engine.exists = False
-    world.recovery().recover(NOON + timedelta(seconds=2))
-    assert world.catalog.by_id("t-2") is not None
+@pytest.mark.parametrize(
+    ("server", "shared", "left"),
+    [("server-2", False, True), ("server-1", False, False), ("server-1", True, True)],
+)
+def test_a_table_that_is_just_being_created_is_left_alone(
+    world: World, server: str, shared: bool, left: bool
+) -> None:
+    """Of one server's store another server's lease is that of a dead one."""
+    _half_created(world)
+    assert world.ledger.claim(f"{CREATION_LEASE}t-2", f"{server}/definition/op", NOON, 30)
+    world.recovery(shared=shared).recover(NOON)
+    assert (world.catalog.by_id("t-2") is not None) is left
+    world.recovery(shared=shared).recover(NOON + timedelta(seconds=31))
+    assert world.catalog.by_id("t-2") is None
+
+
+def test_a_drop_that_did_not_end_is_completed(world: World) -> None:
+    world.catalog.replace(table(dropping=True, location="/place"))
+    key = f"{DEFINITION_LEASE}t-1"
+    assert world.ledger.claim(key, "server-2/definition/op", NOON, 30)
+    world.recovery().recover(NOON)
+    assert world.catalog.by_id("t-1") is not None
+    world.ledger.release(key, "server-2/definition/op")
+    world.recovery().recover(NOON)
+    assert world.catalog.by_id("t-1") is None
+    assert world.engine.dropped == ["t-1"]

@@ -131,6 +131,7 @@ def as_recreated(first: MaterializedTable, second: MaterializedTable) -> Materia
     return replace(
         first,
         id=second.id,
+        location=second.location,
         logical_refresh_mode=LogicalRefreshMode.INCREMENTAL_STRICT if strict else mode,
         original_query=first.expanded_query,
     )

@@ -165,7 +165,6 @@ class World:
             scheduler=server.scheduler,
             server_id=server.name,
             shared=True,
-            began=self.clock.now(),
         )
         return server
 

@@ -8,7 +8,7 @@ from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
 from tidegate_server.engine.guard import disown, guard
 from tidegate_server.engine.targets import PathTarget, TableTarget, targets
-from tidegate_server.errors import ServerError
+from tidegate_server.errors import Code, ServerError
 
 pytestmark = pytest.mark.spark
 
@@ -20,7 +20,7 @@ INSERT INTO spark_catalog.{schema}.mt REPLACE WHERE k = 1 SELECT 1, 'x'
 INSERT INTO delta.`{path}` VALUES (1, 'x')
 INSERT INTO spark_catalog.delta.`{path}` VALUES (1, 'x')
 INSERT INTO DELTA.`file:{path}` VALUES (1, 'x')
-INSERT INTO delta.`{path}/../mt` VALUES (1, 'x')
+INSERT INTO delta.`{path}/../{path.name}` VALUES (1, 'x')
 INSERT OVERWRITE parquet.`{path}/part` SELECT 1
 INSERT OVERWRITE DIRECTORY '{path}' USING parquet SELECT 1
 INSERT OVERWRITE DIRECTORY '{path}/k=1' USING parquet SELECT 1
@@ -278,7 +278,7 @@ def test_the_refusal_says_where_the_table_is_named(
 )
 def test_a_copy_of_a_materialized_table_is_a_plain_table(lake: Lake, mt: Stored, sql: str) -> None:
     text = sql.format(schema=lake.schema, path=lake.path("mt"))
-    copies = guard(lake.session, text)
+    copies = guard(lake.session, text).copies
     lake.sql(text)
     disown(lake.session, copies)
     name = "p" if " p " in sql else "copy"
@@ -289,9 +289,15 @@ def test_a_copy_of_a_materialized_table_is_a_plain_table(lake: Lake, mt: Stored,
     assert refusal(lake, "DROP TABLE mt") is not None
 
 
+def test_a_script_drops_no_schema(lake: Lake) -> None:
+    refused = refusal(lake, f"BEGIN DROP SCHEMA {lake.schema}; END")
+    assert refused is not None
+    assert refused.code == Code.NOT_SUPPORTED.name
+
+
 def test_a_copy_that_is_not_made_disowns_nothing(lake: Lake, mt: Stored) -> None:
-    assert guard(lake.session, "CREATE TABLE IF NOT EXISTS mt LIKE mt") == ()
-    assert guard(lake.session, "CREATE TABLE other LIKE p") == ()
+    assert guard(lake.session, "CREATE TABLE IF NOT EXISTS mt LIKE mt").copies == ()
+    assert guard(lake.session, "CREATE TABLE other LIKE p").copies == ()
     disown(lake.session, (("nowhere",),))
 
 

@@ -155,3 +155,17 @@ def test_the_log_of_a_busy_table_is_shortened(lake: Lake, mt: Materialized) -> N
     assert mt.content() == content
     lake.sql("INSERT INTO t VALUES ('d', 1)")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
+
+
+def test_files_that_are_not_the_tables_stay(lake: Lake) -> None:
+    """Its own that no version needs go all the same."""
+    mt = Materialized(lake, "SELECT 'k' AS k")
+    mt.fill()
+    mt.fill("SELECT 'l' AS k")
+    folder = lake.path("mt")
+    lake.sql(f"CREATE TABLE ext (x INT) USING parquet LOCATION '{folder}/inside'")
+    lake.sql("INSERT INTO ext VALUES (1)")
+    (folder / "notes.txt").write_text("mine")
+    assert remove(mt, later()).files == 1
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert lake.rows("SELECT * FROM ext") == [(1,)]

@@ -153,13 +153,18 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """Create the empty storage of a materialized table; answered by :class:`TableCreated`."""
+    """Create the empty storage of a materialized table; answered by :class:`TableCreated`.
+
+    A storage of the same ``tidegate.id`` is kept, also if the metastore does not know it any more.
+    """
 
     name: TableName
     schema: Schema
     partition_keys: tuple[str, ...]
     comment: str | None
     properties: Mapping[str, str]
+    location: str = ""
+    """Where the storage was before it was lost; empty for a new table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +317,8 @@ class DropTable:
 
     name: TableName
     table_id: str
+    location: str = ""
+    """Where the storage lies, should the metastore not know it any more; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
