@@ -30,6 +30,7 @@ from tidegate_server.command.system_tables import SYSTEM_SCHEMA, SystemTables
 from tidegate_server.command.upkeep import Upkeep
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
+from tidegate_server.data_directory import claim
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.flight import FlightEngine
 from tidegate_server.link.lock import DataDirectoryLock
@@ -242,9 +243,10 @@ class Gateway:
         """Listen, and begin to start the engine.
 
         :raises DataDirectoryTakenError: if another gateway uses the data directory.
+        :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
         :raises OSError: if the data directory or the address is not usable.
         """
-        self.data.mkdir(parents=True, exist_ok=True)
+        claim(self.data)
         with ExitStack() as stack:
             stack.enter_context(self._lock)
             stack.callback(self._database.close)

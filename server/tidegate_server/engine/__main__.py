@@ -34,7 +34,11 @@ def main() -> None:
     pipe = sys.stdin.buffer
     options = msgspec.json.decode(pipe.readline(), type=EngineOptions)
     directories = Directories(Path(options.data).resolve())
-    directories.prepare()
+    try:
+        directories.prepare()
+    except ServerError as refused:
+        sys.stderr.write(f"{refused}\n")
+        sys.exit(1)
     _log_to(directories.logs)
     # The watcher reads a duplicate: the JVM's launcher must not find our end of the pipe busy.
     lifetime.watch_gateway(os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from tidegate_server.data_directory import claim
 from tidegate_server.engine.jars import cache_dir, resolve_jars
 from tidegate_server.link.messages.requests import EngineOptions
 
@@ -81,7 +82,11 @@ class Directories:
         return self.data / "tmp"
 
     def prepare(self) -> None:
-        """Create what is missing; sweep what an earlier process left in spool and scratch."""
+        """Create what is missing; delete what an earlier process left in spool and scratch.
+
+        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
+        """
+        claim(self.data)
         for swept in (self.spool, self.scratch):
             shutil.rmtree(swept, ignore_errors=True)
         for needed in (self.warehouse, self.spool, self.logs, self.scratch):
