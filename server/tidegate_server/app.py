@@ -63,6 +63,7 @@ from tidegate_server.store.breaches import Breaches
 from tidegate_server.store.database import Database
 from tidegate_server.store.privileges import SqlPrivileges
 from tidegate_server.store.upkeep import UpkeepRuns
+from tidegate_server.store.watch import CHECK_SECONDS, StoreWatch
 
 log = logging.getLogger(__name__)
 
@@ -228,6 +229,7 @@ class Gateway:
             server_id=server_id,
             metrics=metrics,
             privileges=SqlPrivileges(self._database),
+            store=self._database,
         )
         self._services = services
         kept = KeptPicture(self.data / "metastore.msgpack")
@@ -274,6 +276,8 @@ class Gateway:
             if self._alerts.watches_lag:
                 look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
                 stack.enter_context(look)
+            watch = StoreWatch(self._database, self._announce)
+            stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self

@@ -434,23 +434,23 @@ class Code(Enum):
     )
     STORE_BUSY = ErrorSpec(
         "40001",
-        "The store {store} is locked: {reason}.",
-        "Nothing was changed; repeat the statement. If it stays locked, end the other program that "
-        "has the store open.",
+        "The store is locked: {reason}.",
+        "Repeat the statement in a few seconds. If the store stays locked, end the other program "
+        "that has it open.",
     )
     STORE_FULL = ErrorSpec(
         "53100",
-        "The store {store} cannot grow: {reason}.",
-        "Nothing was changed; free space on its disk, then repeat the statement.",
+        "The store cannot grow: {reason}.",
+        "Free space on that disk, then repeat the statement.",
     )
     STORE_UNAVAILABLE = ErrorSpec(
         "08006",
-        "The store {store} is not available: {reason}.",
-        "Nothing was changed; repeat the statement as soon as the store answers again.",
+        "The store is not available: {reason}.",
+        "Repeat the statement as soon as the store answers again; the log has the details.",
     )
     STORE_DAMAGED = ErrorSpec(
-        "XX001",
-        "The store {store} is damaged: {reason}.",
+        "58030",
+        "The store is damaged: {reason}.",
         "Stop the gateway, move the damaged store away or restore a copy, and start once with "
         "--recover-catalog, which brings the definitions back from the warehouse.",
     )

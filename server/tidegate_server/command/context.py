@@ -14,6 +14,7 @@ from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.clock import Clock
 from tidegate_server.observability.metrics import Metrics
 from tidegate_server.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
+from tidegate_server.store.database import StoreState
 from tidegate_server.store.privileges import MemoryPrivileges, Privileges
 
 
@@ -39,6 +40,8 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     background: Background = field(default_factory=Background)
+    store: StoreState | None = None
+    """How the store works; None where definitions are kept in memory."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -33,6 +33,10 @@ class Picture:
     due_workflows: int | None = None
     lags: tuple[TableLag, ...] | None = None
     tables: int | None = None
+    store_trouble: str | None = None
+    """Code of the error with which the store fails at the moment."""
+    store_failures: Mapping[str, int] = field(default_factory=dict)
+    """Transactions that failed, by the code of the error."""
 
 
 class Gauges(Collector):
@@ -57,7 +61,16 @@ class Gauges(Collector):
             value=picture.engine_restarts,
         )
         yield _gauge("refreshes_running", "Refresh runs at work.", picture.running_refreshes)
-        yield _gauge("store_up", "Whether the store answers.", int(picture.tables is not None))
+        answers = picture.tables is not None and picture.store_trouble is None
+        yield _gauge("store_up", "Whether the store can be read and written.", int(answers))
+        failures = CounterMetricFamily(
+            "tidegate_store_failures",
+            "Transactions of the store that failed, by the code of the error.",
+            labels=("code",),
+        )
+        for code, count in sorted(picture.store_failures.items()):
+            failures.add_metric((code,), count)
+        yield failures
         yield from _of_store(picture)
 
 
