@@ -140,8 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recover-catalog",
         action="store_true",
-        help="after the store was lost: bring back, suspended, the materialized tables whose "
-        "definitions stand in the warehouse",
+        help="after store or metastore were lost: bring back, from the tables in the warehouse, "
+        "the entries of the metastore and, suspended, the definitions of materialized tables",
     )
     parser.add_argument(
         "--ready-file",

@@ -33,6 +33,7 @@ from tidegate_server.engine.run import explain, refresh, source_versions
 from tidegate_server.engine.sessions import Sessions
 from tidegate_server.engine.survey import survey
 from tidegate_server.engine.verify import verify
+from tidegate_server.engine.warehouse import find_tables, register_table
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import (
     Answer,
@@ -60,6 +61,7 @@ from tidegate_server.link.messages.requests import (
     EvolveTable,
     Execute,
     ExplainRefresh,
+    FindTables,
     InspectTable,
     LastCommit,
     ListDefinitions,
@@ -75,6 +77,7 @@ from tidegate_server.link.messages.requests import (
     PutView,
     Refresh,
     RegisterSystemTable,
+    RegisterTable,
     RemoveFiles,
     RenameTable,
     Request,
@@ -130,7 +133,7 @@ class Service:
                 yield from self._watched(request, request.operation_id or str(uuid.uuid4()))
             case CreateTable() | RegisterSystemTable():
                 yield from self._watched(request, str(uuid.uuid4()))
-            case EvolveTable() | ListDefinitions() | PlaceTables():
+            case EvolveTable() | ListDefinitions() | PlaceTables() | FindTables() | RegisterTable():
                 yield from self._watched(request, str(uuid.uuid4()))
             case VerifyTable() | ExplainRefresh():
                 yield from self._watched(request, request.order.refresh_id)
@@ -258,6 +261,11 @@ class Service:
                 return Done()
             case ListDefinitions():
                 return definitions(self._spark, self._tables)
+            case FindTables():
+                return find_tables(self._spark, request.locations)
+            case RegisterTable():
+                register_table(self._spark, request)
+                return Done()
             case RegisterSystemTable():
                 self._metastore.register(request.name, request.location, request.comment)
                 return Done()

@@ -184,6 +184,26 @@ class FoundDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTable:
+    """A Delta table without an entry in the metastore, as its own log describes it."""
+
+    directory: TableName | None
+    """The name that its directory says; None for one that is not in the warehouse."""
+    location: str
+    table_id: str
+    """The id of the materialized table that it is; empty for another table."""
+    definition: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesFound:
+    """Every Delta table without an entry, and the tables and views that have one."""
+
+    found: tuple[FoundTable, ...]
+    entries: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionsFound:
     """Every storage of a materialized table."""
 
@@ -360,6 +380,7 @@ Answer = (
     | TablesPlaced
     | Inspected
     | DefinitionsFound
+    | TablesFound
     | ExpressionsChecked
     | Rewritten
     | Refreshed

@@ -274,6 +274,24 @@ class ListDefinitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindTables:
+    """Look for Delta tables that the metastore does not know, in the warehouse and at some
+    locations elsewhere; answered by :class:`TablesFound`."""
+
+    locations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTable:
+    """Give a Delta table an entry in the metastore; answered by :class:`Done`."""
+
+    name: TableName
+    location: str
+    table_id: str
+    """The id of the materialized table that it is; empty for another table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckExpressions:
     """Analyze expressions over columns without running them; answered by
     :class:`ExpressionsChecked`.
@@ -470,6 +488,8 @@ Request = (
     | DropView
     | InspectTable
     | ListDefinitions
+    | FindTables
+    | RegisterTable
     | CheckExpressions
     | RewriteNames
     | DropTable
