@@ -26,12 +26,14 @@ from tidegate_server.command.realign import half_done, realign_storage, realign_
 from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
+from tidegate_server.command.reregister import metastore_is_lost, put_views, reregister
 from tidegate_server.command.system_tables import SYSTEM_SCHEMA, SystemTables
 from tidegate_server.command.upkeep import Upkeep
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.data_directory import claim
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.cluster import check_cluster_storage
 from tidegate_server.link.flight import FlightEngine
 from tidegate_server.link.lock import DataDirectoryLock
 from tidegate_server.link.messages.answers import EngineInfo, Versions
@@ -97,7 +99,8 @@ class Gateway:
         ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
         back the definitions that stand in the warehouse and not in the store.
 
-        :raises ServerError: ALERTS_CONFIGURATION, INSECURE_ADDRESS, INSECURE_PASSWORDS,
+        :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
+            INSECURE_PASSWORDS,
             LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or
             TLS_CONFIGURATION.
         """
@@ -106,6 +109,10 @@ class Gateway:
         if config.authorization.enabled and config.server.auth in UNCHECKED:
             log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
         self.data = config.data.resolve()
+        engine = config.engine
+        check_cluster_storage(
+            engine.master, engine.settings, self.data, shared_data=engine.shared_data
+        )
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""
@@ -334,6 +341,11 @@ class Gateway:
         self._snapshot.invalidate()  # calls may have come before the system tables were there
         if self._recover_catalog:
             self._rebuild()
+        elif not self._realigned and metastore_is_lost(self._services.catalog, self._engine):
+            self._announce(
+                "The metastore knows no table, although there are materialized tables: start once "
+                "with --recover-catalog, which registers the tables of the warehouse."
+            )
         self._recover()
         left = not self._realigned or half_done(self._services.catalog)
         if left and not self._database.shared:
@@ -345,6 +357,7 @@ class Gateway:
     def _rebuild(self) -> None:
         services = self._services
         try:
+            entries = reregister(services.catalog, self._engine)
             added = rebuild(
                 services.catalog,
                 services.ledger,
@@ -356,7 +369,15 @@ class Gateway:
         except ServerError as problem:
             log.warning("the catalog is rebuilt with the next engine: %s", problem)
             return
+        if entries.materialized:
+            put_views(services.catalog, self._engine)
         self._recover_catalog = False
+        self._snapshot.invalidate()
+        if entries.materialized or entries.plain:
+            self._announce(
+                f"{entries.materialized} materialized and {entries.plain} other Delta tables of "
+                "the warehouse are in the metastore again."
+            )
         self._announce(f"{added} materialized tables were brought back, suspended.")
 
     def _recover(self) -> None:

@@ -497,7 +497,8 @@ class Code(Enum):
     RESULT_INCOMPLETE = ErrorSpec(
         "58030",
         "The result is not complete: {written} rows were written and {read} were read.",
-        "{hint}",
+        "Repeat the statement. Executors on other machines have to share the data directory: see "
+        "engine.shared_data.",
     )
     INVALID_SESSION_HANDLE = ErrorSpec(
         "08003", "Invalid SessionHandle: {handle}.", "Open a new session."
