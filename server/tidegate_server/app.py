@@ -36,6 +36,8 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.cluster import check_cluster_storage
 from tidegate_server.link.flight import FlightEngine
 from tidegate_server.link.lock import DataDirectoryLock
+from tidegate_server.link.memory import CHECK_SECONDS as MEMORY_SECONDS
+from tidegate_server.link.memory import MemoryWatch
 from tidegate_server.link.messages.answers import EngineInfo, Versions
 from tidegate_server.link.messages.requests import (
     EngineOptions,
@@ -134,6 +136,13 @@ class Gateway:
             command=engine_command,
         )
         self._engine = FlightEngine(self._supervisor)
+        self._memory = MemoryWatch(
+            self._engine,
+            replace=lambda reason: self._supervisor.replace(
+                reason, lambda: self._engine.in_flight == 0
+            ),
+            announce=announce,
+        )
         catalog = SqlCatalog(self._database)
         ledger = SqlLedger(self._database)
         server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
@@ -237,6 +246,7 @@ class Gateway:
             metrics=metrics,
             privileges=SqlPrivileges(self._database),
             store=self._database,
+            memory=self._memory,
         )
         self._services = services
         kept = KeptPicture(self.data / "metastore.msgpack")
@@ -285,6 +295,8 @@ class Gateway:
                 stack.enter_context(look)
             watch = StoreWatch(self._database, self._announce)
             stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
+            look = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
+            stack.enter_context(look)
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self

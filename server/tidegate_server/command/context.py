@@ -10,6 +10,7 @@ from tidegate_server.command.background import Background
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.link.client import Engine
+from tidegate_server.link.memory import MemoryWatch
 from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.clock import Clock
 from tidegate_server.observability.metrics import Metrics
@@ -42,6 +43,8 @@ class Services:
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
     """How the store works; None where definitions are kept in memory."""
+    memory: MemoryWatch | None = None
+    """The memory of the engine; None where nobody watches it."""
 
 
 @dataclass(slots=True, kw_only=True)

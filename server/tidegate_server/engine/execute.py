@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from tidegate_server.engine.forgotten import forgetting_dropped
 from tidegate_server.engine.guard import disown, guard
 from tidegate_server.engine.immediate import written_out
 from tidegate_server.engine.inline import inlined
@@ -45,7 +46,8 @@ def execute(
         text = written_out(child.spark, request.sql)
         copies = guard(child.spark, text)
         try:
-            frame = _analyzed(replace(request, sql=text), child, format)
+            with forgetting_dropped(child.spark, text):
+                frame = _analyzed(replace(request, sql=text), child, format)
         finally:
             disown(child.spark, copies)
         operation.check()

@@ -213,6 +213,11 @@ class ResultStore:
         for result_id in self._spool.of_session(session_id):
             self.close(result_id)
 
+    def count(self) -> int:
+        """Return how many results wait to be read."""
+        with self._lock:
+            return len(self._results)
+
     def excess(self, operation: Operation) -> ServerError | None:
         """Return why what an operation writes into the spool must not go on, None if it may."""
         return self._spool.excess(operation.id)

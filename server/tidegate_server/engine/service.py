@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -24,7 +25,9 @@ from tidegate_server.engine.evolve import (
     rewrite_names,
 )
 from tidegate_server.engine.execute import execute
+from tidegate_server.engine.forgotten import forgetting
 from tidegate_server.engine.held import publish
+from tidegate_server.engine.memory import JvmMemory
 from tidegate_server.engine.metastore import Metastore
 from tidegate_server.engine.operations import Operation, Operations
 from tidegate_server.engine.results import ResultStore
@@ -39,6 +42,7 @@ from tidegate_server.link.messages.answers import (
     Answer,
     Done,
     EngineInfo,
+    EngineMemory,
     FilesLooked,
     FilesLookedAfter,
     LastCommitted,
@@ -71,6 +75,7 @@ from tidegate_server.link.messages.requests import (
     ListTemporaryFunctions,
     ListTemporaryViews,
     LookAtFiles,
+    LookAtMemory,
     OpenSession,
     Ping,
     PlaceTables,
@@ -88,6 +93,7 @@ from tidegate_server.link.messages.requests import (
     Survey,
     VerifyTable,
 )
+from tidegate_server.model.names import storage_name
 from tidegate_server.model.runs import Strategy
 from tidegate_server.observability.context import serving
 from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
@@ -116,6 +122,9 @@ class Service:
         self._sessions = Sessions(spark)
         self._operations = Operations(spark)
         self._metastore = Metastore(spark)
+        self._memory = JvmMemory(spark)
+        self._lock = threading.Lock()
+        self._at_work = 0
         self._work = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._control = ThreadPoolExecutor(_CONTROL_WORKERS, thread_name_prefix="control")
         # A cancel waits for nobody's list of columns.
@@ -126,6 +135,17 @@ class Service:
 
         :raises ServerError: what went wrong.
         """
+        match request:
+            case Ping():
+                yield self._info
+                return
+            case LookAtMemory():
+                yield self._urgent.submit(self._look_at_memory, request).result()
+                return
+        with self._counted():
+            yield from self._answers(request)
+
+    def _answers(self, request: Request) -> Iterator[Answer]:
         match request:
             case Execute() | Refresh():
                 yield from self._watched(request, _operation_id(request))
@@ -139,8 +159,6 @@ class Service:
                 yield from self._watched(request, request.order.refresh_id)
             case RewriteFiles() | RemoveFiles():
                 yield from self._watched(request, request.upkeep_id)
-            case Ping():
-                yield self._info
             case Cancel():
                 yield self._urgent.submit(self._controlled, request).result()
             case _:
@@ -151,6 +169,22 @@ class Service:
         self._work.shutdown(wait=False, cancel_futures=True)
         self._control.shutdown(wait=False, cancel_futures=True)
         self._urgent.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+    def _look_at_memory(self, request: LookAtMemory) -> EngineMemory:
+        if not request.with_use:
+            return self._memory.look()
+        in_use = self._at_work + self.results.count() + self._sessions.temporary()
+        return self._memory.look(in_use)
 
     def _watched(self, request: Request, operation_id: str) -> Iterator[Answer]:
         operation = self._operations.begin(operation_id)
@@ -303,13 +337,15 @@ class Service:
                 self._tables.set_properties(request.name, request.properties)
                 return Done()
             case DropTable():
-                self._tables.drop(request.name, request.table_id)
+                with forgetting(self._spark, request.name, storage_name(request.name)):
+                    self._tables.drop(request.name, request.table_id)
                 return Done()
             case DiscardHeld():
                 self._tables.discard_held(request.name, request.table_id)
                 return Done()
             case RenameTable():
-                self._tables.rename(request.name, request.new_name, request.table_id)
+                with forgetting(self._spark, request.name):
+                    self._tables.rename(request.name, request.new_name, request.table_id)
                 return Done()
             case PutView():
                 put_view(self._spark, request)

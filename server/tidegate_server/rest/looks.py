@@ -12,8 +12,9 @@ from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.context import Services
 from tidegate_server.errors import ServerError
 from tidegate_server.link.client import Engine
+from tidegate_server.link.memory import MemoryState, MemoryWatch
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.observability.gauges import LONGEST_LIST, Picture, TableLag
+from tidegate_server.observability.gauges import LONGEST_LIST, EngineLoad, Picture, TableLag
 from tidegate_server.scheduler.base import Ledger
 from tidegate_server.session.manager import SessionManager
 from tidegate_server.store.database import StoreState
@@ -74,16 +75,26 @@ class Looks:
             lags=lags,
             store_trouble=trouble.code if trouble is not None else None,
             store_failures={} if store is None else store.failures,
+            load=_load(services.memory),
         )
 
     def health(self) -> Health:
         """Return which parts do not work, and why."""
         services = self._services
-        return health(services.catalog, services.engine, services.store)
+        state = None if services.memory is None else services.memory.state
+        return health(services.catalog, services.engine, services.store, state)
 
 
-def health(catalog: CatalogReader, engine: Engine, store: StoreState | None) -> Health:
-    """Read the store, and ask store and engine how they are."""
+def health(
+    catalog: CatalogReader,
+    engine: Engine,
+    store: StoreState | None = None,
+    memory: MemoryState | None = None,
+) -> Health:
+    """Read the store, and ask store and engine how they are.
+
+    An engine that is short of memory answers all the same: it is a problem, and not missing.
+    """
     missing, problems = [], []
     readable = _told(lambda: catalog.by_id("") is None)
     trouble = None if store is None else store.trouble
@@ -93,7 +104,24 @@ def health(catalog: CatalogReader, engine: Engine, store: StoreState | None) -> 
         problems.append(trouble.headline)
     if not engine.ready:
         missing.append("engine")
+    if memory is not None and memory.problem is not None:
+        problems.append(memory.problem)
     return Health(missing=tuple(missing), problems=tuple(problems))
+
+
+def _load(watch: MemoryWatch | None) -> EngineLoad | None:
+    state = None if watch is None else watch.state
+    if state is None:
+        return None
+    memory = state.memory
+    return EngineLoad(
+        heap_used=memory.heap_used,
+        heap_limit=memory.heap_limit,
+        direct_used=memory.direct_used,
+        direct_limit=memory.direct_limit,
+        collecting_seconds=memory.collecting_ms / 1000,
+        collecting_ratio=state.collecting,
+    )
 
 
 def lags_of(

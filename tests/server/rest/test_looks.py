@@ -22,13 +22,13 @@ class BrokenCatalog:
 
 
 def test_a_gateway_with_store_and_engine_lacks_nothing(rest: Rest) -> None:
-    assert health(rest.catalog, rest.engine, None) == Health()
+    assert health(rest.catalog, rest.engine) == Health()
 
 
 def test_what_is_missing_is_named() -> None:
     engine = FakeEngine()
     engine.ready = False
-    found = health(BrokenCatalog(), engine, None)  # type: ignore[arg-type]
+    found = health(BrokenCatalog(), engine)  # type: ignore[arg-type]
     assert found.missing == ("store", "engine")
 
 

@@ -274,6 +274,14 @@ class ListDefinitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtMemory:
+    """Ask how full the memory of the engine's JVM is; answered by :class:`EngineMemory`."""
+
+    with_use: bool = False
+    """Whether to count what the end of the engine would interrupt or lose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindTables:
     """Look for Delta tables that the metastore does not know, in the warehouse and at some
     locations elsewhere; answered by :class:`TablesFound`."""
@@ -472,6 +480,7 @@ class ChunkTicket:
 
 Request = (
     Ping
+    | LookAtMemory
     | OpenSession
     | CloseSession
     | Execute
