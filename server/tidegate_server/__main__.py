@@ -140,8 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recover-catalog",
         action="store_true",
-        help="after the store was lost: bring back, suspended, the materialized tables whose "
-        "definitions stand in the warehouse",
+        help="after store or metastore were lost: bring back, from the tables in the warehouse, "
+        "the entries of the metastore and, suspended, the definitions of materialized tables",
     )
     parser.add_argument(
         "--ready-file",
@@ -273,9 +273,21 @@ def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
     except DataDirectoryTakenError as problem:
         raise UsageError(str(problem)) from problem
     except ServerError as problem:
-        raise UsageError(f"{problem.message} {problem.hint}".rstrip()) from problem
+        text = f"{problem.message} {problem.hint}".rstrip()
+        if problem.code.startswith("STORE_"):
+            text += f"\nThe store is {_store_place(config)}."
+        raise UsageError(text) from problem
     except OSError as problem:
         _explain(problem, config)
+
+
+def _store_place(config: Config) -> str:
+    """Return where the store is, without a password."""
+    from sqlalchemy import make_url
+
+    url = make_url(config.store_url)
+    sqlite = url.get_backend_name() == "sqlite"
+    return (url.database or ":memory:") if sqlite else url.render_as_string(hide_password=True)
 
 
 def _explain(problem: OSError, config: Config) -> NoReturn:

@@ -26,13 +26,18 @@ from tidegate_server.command.realign import realign_storage, realign_workflows
 from tidegate_server.command.rebuild import rebuild
 from tidegate_server.command.recovery import Recovery
 from tidegate_server.command.refresher import Refresher
+from tidegate_server.command.reregister import metastore_is_lost, put_views, reregister
 from tidegate_server.command.system_tables import SYSTEM_SCHEMA, SystemTables
 from tidegate_server.command.upkeep import Upkeep
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
+from tidegate_server.data_directory import claim
 from tidegate_server.errors import Code, ServerError, error
+from tidegate_server.link.cluster import check_cluster_storage
 from tidegate_server.link.flight import FlightEngine
 from tidegate_server.link.lock import DataDirectoryLock
+from tidegate_server.link.memory import CHECK_SECONDS as MEMORY_SECONDS
+from tidegate_server.link.memory import MemoryWatch
 from tidegate_server.link.messages.answers import EngineInfo, Versions
 from tidegate_server.link.messages.requests import (
     EngineOptions,
@@ -62,6 +67,7 @@ from tidegate_server.store.breaches import Breaches
 from tidegate_server.store.database import Database
 from tidegate_server.store.privileges import SqlPrivileges
 from tidegate_server.store.upkeep import UpkeepRuns
+from tidegate_server.store.watch import CHECK_SECONDS, StoreWatch
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +101,8 @@ class Gateway:
         ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
         back the definitions that stand in the warehouse and not in the store.
 
-        :raises ServerError: ALERTS_CONFIGURATION, INSECURE_ADDRESS, INSECURE_PASSWORDS,
+        :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
+            INSECURE_PASSWORDS,
             LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or
             TLS_CONFIGURATION.
         """
@@ -104,6 +111,10 @@ class Gateway:
         if config.authorization.enabled and config.server.auth in UNCHECKED:
             log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
         self.data = config.data.resolve()
+        engine = config.engine
+        check_cluster_storage(
+            engine.master, engine.settings, self.data, shared_data=engine.shared_data
+        )
         self.host, self.port = config.server.host, config.server.port
         self.http_port: int | None = None
         """The port of the REST interface while it listens."""
@@ -124,6 +135,13 @@ class Gateway:
             command=engine_command,
         )
         self._engine = FlightEngine(self._supervisor)
+        self._memory = MemoryWatch(
+            self._engine,
+            replace=lambda reason: self._supervisor.replace(
+                reason, lambda: self._engine.in_flight == 0
+            ),
+            announce=announce,
+        )
         catalog = SqlCatalog(self._database)
         ledger = SqlLedger(self._database)
         server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
@@ -225,6 +243,8 @@ class Gateway:
             server_id=server_id,
             metrics=metrics,
             privileges=SqlPrivileges(self._database),
+            store=self._database,
+            memory=self._memory,
         )
         self._services = services
         kept = KeptPicture(self.data / "metastore.msgpack")
@@ -240,9 +260,10 @@ class Gateway:
         """Listen, and begin to start the engine.
 
         :raises DataDirectoryTakenError: if another gateway uses the data directory.
+        :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
         :raises OSError: if the data directory or the address is not usable.
         """
-        self.data.mkdir(parents=True, exist_ok=True)
+        claim(self.data)
         with ExitStack() as stack:
             stack.enter_context(self._lock)
             stack.callback(self._database.close)
@@ -270,6 +291,10 @@ class Gateway:
             if self._alerts.watches_lag:
                 look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
                 stack.enter_context(look)
+            watch = StoreWatch(self._database, self._announce)
+            stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
+            look = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
+            stack.enter_context(look)
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self
@@ -326,6 +351,11 @@ class Gateway:
         self._snapshot.invalidate()  # calls may have come before the system tables were there
         if self._recover_catalog:
             self._rebuild()
+        elif metastore_is_lost(self._services.catalog, self._engine):
+            self._announce(
+                "The metastore knows no table, although there are materialized tables: start once "
+                "with --recover-catalog, which registers the tables of the warehouse."
+            )
         self._recover()
         if not self._database.shared:
             self._realign()
@@ -336,6 +366,7 @@ class Gateway:
     def _rebuild(self) -> None:
         services = self._services
         try:
+            entries = reregister(services.catalog, self._engine)
             added = rebuild(
                 services.catalog,
                 services.ledger,
@@ -347,7 +378,15 @@ class Gateway:
         except ServerError as problem:
             log.warning("the catalog is rebuilt with the next engine: %s", problem)
             return
+        if entries.materialized:
+            put_views(services.catalog, self._engine)
         self._recover_catalog = False
+        self._snapshot.invalidate()
+        if entries.materialized or entries.plain:
+            self._announce(
+                f"{entries.materialized} materialized and {entries.plain} other Delta tables of "
+                "the warehouse are in the metastore again."
+            )
         self._announce(f"{added} materialized tables were brought back, suspended.")
 
     def _recover(self) -> None:

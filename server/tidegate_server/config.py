@@ -189,6 +189,8 @@ class EngineSection(_Section):
 
     master: str = "local[*]"
     driver_memory: str = "2g"
+    shared_data: bool = False
+    """Whether all machines of ``master`` have the data directory mounted at the same path."""
     kafka: bool = False
     """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
     settings: dict[str, str] = Field(default_factory=dict)

@@ -432,6 +432,39 @@ class Code(Enum):
         "The store has schema version {found}; this program knows versions up to {known}.",
         "Run the newer release that wrote the store, or restore an older copy of it.",
     )
+    STORE_BUSY = ErrorSpec(
+        "40001",
+        "The store is locked: {reason}.",
+        "Repeat the statement in a few seconds. If the store stays locked, end the other program "
+        "that has it open.",
+    )
+    STORE_FULL = ErrorSpec(
+        "53100",
+        "The store cannot grow: {reason}.",
+        "Free space on that disk, then repeat the statement.",
+    )
+    STORE_UNAVAILABLE = ErrorSpec(
+        "08006",
+        "The store is not available: {reason}.",
+        "Repeat the statement as soon as the store answers again; the log has the details.",
+    )
+    STORE_DAMAGED = ErrorSpec(
+        "58030",
+        "The store is damaged: {reason}.",
+        "Stop the gateway, move the damaged store away or restore a copy, and start once with "
+        "--recover-catalog, which brings the definitions back from the warehouse.",
+    )
+    DATA_DIRECTORY = ErrorSpec(
+        "55000", "The data directory {path} cannot be used: {reason}.", "{hint}"
+    )
+    CLUSTER_STORAGE = ErrorSpec(
+        "55000",
+        "With engine.master = {master} the warehouse cannot be {warehouse}, a directory of this "
+        "machine: executors on other machines do not share it.",
+        "Set engine.settings.spark.sql.warehouse.dir to storage that all machines reach, such as "
+        "s3a://bucket/warehouse, or engine.shared_data = true if the data directory is mounted at "
+        "the same path on all of them.",
+    )
     ENGINE_UNAVAILABLE = ErrorSpec(
         "08006",
         "The Spark engine is not available: {reason}.",
@@ -460,6 +493,12 @@ class Code(Enum):
         "53400",
         "The open results of user {user} do not fit the quota of {quota} bytes of the spool.",
         "Close statements whose rows were read, add a LIMIT, or raise engine.spool_quota_per_user.",
+    )
+    RESULT_INCOMPLETE = ErrorSpec(
+        "58030",
+        "The result is not complete: {written} rows were written and {read} were read.",
+        "Repeat the statement. Executors on other machines have to share the data directory: see "
+        "engine.shared_data.",
     )
     INVALID_SESSION_HANDLE = ErrorSpec(
         "08003", "Invalid SessionHandle: {handle}.", "Open a new session."

@@ -19,6 +19,7 @@ import msgspec
 
 from tidegate._version import __version__
 from tidegate_server.app import Gateway
+from tidegate_server.data_directory import claim
 from tidegate_server.link.messages.answers import EngineInfo
 from tidegate_server.observability.logs import logging_to
 
@@ -36,8 +37,10 @@ def run(
     ``ready_file`` gets what :func:`describe` returns, anew whenever an engine is up.
 
     :raises DataDirectoryTakenError: if another gateway uses the data directory.
+    :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
     :raises OSError: if the data directory or the address is not usable.
     """
+    claim(gateway.data)  # before the log is written there
     stop = threading.Event()
     with ExitStack() as stack:
         stack.enter_context(logging_to(gateway.data / "logs", gateway.config.logging))

@@ -10,10 +10,12 @@ from tidegate_server.command.background import Background
 from tidegate_server.command.waves import Waves
 from tidegate_server.config import Config
 from tidegate_server.link.client import Engine
+from tidegate_server.link.memory import MemoryWatch
 from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.clock import Clock
 from tidegate_server.observability.metrics import Metrics
 from tidegate_server.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
+from tidegate_server.store.database import StoreState
 from tidegate_server.store.privileges import MemoryPrivileges, Privileges
 
 
@@ -39,6 +41,10 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     background: Background = field(default_factory=Background)
+    store: StoreState | None = None
+    """How the store works; None where definitions are kept in memory."""
+    memory: MemoryWatch | None = None
+    """The memory of the engine; None where nobody watches it."""
 
 
 @dataclass(slots=True, kw_only=True)

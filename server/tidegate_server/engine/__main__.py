@@ -13,6 +13,7 @@ import msgspec
 
 from tidegate_server.engine.handles import keep
 from tidegate_server.engine.lifetime import Lifetime
+from tidegate_server.engine.memory import end_without_memory
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
@@ -34,7 +35,11 @@ def main() -> None:
     pipe = sys.stdin.buffer
     options = msgspec.json.decode(pipe.readline(), type=EngineOptions)
     directories = Directories(Path(options.data).resolve())
-    directories.prepare()
+    try:
+        directories.prepare()
+    except ServerError as refused:
+        sys.stderr.write(f"{refused}\n")
+        sys.exit(1)
     _log_to(directories.logs)
     # The watcher reads a duplicate: the JVM's launcher must not find our end of the pipe busy.
     lifetime.watch_gateway(os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0))
@@ -52,6 +57,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     spark = start_spark(options, directories)
     lifetime.handle_signals()  # again: PySpark has just put its own SIGINT handler in place
     lifetime.watch_jvm(spark)
+    end_without_memory(spark)
     warm_up(spark)
     spool = Spool(
         directories.spool,

@@ -37,7 +37,7 @@ def asleep(session: SparkSession, new: SparkSession) -> Asleep | None:
     :param new: a session of the same engine that nothing was done in.
     """
     state, unused = _state(session), _state(new)
-    if _has_temporary(state, unused):
+    if has_temporary(session, new):
         return None
     settings, first = _settings(session, state), _settings(new, unused)
     manager = state.catalogManager()
@@ -72,7 +72,9 @@ def _state(session: SparkSession) -> Any:
     return owner.sessionState()
 
 
-def _has_temporary(state: Any, unused: Any) -> bool:
+def has_temporary(session: SparkSession, new: SparkSession) -> bool:
+    """Say whether a session has temporary views, functions or variables; ``new`` as above."""
+    state, unused = _state(session), _state(new)
     return (
         not state.catalog().getTempViewNames().isEmpty()
         or not state.catalogManager().tempVariableManager().isEmpty()

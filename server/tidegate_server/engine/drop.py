@@ -80,12 +80,21 @@ class _Drops:
 
     @contextmanager
     def table(self, parts: tuple[str, ...]) -> Iterator[None]:
-        """Delete a table's own files after its entry is gone, if the metastore would not."""
+        """Delete a table's own files after its entry is gone, if the metastore would not.
+
+        Delta forgets it then: otherwise the state of a table stays in the heap for an hour.
+        """
         name = self._name(parts)
-        place = None if name is None else self._own_place(name)
+        if name is None:
+            yield
+            return
+        place, kept = self._places.of(name), self._own_place(name) is not None
         yield
-        if name is not None and place is not None and self._is_free(name, place):
-            TableFiles(self._spark, place).delete()
+        if self._is_free(name, place):
+            files = TableFiles(self._spark, place)
+            files.forget()
+            if kept:
+                files.delete()
 
     def detach(self, parts: tuple[str, ...]) -> None:
         """Keep the files of a managed table where they are, if that is not its usual place."""

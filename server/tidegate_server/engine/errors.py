@@ -64,6 +64,15 @@ def _java_exception(caught: BaseException) -> Any:
 
 def _out_of_resources(caught: BaseException, thrown: Any, detail: str) -> ServerError | None:
     text = detail if thrown is None else f"{thrown.toString()}\n{detail}"
+    if "direct buffer memory" in text:
+        return ServerError(
+            code="OUT_OF_MEMORY",
+            sqlstate="53200",
+            message="The engine ran out of direct memory.",
+            hint="Raise engine.driver_memory, or -XX:MaxDirectMemorySize in "
+            "engine.settings.spark.driver.extraJavaOptions.",
+            detail=detail,
+        )
     if isinstance(caught, MemoryError) or "java.lang.OutOfMemoryError" in text:
         return ServerError(
             code="OUT_OF_MEMORY",

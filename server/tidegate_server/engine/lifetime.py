@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
@@ -15,6 +16,11 @@ logger = logging.getLogger(__name__)
 
 _GRACE = 2.0
 _JVM_LOST = 70
+NO_MEMORY_EXIT = 71
+"""Exit code of an engine whose JVM ran out of memory."""
+_NO_MEMORY = "the JVM ran out of memory: raise engine.driver_memory"
+_OUT_OF_MEMORY = (3, 52)
+"""Exit codes of a JVM without memory: by -XX:+ExitOnOutOfMemoryError, and by Spark's handler."""
 
 
 class Lifetime:
@@ -61,8 +67,13 @@ class Lifetime:
         process: Any = spark.sparkContext._gateway.proc
 
         def watch() -> None:
-            process.wait()
-            self.end("the JVM died", _JVM_LOST)
+            code = process.wait()
+            if code in _OUT_OF_MEMORY:
+                # The gateway shows the last line of what the engine printed.
+                sys.stderr.write(f"{_NO_MEMORY}\n")
+                sys.stderr.flush()
+                self.end(_NO_MEMORY, NO_MEMORY_EXIT)
+            self.end(f"the JVM died (exit code {code})", _JVM_LOST)
 
         threading.Thread(target=watch, name="jvm-watch", daemon=True).start()
 

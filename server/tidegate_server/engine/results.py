@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 8 << 20
 _ROW_GROUP_BYTES = 3 << 20  # encoded; decoded values take about three times as much
 _BATCH_ROWS = 16_384
+_ROWS_WRITTEN = "numOutputRows"
 _ASSUMED_VALUE = 64  # bytes; what turns out larger than allowed is spooled after all
 
 
@@ -112,6 +113,47 @@ class ParquetSpool:
                 yield batch.cast(self._schema)
 
 
+def write_parquet(frame: DataFrame, place: Path) -> int:
+    """Write a frame below a directory that does not exist yet; return how many rows its tasks
+    wrote.
+
+    Each task returns its own count, wherever its files went.
+    """
+    jvm: Any = java(frame.sparkSession)
+    session: Any = frame.sparkSession._jsparkSession
+    jdf: Any = frame._jdf
+    options = {
+        "path": str(place),
+        "parquet.block.size": str(_ROW_GROUP_BYTES),
+        "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    }
+    none, nothing = jvm.org.apache.spark.api.python.PythonUtils.toSeq([]), jvm.scala.Option.empty()
+    source = jvm.org.apache.spark.sql.execution.datasources.DataSource(
+        session,
+        "parquet",
+        none,
+        nothing,
+        none,
+        nothing,
+        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options),
+        nothing,
+    )
+    save = jvm.org.apache.spark.sql.SaveMode.ErrorIfExists
+    command = source.planForWriting(save, jdf.queryExecution().analyzed())
+    done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, command)
+    metrics = done.queryExecution().executedPlan().commandPhysicalPlan().metrics()
+    return int(metrics.apply(_ROWS_WRITTEN).value())
+
+
+def require_complete(written: int, read: int) -> None:
+    """Refuse a result of which rows are missing, or were read twice.
+
+    :raises ServerError: RESULT_INCOMPLETE.
+    """
+    if written != read:
+        raise error(Code.RESULT_INCOMPLETE, written=written, read=read)
+
+
 class ResultStore:
     """All results of the process, by id and by the session they belong to."""
 
@@ -171,6 +213,11 @@ class ResultStore:
         for result_id in self._spool.of_session(session_id):
             self.close(result_id)
 
+    def count(self) -> int:
+        """Return how many results wait to be read."""
+        with self._lock:
+            return len(self._results)
+
     def excess(self, operation: Operation) -> ServerError | None:
         """Return why what an operation writes into the spool must not go on, None if it may."""
         return self._spool.excess(operation.id)
@@ -193,11 +240,9 @@ class ResultStore:
         try:
             # A file cannot have two columns of one name.
             distinct = wire.toDF(*schema.names)
-            writer = distinct.write.option("parquet.block.size", str(_ROW_GROUP_BYTES))
-            writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2").parquet(
-                str(place)
-            )
+            written = write_parquet(distinct, place)
             spool = ParquetSpool(place, schema)
+            require_complete(written, spool.rows)
         except BaseException:
             self.close(result_id)
             raise

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ from tidegate_server.engine.evolve import (
 )
 from tidegate_server.engine.execute import execute
 from tidegate_server.engine.held import publish
+from tidegate_server.engine.memory import JvmMemory
 from tidegate_server.engine.metastore import Metastore
 from tidegate_server.engine.operations import Operation, Operations
 from tidegate_server.engine.results import ResultStore
@@ -33,11 +35,13 @@ from tidegate_server.engine.run import explain, refresh, source_versions
 from tidegate_server.engine.sessions import Sessions
 from tidegate_server.engine.survey import survey
 from tidegate_server.engine.verify import verify
+from tidegate_server.engine.warehouse import find_tables, register_table
 from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import (
     Answer,
     Done,
     EngineInfo,
+    EngineMemory,
     FilesLooked,
     FilesLookedAfter,
     LastCommitted,
@@ -60,6 +64,7 @@ from tidegate_server.link.messages.requests import (
     EvolveTable,
     Execute,
     ExplainRefresh,
+    FindTables,
     InspectTable,
     LastCommit,
     ListDefinitions,
@@ -69,12 +74,14 @@ from tidegate_server.link.messages.requests import (
     ListTemporaryFunctions,
     ListTemporaryViews,
     LookAtFiles,
+    LookAtMemory,
     OpenSession,
     Ping,
     PlaceTables,
     PutView,
     Refresh,
     RegisterSystemTable,
+    RegisterTable,
     RemoveFiles,
     RenameTable,
     Request,
@@ -113,6 +120,9 @@ class Service:
         self._sessions = Sessions(spark)
         self._operations = Operations(spark)
         self._metastore = Metastore(spark)
+        self._memory = JvmMemory(spark)
+        self._lock = threading.Lock()
+        self._at_work = 0
         self._work = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._control = ThreadPoolExecutor(_CONTROL_WORKERS, thread_name_prefix="control")
         # A cancel waits for nobody's list of columns.
@@ -124,20 +134,29 @@ class Service:
         :raises ServerError: what went wrong.
         """
         match request:
+            case Ping():
+                yield self._info
+                return
+            case LookAtMemory():
+                yield self._urgent.submit(self._look_at_memory, request).result()
+                return
+        with self._counted():
+            yield from self._answers(request)
+
+    def _answers(self, request: Request) -> Iterator[Answer]:
+        match request:
             case Execute() | Refresh():
                 yield from self._watched(request, _operation_id(request))
             case Analyze() | Survey():
                 yield from self._watched(request, request.operation_id or str(uuid.uuid4()))
             case CreateTable() | RegisterSystemTable():
                 yield from self._watched(request, str(uuid.uuid4()))
-            case EvolveTable() | ListDefinitions() | PlaceTables():
+            case EvolveTable() | ListDefinitions() | PlaceTables() | FindTables() | RegisterTable():
                 yield from self._watched(request, str(uuid.uuid4()))
             case VerifyTable() | ExplainRefresh():
                 yield from self._watched(request, request.order.refresh_id)
             case RewriteFiles() | RemoveFiles():
                 yield from self._watched(request, request.upkeep_id)
-            case Ping():
-                yield self._info
             case Cancel():
                 yield self._urgent.submit(self._controlled, request).result()
             case _:
@@ -148,6 +167,22 @@ class Service:
         self._work.shutdown(wait=False, cancel_futures=True)
         self._control.shutdown(wait=False, cancel_futures=True)
         self._urgent.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+    def _look_at_memory(self, request: LookAtMemory) -> EngineMemory:
+        if not request.with_use:
+            return self._memory.look()
+        in_use = self._at_work + self.results.count() + self._sessions.temporary()
+        return self._memory.look(in_use)
 
     def _watched(self, request: Request, operation_id: str) -> Iterator[Answer]:
         operation = self._operations.begin(operation_id)
@@ -259,6 +294,11 @@ class Service:
                 return Done()
             case ListDefinitions():
                 return definitions(self._spark, self._tables)
+            case FindTables():
+                return find_tables(self._spark, request.locations)
+            case RegisterTable():
+                register_table(self._spark, request)
+                return Done()
             case RegisterSystemTable():
                 self._metastore.register(request.name, request.location, request.comment)
                 return Done()

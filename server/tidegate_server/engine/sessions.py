@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.asleep import Asleep, asleep, awaken
+from tidegate_server.engine.asleep import Asleep, asleep, awaken, has_temporary
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import quote_identifier
 
@@ -122,6 +122,12 @@ class Sessions:
         """Return how many sessions Spark holds for clients."""
         with self._lock:
             return sum(known.child is not None for known in self._known.values())
+
+    def temporary(self) -> int:
+        """Return how many sessions have temporary views, functions or variables."""
+        with self._lock:
+            children = [known.child for known in self._known.values() if known.child is not None]
+        return sum(has_temporary(child.spark, self._unused) for child in children)
 
     def _child(self, known: _Known) -> Child:
         with known.turning:

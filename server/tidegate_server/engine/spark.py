@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from tidegate_server.data_directory import claim
 from tidegate_server.engine.jars import cache_dir, resolve_jars
 from tidegate_server.link.messages.requests import EngineOptions
 
@@ -45,8 +46,13 @@ logger.plan.level = error
 # The direct path also carries results whose size Spark estimated too low.
 _RESULT_LIMIT_FACTOR = 4
 _WARM_QUERIES = 20
-_TABLES_REMEMBERED = 500
-"""Of how many tables Delta keeps the newest state, a megabyte each; its default is 10,000."""
+_MEBIBYTES_A_TABLE = 8
+"""Heap for each table whose newest state Delta keeps. A state takes 0.3 to 2.4 MiB, so that all of
+them together take a third of the heap at most; Delta's default is 10,000 tables."""
+_FEWEST_REMEMBERED = 20
+
+_UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
+"""Mebibytes in a unit of Spark's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,11 @@ class Directories:
         return self.data / "tmp"
 
     def prepare(self) -> None:
-        """Create what is missing; sweep what an earlier process left in spool and scratch."""
+        """Create what is missing; delete what an earlier process left in spool and scratch.
+
+        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
+        """
+        claim(self.data)
         for swept in (self.spool, self.scratch):
             shutil.rmtree(swept, ignore_errors=True)
         for needed in (self.warehouse, self.spool, self.logs, self.scratch):
@@ -133,6 +143,9 @@ def spark_settings(
         # What changes in a table is then recorded as it is written, and need not be compared.
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Vectored reads take direct memory in threads of their own: when that is used up, nobody
+        # learns of it, and the statement waits for 300 s before it fails.
+        "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         "spark.sql.warehouse.dir": str(directories.warehouse),
         "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),
         "spark.hadoop.hive.exec.local.scratchdir": str(directories.scratch / "hive-local"),
@@ -172,12 +185,22 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
-        f"-Ddelta.log.cacheSize={_TABLES_REMEMBERED}",
+        f"-Ddelta.log.cacheSize={tables_remembered(options.driver_memory)}",
         "-Xshare:auto",
         "-Xlog:cds=error,cds+dynamic=error",
         *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
     ]
     return " ".join([*own, options.settings.get("spark.driver.extraJavaOptions", "")]).strip()
+
+
+def tables_remembered(driver_memory: str) -> int:
+    """Return of how many tables Delta keeps the newest state, by the size of the heap.
+
+    :param driver_memory: as Spark writes it: ``2g``, ``1536m``, a number of MiB without a unit.
+    """
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", driver_memory.strip().lower())
+    mebibytes = int(found[1]) * _UNITS[found[2]] if found else 1024
+    return max(_FEWEST_REMEMBERED, int(mebibytes / _MEBIBYTES_A_TABLE))
 
 
 def class_archive(java_home: str, jars: Sequence[Path]) -> Path:

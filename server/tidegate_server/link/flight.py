@@ -67,6 +67,12 @@ class FlightEngine:
         self._endpoints = endpoints
         self._lock = threading.Lock()
         self._client: tuple[Endpoint, flight.FlightClient] | None = None
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls and reads are under way, those that wait for an engine included."""
+        return self._in_flight
 
     @property
     def generation(self) -> int:
@@ -83,13 +89,17 @@ class FlightEngine:
         on_progress: Callable[[Progress], None] | None = None,
         wait: float | None = None,
     ) -> Answer:
-        endpoint = self._endpoints.wait(wait)
-        with self._transport(endpoint):
-            return ask(self._client_of(endpoint), request, on_progress)
+        with self._under_way():
+            endpoint = self._endpoints.wait(wait)
+            with self._transport(endpoint):
+                return ask(self._client_of(endpoint), request, on_progress)
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
         # A result lives in one engine process: waiting for the next one would not bring it back.
-        endpoint = self._endpoints.wait(0)
+        with self._under_way():
+            yield from self._read(ticket, self._endpoints.wait(0))
+
+    def _read(self, ticket: ChunkTicket, endpoint: Endpoint) -> Iterator[pa.RecordBatch]:
         with self._transport(endpoint):
             reader = self._client_of(endpoint).do_get(flight.Ticket(encode_ticket(ticket)))
             ended = False
@@ -116,6 +126,16 @@ class FlightEngine:
             # A client of an earlier start is not closed here: other threads may still be in it.
             self._client = (endpoint, client)
             return client
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        with self._lock:
+            self._in_flight += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_flight -= 1
 
     @contextmanager
     def _transport(self, endpoint: Endpoint) -> Iterator[None]:

@@ -45,6 +45,11 @@ class EngineResult:
         return self._executed.modified_rows
 
     def batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from ``start_row`` on.
+
+        :raises ServerError: RESULT_INCOMPLETE at the end of a result whose rows are not as many as
+            the engine wrote, ENGINE_LOST, or what the engine answers.
+        """
         if self._executed.inline is not None:
             return _from_row(_decode(self._executed.inline), start_row)
         return self._stored(start_row)
@@ -76,6 +81,14 @@ class EngineResult:
             with self._lock:
                 self._chunk_rows[chunk] = rows
             chunk += 1
+        self._require_complete()
+
+    def _require_complete(self) -> None:
+        """Compare the rows of all chunks, as far as all were read, with those that were written."""
+        with self._lock:
+            chunks, read = len(self._chunk_rows), sum(self._chunk_rows.values())
+        if chunks == self._executed.chunks and read != self._executed.rows:
+            raise error(Code.RESULT_INCOMPLETE, written=self._executed.rows, read=read)
 
     def _locate(self, start_row: int) -> tuple[int, int]:
         """Return the first chunk to read, and how many of its rows to skip."""

@@ -20,8 +20,8 @@ import pyarrow.flight as flight
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.flight import Endpoint, ask, first_line
-from tidegate_server.link.messages.answers import EngineInfo
-from tidegate_server.link.messages.requests import EngineOptions, Ping, Request
+from tidegate_server.link.messages.answers import EngineInfo, EngineMemory
+from tidegate_server.link.messages.requests import EngineOptions, LookAtMemory, Ping, Request
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ _LONGEST_BACKOFF = 30.0
 _STABLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 _PING_SECONDS = 10.0
+_REPLACE_SECONDS = 15.0
+"""Seconds that an engine gets to end by itself when it is replaced."""
 _NOTICE_SECONDS = 1.0
 _SOCKET_PATH_LIMIT = 90
 """Systems allow 104 to 108 bytes for the path of a Unix socket."""
@@ -165,6 +167,28 @@ class Supervisor:
             _end(process, seconds)
         if self._thread.ident is not None:
             self._thread.join(timeout=seconds)
+
+    def replace(self, reason: str, idle: Callable[[], bool]) -> bool:
+        """End the running engine, so that another one is started, if nothing would suffer by it.
+
+        Calls that come meanwhile wait for the next engine. The answer is whether the engine was
+        ended: it is not while ``idle`` says that calls are under way, or while it has work,
+        results that wait to be read, or sessions with temporary objects.
+        """
+        with self._changed:
+            process, endpoint = self._process, self._endpoint
+            if process is None or endpoint is None or self._stopping.is_set():
+                return False
+            self._endpoint = None
+        if not (idle() and _is_unused(endpoint.location)):
+            with self._changed:
+                if self._process is process and process.poll() is None:
+                    self._endpoint = endpoint
+                    self._changed.notify_all()
+            return False
+        self._announce(f"The Spark engine is replaced. {reason}")
+        _end(process, _REPLACE_SECONDS)
+        return True
 
     def hurry(self) -> None:
         """Kill the engine now, during a :meth:`stop` that takes too long."""
@@ -316,6 +340,17 @@ def exit_text(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
+
+
+def _is_unused(location: str) -> bool:
+    """Say whether an engine has nothing that its end would interrupt or lose."""
+    try:
+        with flight.FlightClient(location) as client:
+            answer = ask(client, LookAtMemory(with_use=True), timeout=_PING_SECONDS)
+    except (flight.FlightError, ServerError) as problem:
+        log.info("The engine does not say what it does: %s", first_line(problem))
+        return False
+    return isinstance(answer, EngineMemory) and answer.in_use == 0
 
 
 def _ping(location: str) -> EngineInfo | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -22,6 +22,20 @@ class TableLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """How full the memory of the engine's JVM is, in bytes, and what its collections take."""
+
+    heap_used: int
+    heap_limit: int
+    direct_used: int
+    direct_limit: int
+    collecting_seconds: float
+    """Time of all garbage collections of this engine."""
+    collecting_ratio: float
+    """Their share of the last minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """A gateway at one moment; what the store holds is None while the store is not readable."""
 
@@ -33,6 +47,11 @@ class Picture:
     due_workflows: int | None = None
     lags: tuple[TableLag, ...] | None = None
     tables: int | None = None
+    load: EngineLoad | None = None
+    store_trouble: str | None = None
+    """Code of the error with which the store fails at the moment."""
+    store_failures: Mapping[str, int] = field(default_factory=dict)
+    """Transactions that failed, by the code of the error."""
 
 
 class Gauges(Collector):
@@ -57,8 +76,19 @@ class Gauges(Collector):
             value=picture.engine_restarts,
         )
         yield _gauge("refreshes_running", "Refresh runs at work.", picture.running_refreshes)
-        yield _gauge("store_up", "Whether the store answers.", int(picture.tables is not None))
+        answers = picture.tables is not None and picture.store_trouble is None
+        yield _gauge("store_up", "Whether the store can be read and written.", int(answers))
+        failures = CounterMetricFamily(
+            "tidegate_store_failures",
+            "Transactions of the store that failed, by the code of the error.",
+            labels=("code",),
+        )
+        for code, count in sorted(picture.store_failures.items()):
+            failures.add_metric((code,), count)
+        yield failures
         yield from _of_store(picture)
+        if picture.load is not None:
+            yield from _of_engine(picture.load)
 
 
 def _of_store(picture: Picture) -> Iterator[Metric]:
@@ -76,6 +106,21 @@ def _of_store(picture: Picture) -> Iterator[Metric]:
         for entry in sorted(picture.lags, key=lambda e: -e.seconds)[:LONGEST_LIST]:
             lag.add_metric((entry.table,), entry.seconds)
         yield lag
+
+
+def _of_engine(load: EngineLoad) -> Iterator[Metric]:
+    yield _gauge("engine_heap_bytes", "Heap of the engine's JVM in use.", load.heap_used)
+    yield _gauge("engine_heap_limit_bytes", "What its heap may take.", load.heap_limit)
+    meaning = "Memory of the engine's JVM outside its heap, such as buffers."
+    yield _gauge("engine_direct_bytes", meaning, load.direct_used)
+    yield _gauge("engine_direct_limit_bytes", "What that may take.", load.direct_limit)
+    yield CounterMetricFamily(
+        "tidegate_engine_collecting_seconds",
+        "Time that the running engine spent in garbage collections.",
+        value=load.collecting_seconds,
+    )
+    meaning = "Share of the last minute that the engine spent in garbage collections."
+    yield _gauge("engine_collecting_ratio", meaning, load.collecting_ratio)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -30,6 +30,7 @@ from tidegate_server.rest.bodies import (
     refresh_body,
     table_body,
 )
+from tidegate_server.rest.looks import Health
 from tidegate_server.rest.refreshes import Refreshes, refresh_request
 
 T = TypeVar("T", bound=Body)
@@ -182,13 +183,16 @@ def health_live(_: Request) -> Response:
     return _json(StatusBody(status="ok"))
 
 
-def health_ready(missing: Callable[[], tuple[str, ...]]) -> Callable[[Request], Response]:
+def health_ready(health: Callable[[], Health]) -> Callable[[Request], Response]:
     """``GET /health/ready``: every statement can be answered, or what is missing for that."""
 
     def ready(_: Request) -> Response:
-        gone = missing()
-        status = "unready" if gone else "ok"
-        return _json(StatusBody(status=status, missing=gone), status=503 if gone else 200)
+        found = health()
+        ready = not found.missing
+        body = StatusBody(
+            status="ok" if ready else "unready", missing=found.missing, problems=found.problems
+        )
+        return _json(body, status=200 if ready else 503)
 
     return ready
 

@@ -18,6 +18,7 @@ from tidegate_server.observability.context import serving
 from tidegate_server.observability.metrics import CONTENT_TYPE, Metrics
 from tidegate_server.rest.access import Guard
 from tidegate_server.rest.api import LONGEST_BODY, SESSION, Api, health_live, health_ready
+from tidegate_server.rest.looks import Health
 from tidegate_server.rest.openapi import document
 from tidegate_server.rest.problems import answer_failure, answer_http_error, answer_server_error
 from tidegate_server.rest.refreshes import Refreshes
@@ -25,16 +26,14 @@ from tidegate_server.rest.refreshes import Refreshes
 Call = Callable[[Request], Response]
 
 
-def build(
-    services: Services, refreshes: Refreshes, missing: Callable[[], tuple[str, ...]]
-) -> ASGIApp:
-    """Return the application; ``missing`` tells what the gateway lacks to be ready."""
+def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]) -> ASGIApp:
+    """Return the application; ``health`` returns what the gateway lacks to be ready."""
     api = Api(services, refreshes)
     user = services.config.server.http_user
     table, refresh = "/v1/materialized-tables/{table}", "/v1/refreshes/{refresh}"
     routes = (
         ("GET", "/health/live", health_live),
-        ("GET", "/health/ready", health_ready(missing)),
+        ("GET", "/health/ready", health_ready(health)),
         ("GET", "/metrics", _metrics(services.metrics)),
         ("GET", "/v1/openapi.json", lambda _: JSONResponse(document())),
         ("GET", "/v1/materialized-tables", api.list_tables),

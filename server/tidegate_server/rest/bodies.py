@@ -114,10 +114,11 @@ class StartedBody(Body, frozen=True):
 
 
 class StatusBody(Body, frozen=True):
-    """Whether something is as it should be, and what is missing."""
+    """Whether something is as it should be, what is missing, and what is known about it."""
 
     status: str
     missing: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class ProblemBody(Body, frozen=True):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from tidegate_server.catalog.base import CatalogReader
 from tidegate_server.command.context import Services
+from tidegate_server.errors import ServerError
 from tidegate_server.link.client import Engine
+from tidegate_server.link.memory import MemoryState, MemoryWatch
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.observability.gauges import LONGEST_LIST, Picture, TableLag
+from tidegate_server.observability.gauges import LONGEST_LIST, EngineLoad, Picture, TableLag
 from tidegate_server.scheduler.base import Ledger
 from tidegate_server.session.manager import SessionManager
+from tidegate_server.store.database import StoreState
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,16 @@ class SchedulerLoad(Protocol):
     def load(self, now: datetime) -> tuple[int, int]:
         """Return how many refreshes run here, and how many workflows are due and wait."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What keeps a gateway from answering every statement."""
+
+    missing: tuple[str, ...] = ()
+    """The parts that do not work: ``store``, ``engine``."""
+    problems: tuple[str, ...] = ()
+    """What is known of them, an error each."""
 
 
 class Looks:
@@ -44,6 +58,8 @@ class Looks:
         now = services.clock.now()
         sessions = tuple(self._sessions.sessions())
         tables = _told(services.catalog.tables)
+        store = services.store
+        trouble = None if store is None else store.trouble
         running, due = _told(lambda: self._scheduler.load(now)) or (0, None)
         lags = None
         if tables is not None:
@@ -57,19 +73,54 @@ class Looks:
             due_workflows=due,
             tables=None if tables is None else len(tables),
             lags=lags,
+            store_trouble=trouble.code if trouble is not None else None,
+            store_failures={} if store is None else store.failures,
+            load=_load(services.memory),
         )
 
-    def missing(self) -> tuple[str, ...]:
-        """Return the parts without which not every statement can be answered."""
+    def health(self) -> Health:
+        """Return which parts do not work, and why."""
         services = self._services
-        return missing(services.catalog, services.engine)
+        state = None if services.memory is None else services.memory.state
+        return health(services.catalog, services.engine, services.store, state)
 
 
-def missing(catalog: CatalogReader, engine: Engine) -> tuple[str, ...]:
-    """Return ``store`` if it cannot be read, ``engine`` if none is up."""
+def health(
+    catalog: CatalogReader,
+    engine: Engine,
+    store: StoreState | None = None,
+    memory: MemoryState | None = None,
+) -> Health:
+    """Read the store, and ask store and engine how they are.
+
+    An engine that is short of memory answers all the same: it is a problem, and not missing.
+    """
+    missing, problems = [], []
     readable = _told(lambda: catalog.by_id("") is None)
-    return tuple(
-        name for name, there in (("store", readable), ("engine", engine.ready)) if not there
+    trouble = None if store is None else store.trouble
+    if not readable or trouble is not None:
+        missing.append("store")
+    if trouble is not None:
+        problems.append(trouble.headline)
+    if not engine.ready:
+        missing.append("engine")
+    if memory is not None and memory.problem is not None:
+        problems.append(memory.problem)
+    return Health(missing=tuple(missing), problems=tuple(problems))
+
+
+def _load(watch: MemoryWatch | None) -> EngineLoad | None:
+    state = None if watch is None else watch.state
+    if state is None:
+        return None
+    memory = state.memory
+    return EngineLoad(
+        heap_used=memory.heap_used,
+        heap_limit=memory.heap_limit,
+        direct_used=memory.direct_used,
+        direct_limit=memory.direct_limit,
+        collecting_seconds=memory.collecting_ms / 1000,
+        collecting_ratio=state.collecting,
     )
 
 
@@ -93,6 +144,9 @@ def lags_of(
 def _told(look: Callable[[], T]) -> T | None:
     try:
         return look()
+    except ServerError as problem:
+        log.warning("A part could not be looked at: %s", problem)
+        return None
     except Exception:
         # A scrape has to tell of everything else all the same.
         log.warning("A part could not be looked at", exc_info=True)

@@ -27,7 +27,7 @@ class HttpPort:
         services.metrics.add(Gauges(looks.picture))
         self._wanted = services.config.server.rest_port
         self._refreshes = Refreshes(services)
-        app = build(services, self._refreshes, looks.missing)
+        app = build(services, self._refreshes, looks.health)
         self._listener = HttpListener(services.config, app)
 
     def start(self) -> int | None:

@@ -223,11 +223,18 @@ class EmbeddedScheduler:
         self._threads.append(thread)
 
     def _repeat(self, look: Callable[[datetime], object], pause: float) -> None:
+        failing = ""
         while not self._stop.wait(pause):
             try:
                 look(self._clock.now())
+                failing = ""
+            except ServerError as problem:
+                # Looks follow each other twice a second: the log gets each reason once.
+                if problem.code != failing:
+                    log.warning("the scheduler's look failed: %s", problem)
+                failing = problem.code
             except Exception:
-                # One failed look (a locked database, say) must not end all later ones.
+                # One failed look must not end all later ones.
                 log.exception("the scheduler's look failed")
 
     def _arm_all(self) -> None:

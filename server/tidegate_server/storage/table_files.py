@@ -135,9 +135,9 @@ class TableFiles:
 
     def delete(self) -> None:
         """Delete the table's files; the directory stays if anything else is in it."""
+        self.forget()
         if not self._files.exists(self._root):
             return
-        self._jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self._session, self._root)
         others = self.others()
         if not others:
             self._files.delete(self._root, True)
@@ -145,6 +145,10 @@ class TableFiles:
         self._java().deleteOwn(self._files, self._root)
         names = ", ".join(sorted(others)[:5])
         logger.warning("%s was not deleted: it also has %s", self._location, names)
+
+    def forget(self) -> None:
+        """Take the table out of what Delta remembers of the tables it has read."""
+        self._jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self._session, self._root)
 
     def _java(self) -> Any:
         return compiled(self._spark, _CLASS, _SOURCE)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tidegate_server.link.messages.answers import (
     Answer,
     Done,
     EngineInfo,
+    EngineMemory,
     Executed,
     Progress,
     failure,
@@ -27,6 +29,7 @@ from tidegate_server.link.messages.requests import (
     CloseResult,
     EngineOptions,
     Execute,
+    LookAtMemory,
     Ping,
     Request,
 )
@@ -34,6 +37,10 @@ from tidegate_server.model.types import Column, Schema
 
 NUMBERS = pa.schema([pa.field("n", pa.int64())])
 CHUNK_ROWS = (3, 2, 4)
+
+
+BUSY = Path("fake-engine-is-busy")
+"""A file in the working directory that makes the engine say it is in use."""
 
 
 class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
@@ -59,6 +66,8 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
         match request:
             case Ping():
                 yield EngineInfo(spark_version="0.0-fake", pid=os.getpid(), jvm_pid=0)
+            case LookAtMemory():
+                yield memory(in_use=int(BUSY.exists()))
             case Execute(sql="progress"):
                 for done in (1, 2):
                     yield Progress(
@@ -86,6 +95,18 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
                 yield Done()
             case _:
                 yield Done()
+
+
+def memory(in_use: int) -> EngineMemory:
+    return EngineMemory(
+        heap_used=1,
+        heap_limit=2,
+        direct_used=0,
+        direct_limit=1,
+        collecting_ms=0,
+        uptime_ms=1,
+        in_use=in_use,
+    )
 
 
 def executed() -> Executed:

@@ -44,16 +44,17 @@ class RecordingEngine:
             start += rows
 
     def result(self) -> EngineResult:
-        return EngineResult(self, executed(len(self.chunks)))
+        rows = sum(map(sum, self.chunks))
+        return EngineResult(self, executed(len(self.chunks), rows=rows))
 
 
-def executed(chunks: int, inline: bytes | None = None) -> Executed:
+def executed(chunks: int, inline: bytes | None = None, rows: int = -1) -> Executed:
     return Executed(
         result_id="r1",
         schema=Schema((Column(name="n", type="bigint"),)),
         has_result_set=True,
         chunks=chunks,
-        rows=-1,
+        rows=rows,
         current_catalog="spark_catalog",
         current_schema="default",
         inline=inline,
@@ -159,3 +160,25 @@ def test_chunks_of_a_dead_engine_are_lost() -> None:
     with pytest.raises(ServerError) as caught:
         numbers(result.batches(0))
     assert caught.value.code == "ENGINE_LOST"
+
+
+@pytest.mark.parametrize("rows", [6, 4, 0])
+def test_rows_that_are_missing_or_too_many_are_an_error_at_the_end(rows: int) -> None:
+    engine = RecordingEngine((2, 1), (2,))
+    result = EngineResult(engine, executed(2, rows=rows))
+    with pytest.raises(ServerError) as caught:
+        numbers(result.batches(0))
+    assert (caught.value.code, caught.value.sqlstate) == ("RESULT_INCOMPLETE", "58030")
+    assert f"{rows} rows were written and 5 were read" in caught.value.message
+
+
+def test_a_result_without_chunks_but_with_rows_is_an_error() -> None:
+    with pytest.raises(ServerError, match="9 rows were written and 0 were read"):
+        numbers(EngineResult(RecordingEngine(), executed(0, rows=9)).batches(0))
+
+
+def test_a_reader_that_begins_later_counts_the_chunks_it_has_read() -> None:
+    engine = RecordingEngine((2, 1), (2,))
+    result = EngineResult(engine, executed(2, rows=5))
+    assert numbers(result.batches(4)) == [4]
+    assert numbers(result.batches(0)) == [0, 1, 2, 3, 4]

@@ -24,6 +24,7 @@ from tidegate_server.model.runs import RefreshRun
 from tidegate_server.model.states import RunState
 from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.rest.app import build
+from tidegate_server.rest.looks import Health
 from tidegate_server.rest.refreshes import Refreshes
 from tidegate_server.scheduler.ledger import SqlLedger
 
@@ -61,7 +62,7 @@ class Rest:
 
     def client(self, **headers: str) -> TestClient:
         refreshes = Refreshes(self.services)
-        app = build(self.services, refreshes, lambda: self.gone)
+        app = build(self.services, refreshes, lambda: Health(missing=self.gone))
         return TestClient(app, base_url="http://127.0.0.1:10002", headers=headers)
 
     def _refresh(self, request: RefreshRequest) -> RefreshRun:

@@ -11,7 +11,7 @@ from tidegate_server.model.runs import Strategy
 from tidegate_server.model.states import RunState
 from tidegate_server.observability.gauges import LONGEST_LIST, Gauges, Picture, TableLag
 from tidegate_server.observability.metrics import Metrics
-from tidegate_server.rest.looks import lags_of, missing
+from tidegate_server.rest.looks import Health, health, lags_of
 
 
 class BrokenCatalog:
@@ -22,13 +22,14 @@ class BrokenCatalog:
 
 
 def test_a_gateway_with_store_and_engine_lacks_nothing(rest: Rest) -> None:
-    assert missing(rest.catalog, rest.engine) == ()
+    assert health(rest.catalog, rest.engine) == Health()
 
 
 def test_what_is_missing_is_named() -> None:
     engine = FakeEngine()
     engine.ready = False
-    assert missing(BrokenCatalog(), engine) == ("store", "engine")  # type: ignore[arg-type]
+    found = health(BrokenCatalog(), engine)  # type: ignore[arg-type]
+    assert found.missing == ("store", "engine")
 
 
 def test_the_lag_counts_from_the_last_good_refresh(rest: Rest) -> None:

@@ -184,6 +184,43 @@ class FoundDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """How full the memory of the engine's JVM is, in bytes, and the time of its collections."""
+
+    heap_used: int
+    heap_limit: int
+    direct_used: int
+    """Memory outside the heap that the JVM accounts for, such as buffers of files."""
+    direct_limit: int
+    collecting_ms: int
+    """Milliseconds of garbage collections since the JVM's start."""
+    uptime_ms: int
+    in_use: int = 0
+    """Requests at work, results that wait to be read and sessions with temporary objects: what the
+    end of the engine would interrupt or lose; counted when it was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTable:
+    """A Delta table without an entry in the metastore, as its own log describes it."""
+
+    directory: TableName | None
+    """The name that its directory says; None for one that is not in the warehouse."""
+    location: str
+    table_id: str
+    """The id of the materialized table that it is; empty for another table."""
+    definition: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesFound:
+    """Every Delta table without an entry, and the tables and views that have one."""
+
+    found: tuple[FoundTable, ...]
+    entries: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionsFound:
     """Every storage of a materialized table."""
 
@@ -352,6 +389,7 @@ def failure(err: ServerError) -> Failure:
 Answer = (
     Done
     | EngineInfo
+    | EngineMemory
     | Progress
     | Executed
     | Analysis
@@ -360,6 +398,7 @@ Answer = (
     | TablesPlaced
     | Inspected
     | DefinitionsFound
+    | TablesFound
     | ExpressionsChecked
     | Rewritten
     | Refreshed

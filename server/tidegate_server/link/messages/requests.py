@@ -279,6 +279,32 @@ class ListDefinitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtMemory:
+    """Ask how full the memory of the engine's JVM is; answered by :class:`EngineMemory`."""
+
+    with_use: bool = False
+    """Whether to count what the end of the engine would interrupt or lose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindTables:
+    """Look for Delta tables that the metastore does not know, in the warehouse and at some
+    locations elsewhere; answered by :class:`TablesFound`."""
+
+    locations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTable:
+    """Give a Delta table an entry in the metastore; answered by :class:`Done`."""
+
+    name: TableName
+    location: str
+    table_id: str
+    """The id of the materialized table that it is; empty for another table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckExpressions:
     """Analyze expressions over columns without running them; answered by
     :class:`ExpressionsChecked`.
@@ -461,6 +487,7 @@ class ChunkTicket:
 
 Request = (
     Ping
+    | LookAtMemory
     | OpenSession
     | CloseSession
     | Execute
@@ -477,6 +504,8 @@ Request = (
     | DropView
     | InspectTable
     | ListDefinitions
+    | FindTables
+    | RegisterTable
     | CheckExpressions
     | RewriteNames
     | DropTable

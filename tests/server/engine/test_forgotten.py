@@ -1,0 +1,72 @@
+"""Delta forgets tables as soon as they are dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fix_materialized import Stored
+from tests.fix_spark import Lake
+from tidegate_server.engine.drop import only_own_files
+from tidegate_server.engine.guard import guard
+from tidegate_server.engine.spark import tables_remembered
+from tidegate_server.storage.jvm import java
+
+
+def remembered(lake: Lake, path: Path) -> Any:
+    """Return Delta's log of a place, the same object as long as Delta remembers it."""
+    jvm = java(lake.session)
+    place = jvm.org.apache.hadoop.fs.Path(str(path))
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(lake.root._jsparkSession, place)
+
+
+def run(lake: Lake, sql: str) -> None:
+    with only_own_files(lake.session, guard(lake.session, sql).targets):
+        lake.sql(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE t",
+        "drop table if exists {schema}.t",
+        "DROP TABLE spark_catalog.{schema}.t PURGE",
+        "BEGIN DROP TABLE t; END",
+    ],
+)
+def test_a_table_is_remembered_until_it_is_dropped(lake: Lake, sql: str) -> None:
+    lake.sql("CREATE TABLE t USING delta AS SELECT 1 a", "CREATE VIEW v AS SELECT 1 a")
+    path = lake.path("t")
+    log = remembered(lake, path)
+    for other in ("SELECT 1", "DROP VIEW v", "DROP TABLE IF EXISTS other"):
+        run(lake, other)
+    assert remembered(lake, path).equals(log)
+    run(lake, sql.format(schema=lake.schema))
+    assert not remembered(lake, path).equals(log)
+
+
+def test_the_tables_of_a_schema_are_forgotten_with_it(lake: Lake) -> None:
+    other = Lake(lake.root)
+    other.sql("CREATE TABLE t USING delta AS SELECT 1 a")
+    path = other.path("t")
+    log = remembered(lake, path)
+    run(other, f"DROP SCHEMA {other.schema} CASCADE")
+    assert not remembered(lake, path).equals(log)
+
+
+def test_a_materialized_table_is_forgotten_with_its_files(lake: Lake) -> None:
+    mt = Stored(lake, "SELECT 'k' AS k")
+    path = lake.path("mt")
+    log = remembered(lake, path)
+    lake.format.drop(mt.name, mt.id)
+    assert not remembered(lake, path).equals(log)
+
+
+@pytest.mark.parametrize(
+    ("memory", "tables"),
+    [("2g", 256), ("1g", 128), ("1536m", 192), ("512", 64), ("16g", 2048), ("100m", 20)],
+)
+def test_the_heap_bounds_how_many_are_remembered(memory: str, tables: int) -> None:
+    assert tables_remembered(memory) == tables

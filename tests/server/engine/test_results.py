@@ -1,0 +1,63 @@
+"""Results that are too large for one answer: what is written is what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from tests.fix_spark import Lake
+from tidegate_server.engine import results
+from tidegate_server.engine.operations import Operation
+from tidegate_server.engine.results import ResultStore, write_parquet
+from tidegate_server.engine.spool import Spool
+from tidegate_server.errors import ServerError
+from tidegate_server.link.messages.requests import Execute
+
+ROWS = 1000
+
+
+def store(lake: Lake, spool: Spool) -> int:
+    """Run a query whose rows are spooled; return how many rows the answer promises."""
+    request = Execute(session_id="s", operation_id="o", sql="", inline_bytes=0, owner="ann")
+    frame = lake.session.range(0, ROWS, 1, 3).select("id", F.col("id").alias("ID2"))
+    return ResultStore(spool, direct_bytes=1).store(frame, Operation("o"), request).rows
+
+
+def test_every_task_counts_the_rows_it_wrote(lake: Lake, tmp_path: Path) -> None:
+    frame = lake.session.range(0, ROWS, 1, 3)
+    assert write_parquet(frame, tmp_path / "made") == ROWS
+    assert write_parquet(frame.where("id % 10 = 0"), tmp_path / "some") == ROWS // 10
+    assert write_parquet(frame.where("id < 0"), tmp_path / "none") == 0
+
+
+def test_a_whole_result_is_given_out(lake: Lake, tmp_path: Path) -> None:
+    assert store(lake, Spool(tmp_path, quota=1 << 30)) == ROWS
+
+
+def _all(place: Path) -> None:
+    for file in place.glob("part-*"):
+        file.unlink()
+
+
+def _one(place: Path) -> None:
+    next(place.glob("part-*")).unlink()
+
+
+@pytest.mark.parametrize("lose", [_all, _one])
+def test_a_result_that_lost_rows_is_an_error_and_is_deleted(
+    lake: Lake, tmp_path: Path, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written_elsewhere(frame: DataFrame, place: Path) -> int:
+        written = write_parquet(frame, place)
+        lose(place)
+        return written
+
+    monkeypatch.setattr(results, "write_parquet", written_elsewhere)
+    with pytest.raises(ServerError, match=f"{ROWS} rows were written") as caught:
+        store(lake, Spool(tmp_path, quota=1 << 30))
+    assert caught.value.code == "RESULT_INCOMPLETE"
+    assert list(tmp_path.iterdir()) == []
