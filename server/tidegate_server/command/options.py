@@ -69,13 +69,15 @@ CLUSTER_MODES: Mapping[str, str] = {
 """Flink's words for clusters, with how ``engine.master`` begins where the engine works on one."""
 
 _OURS = ("materialized-table.", SCHEDULER_OPTIONS, "execution.", "table.")
-_ONLY_OURS = ("materialized-table.", "partition.fields.", "constraint.enforce")
+_ONLY_OURS = ("materialized-table.", "partition.field", "constraint.enforce")
 """How names begin that only Tidegate's options have, so that an unknown one is a mistake."""
 _PARTITION_OPTION = re.compile(r"partition\.fields\.(.+)\.(lateness|date-formatter)")
 _PARTITION_SHAPES = (
     "partition.fields.<column>.date-formatter",
     "partition.fields.<column>.lateness",
 )
+_FEW = 5
+_LISTED = "The page on configuration lists the options."
 _SIMILAR = 0.85
 """Least similarity of a name that has nothing of ours to one that it may be meant for."""
 
@@ -170,8 +172,8 @@ def check_table_option(key: str, value: str, place: Place) -> str | None:
         raise unusable(key, value, f"the option is called {name}")
     if _is_mistaken(key, OPTIONS):
         raise unknown(key)
-    if (reason := STORED_ELSEWHERE.get(key.lower())) is not None:
-        raise unusable(key, value, reason)
+    if (elsewhere := STORED_ELSEWHERE.get(key.lower())) is not None:
+        raise unusable(key, value, elsewhere)
     return without_effect(key) or table_remark(key, value, kept=place is not Place.RESUME)
 
 
@@ -228,8 +230,9 @@ def whole_name(key: str) -> str | None:
 def unknown(key: str, known: Collection[str] | None = None) -> ServerError:
     """Return the error for an option that does not exist, with the nearest one that does."""
     names = [*(OPTIONS if known is None else known), *(_PARTITION_SHAPES if known is None else ())]
-    near = _nearest(key.lower(), names)
-    hint = f"Did you mean {near}?" if near else f"There are {', '.join(sorted(names))}."
+    near = whole_name(key) or _nearest(key.lower(), names)
+    few = f"There are {', '.join(sorted(names))}." if len(names) <= _FEW else _LISTED
+    hint = f"Did you mean {near}?" if near else few
     return error(Code.MT_OPTION_UNKNOWN, key=key, hint=hint)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tidegate_server.link.messages.answers import SettingsChecked
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, scala_object
 
 _OPEN = (
     "spark.databricks.delta.properties.defaults.",
@@ -18,7 +19,7 @@ _OPEN = (
     "spark.sql.hive.metastore.",
 )
 """How names begin of which Spark keeps no list."""
-_BETWEEN = "\n"
+_KEY = re.compile(r"ConfigEntry\(key=([^,]+),")
 _SIMILAR = 0.85
 """Least similarity of an unknown name to the one that is likely meant."""
 
@@ -37,7 +38,8 @@ def check_settings(spark: SparkSession, settings: Mapping[str, str]) -> Settings
     ]
     if not unknown:
         return SettingsChecked()
-    known = str(java(spark).java.lang.String.join(_BETWEEN, entries.knownConfigs().keySet()))
-    names = known.split(_BETWEEN)
+    # One call for all of them: py4j would ask for each entry by itself.
+    known = scala_object(java(spark), "org.apache.spark.sql.internal.SQLConf").getConfigEntries()
+    names = _KEY.findall(str(known.toString()))
     found = {key: difflib.get_close_matches(key, names, n=1, cutoff=_SIMILAR) for key in unknown}
     return SettingsChecked(similar={key: near[0] for key, near in found.items() if near})

@@ -21,8 +21,8 @@ def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame
     if distribution.buckets is not None:
         arguments.insert(0, distribution.buckets)
     if distribution.kind == "RANGE":
-        return rows.repartitionByRange(*arguments)  # type: ignore[arg-type]
-    return rows.repartition(*arguments)  # type: ignore[arg-type]
+        return rows.repartitionByRange(*arguments)
+    return rows.repartition(*arguments)
 
 
 def redistributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame | None:
