@@ -20,11 +20,12 @@ from tidegate_server.command.derived import (
 )
 from tidegate_server.command.immutable import backfill_source, check_region
 from tidegate_server.command.ingest import check_created, check_ingest
-from tidegate_server.command.notices import definition_notices, warn
+from tidegate_server.command.notices import definition_notices, lateness_notices, warn
 from tidegate_server.command.options import (
     DUPLICATES_KEY,
     EXECUTION_MODE_KEY,
     INITIALIZE_KEY,
+    POLICY_KEY,
     Place,
     check_target,
 )
@@ -51,6 +52,7 @@ from tidegate_server.model.names import STORAGE_PREFIX, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
+from tidegate_server.scheduler.partitions import read_policy
 from tidegate_server.sql.cursor import position
 from tidegate_server.sql.places import place_behind, place_of
 from tidegate_server.sql.query import spark_text
@@ -135,7 +137,8 @@ def define(
     described = definition_notices(
         table, statement.columns, new=existing is None, loads_at_once=loads_at_once
     )
-    warn((*notices, *described), context)
+    late = lateness_notices(statement.options, read_policy(setting(POLICY_KEY)))
+    warn((*notices, *described, *late), context)
     if statement.backfill_from is None or existing is not None:
         return table
     source = backfill_source(statement.backfill_from, table.schema, text, context)

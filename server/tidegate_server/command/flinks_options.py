@@ -89,4 +89,8 @@ def table_remark(key: str, value: str, *, kept: bool) -> str | None:
         return None
     if (reason := _TABLE.get(folded)) is not None:
         return reason
+    if folded.startswith("delta."):
+        return (
+            "properties of the Delta table are Tidegate's; materialized-table.upkeep.* are options"
+        )
     return f"it is no option of Tidegate{', and is kept as a note' if kept else ''}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate_server.command.context import Context
 from tidegate_server.command.start import BEGINNINGS, resumes
 from tidegate_server.model.clauses import Watermark
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.versions import takes_in
+from tidegate_server.scheduler.partitions import POLICY_OPTION, PartitionPolicy
 from tidegate_server.sql.render import render_start_mode
 from tidegate_server.sql.statements import ColumnItem, MetadataColumn
 
+_LATENESS = ".lateness"
 _KAFKA = "read_kafka("
 
 
@@ -54,6 +56,17 @@ def metadata_notices(items: Iterable[ColumnItem]) -> Iterator[str]:
                 f"METADATA of column {item.name} changes nothing: without VIRTUAL it is stored as "
                 f"any other column of the query, and the key {item.key or item.name} is not used"
             )
+
+
+def lateness_notices(options: Mapping[str, str], policy: PartitionPolicy) -> Iterator[str]:
+    """Yield which latenesses the policy of the session or the server makes useless.
+
+    Beside a policy of the table's own they are refused.
+    """
+    if policy is not PartitionPolicy.SCHEDULE_TIME:
+        for key in options:
+            if key.endswith(_LATENESS):
+                yield f"option {key} changes nothing: {POLICY_OPTION} is {policy.value}"
 
 
 def _start_without_effect(

@@ -391,6 +391,7 @@ def test_an_option_that_sends_rows_elsewhere_is_refused(
         ("sink.parallelism", "10", "DISTRIBUTED INTO n BUCKETS"),
         ("no.such.option", "1", "no option of Tidegate"),
         ("owner-team", "finance", "no option of Tidegate"),
+        ("delta.logRetentionDuration", "9 days", "materialized-table.upkeep."),
         ("pipeline.name", "p", "SHOW REFRESH HISTORY"),
         ("execution.checkpointing.interval", "1 s", "each commit"),
     ],
@@ -427,8 +428,8 @@ def test_a_resume_lets_spark_judge_its_settings(world: World) -> None:
 
 
 def test_a_setting_that_spark_does_not_know_is_warned_of(world: World) -> None:
-    world.engine.similar = {"spark.sql.ansi.enabeld": "spark.sql.ansi.enabled"}
-    world.execute("SET spark.sql.ansi.enabeld = false")
+    world.engine.similar = {"spark.sql.ansi.enable": "spark.sql.ansi.enabled"}
+    world.execute("SET spark.sql.ansi.enable = false")
     assert warned(world, "did you mean spark.sql.ansi.enabled?")
 
 
@@ -448,6 +449,13 @@ def test_options_of_partitions_belong_to_a_table(world: World, end: str) -> None
     days = dataclasses.replace(ANY, options=DAYS)
     with pytest.raises(ServerError, match="CREATE MATERIALIZED TABLE"):
         write(world, key, "yyyy", Place.RESUME, days)
+
+
+def test_a_lateness_that_the_sessions_policy_passes_over_is_warned_of(world: World) -> None:
+    world.execute(f"SET '{known.POLICY_KEY}' = 'WINDOW'")
+    lateness = "'partition.fields.d.lateness' = 'PT6H'"
+    world.execute(create("PARTITIONED BY (d)", options=f"{DAYS}, {lateness}", after=FULL))
+    assert warned(world, "option partition.fields.d.lateness changes nothing")
 
 
 @pytest.mark.parametrize("place", [Place.CREATE, Place.ALTER])

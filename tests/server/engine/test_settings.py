@@ -51,13 +51,13 @@ def test_a_refused_setting_leaves_the_others_of_the_statement_as_they_were(
 @pytest.mark.parametrize(
     ("key", "similar"),
     [
-        ("spark.sql.shuffle.partitons", "spark.sql.shuffle.partitions"),
+        ("spark.sql.shuffle.partition", "spark.sql.shuffle.partitions"),
         (
             "spark.databricks.delta.schema.automerge.enabled",
             "spark.databricks.delta.schema.autoMerge.enabled",
         ),
         ("spark.sql.ansi.enabled", None),
-        ("spark.hadoop.fs.s3a.acces.key", None),
+        ("spark.hadoop.fs.s3a.access.keys", None),
         ("spark.databricks.delta.properties.defaults.appendOnly", None),
         ("spark.mine.alone", None),
     ],

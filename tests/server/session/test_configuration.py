@@ -68,7 +68,7 @@ def test_what_spark_refuses_is_left_to_spark() -> None:
         ("tidegate.result.format", "xml", Code.MT_OPTION_VALUE, "thrift, arrow"),
         ("tidegate.result.set", "sometimes", Code.MT_OPTION_VALUE, "always, never"),
         ("tidegate.show.tables", "flink", Code.MT_OPTION_VALUE, "hive, spark"),
-        ("tidegate.result.formt", "arrow", Code.MT_OPTION_UNKNOWN, "tidegate.result.format"),
+        ("tidegate.result.formats", "arrow", Code.MT_OPTION_UNKNOWN, "tidegate.result.format"),
         ("set:hiveconf:tidegate.color", "red", Code.MT_OPTION_UNKNOWN, "tidegate.show.tables"),
     ],
 )

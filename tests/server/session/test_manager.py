@@ -431,7 +431,7 @@ def test_a_query_leaves_the_listing_as_it_is(world: World) -> None:
         ("set:hiveconf:materialized-table.initialise", "ON_CREATE", Code.MT_OPTION_UNKNOWN),
         ("materialised-table.initialize", "ON_CREATE", Code.MT_OPTION_UNKNOWN),
         ("constraint.enforce", "FAIL", Code.MT_OPTION_VALUE),
-        ("tidegate.result.formt", "arrow", Code.MT_OPTION_UNKNOWN),
+        ("tidegate.result.formats", "arrow", Code.MT_OPTION_UNKNOWN),
     ],
 )
 def test_a_setting_that_set_refuses_opens_no_session(
