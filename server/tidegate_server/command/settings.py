@@ -53,15 +53,18 @@ def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
     return [f"{key} changes nothing here: {reason}" for key, reason in reasons.items() if reason]
 
 
-def spark_notices(settings: Mapping[str, str], engine: Engine) -> list[str]:
+def spark_notices(
+    settings: Mapping[str, str], engine: Engine, *, wait: float | None = None
+) -> list[str]:
     """Let the engine try the settings that are Spark's and return what to warn of.
 
+    :param wait: seconds to wait for an engine that is starting; None for as long as statements do.
     :raises ServerError: Spark's own for one that SET would refuse, ENGINE_* without an engine.
     """
     theirs = {key: value for key, value in settings.items() if key.startswith(_SPARK)}
     if not theirs:
         return []
-    answer = engine.call(CheckSettings(settings=theirs))
+    answer = engine.call(CheckSettings(settings=theirs), wait=wait)
     if not isinstance(answer, SettingsChecked):
         raise unexpected(answer)
     fixed = [f"{key} changes nothing here: {FIXED}" for key in theirs if is_fixed(key)]

@@ -25,6 +25,8 @@ from tidegate_server.session.snapshot import Snapshot
 logger = logging.getLogger(__name__)
 
 ANONYMOUS = "anonymous"
+_PATIENCE = 20.0
+"""Seconds that opening a session waits for an engine to try its settings: clients give up soon."""
 _NO_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 _ALWAYS_THERE = frozenset({DEFAULT_SCHEMA, "information_schema", "global_temp"})
 
@@ -210,7 +212,7 @@ class SessionManager:
         check_settings(settings, config, user)
         notices = own_notices(settings, config.engine.master)
         try:
-            notices += spark_notices(settings, self._services.engine)
+            notices += spark_notices(settings, self._services.engine, wait=_PATIENCE)
         except ServerError as problem:
             if problem.code not in _NO_ENGINE:
                 raise
