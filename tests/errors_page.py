@@ -38,7 +38,7 @@ _SECTIONS = (
     (
         "Columns and keys",
         ("MT_COLUMN_", "MT_PK_", "MT_UNIQUE", "MT_WATERMARK", "MT_DUPLICATE", "MT_PERSISTED")
-        + ("MT_INCOMPATIBLE", "MT_METADATA", "MT_EXPECTATION", "MT_ASSERTION"),
+        + ("MT_INCOMPATIBLE", "MT_METADATA", "MT_EXPECTATION", "MT_ASSERTION", "MT_DISTRIBUTION"),
     ),
     (
         "Changes of a definition",

@@ -222,7 +222,7 @@ def _config(options: argparse.Namespace) -> Config:
 
 
 def _complaints(problem: ValidationError) -> list[str]:
-    from tidegate_server.config import Config
+    from tidegate_server.config import FLINKS_SECTIONS, Config
 
     lines = []
     for item in problem.errors(include_url=False):
@@ -232,7 +232,7 @@ def _complaints(problem: ValidationError) -> list[str]:
         *sections, last = (str(part) for part in item["loc"])
         key = ".".join((*sections, last))
         if item["type"] == "extra_forbidden":
-            known = _known_keys(Config, sections)
+            known = [*_known_keys(Config, sections), *(() if sections else FLINKS_SECTIONS)]
             close = difflib.get_close_matches(last, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
             lines.append(f"Unknown configuration key {key}: {hint}")

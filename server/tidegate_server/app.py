@@ -102,12 +102,13 @@ class Gateway:
         back the definitions that stand in the warehouse and not in the store.
 
         :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
-            INSECURE_PASSWORDS,
-            LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or
-            TLS_CONFIGURATION.
+            INSECURE_PASSWORDS, LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN,
+            MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
         """
         check_exposure(config)
-        check_server_options(config.options)
+        check_server_options(
+            config.options, embedded=config.fires_itself, master=config.engine.master
+        )
         if config.authorization.enabled and config.server.auth in UNCHECKED:
             log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
         self.data = config.data.resolve()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,11 +18,13 @@ from pydantic_settings import (
 
 SCHEDULER_OPTIONS = "workflow-scheduler."
 """How the names of options begin that are the server's alone, and reach its scheduler."""
+SCHEDULER_TYPE_OPTION = f"{SCHEDULER_OPTIONS}type"
 MAX_CONCURRENT_OPTION = "materialized-table.refresh.max-concurrent"
 STORE_KIND_OPTION = "table.catalog-store.kind"
 STORE_PATH_OPTION = "table.catalog-store.file.path"
 
-_FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
+_PREFIX = "TIDEGATE_"
+FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
 
 
 class _Section(BaseModel):
@@ -274,7 +278,7 @@ class Config(BaseSettings):
     """Everything a gateway is told, frozen; environment names look like TIDEGATE_SERVER__PORT."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="TIDEGATE_", env_nested_delimiter="__"
+        frozen=True, extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__"
     )
 
     data: Path = Path("tidegate-data")
@@ -303,7 +307,7 @@ class Config(BaseSettings):
         """Take Flink's sections, such as ``[workflow-scheduler]``, for the options they spell."""
         if not isinstance(given, dict) or not isinstance(given.get("options", {}), dict):
             return given
-        theirs = {key for key in given if key.partition(".")[0] in _FLINKS_SECTIONS}
+        theirs = {key for key in given if key.partition(".")[0] in FLINKS_SECTIONS}
         ours = {key: value for key, value in given.items() if key not in theirs}
         pairs = [*ours.get("options", {}).items(), *((key, given[key]) for key in theirs)]
         options = {key: text for pair in pairs for key, text in _flat(*pair)}
@@ -330,7 +334,7 @@ class Config(BaseSettings):
     @property
     def scheduler_type(self) -> str:
         """Who fires schedules; Flink's key in ``options`` says it as well."""
-        return self.options.get(f"{SCHEDULER_OPTIONS}type", self.scheduler.type).strip()
+        return self.options.get(SCHEDULER_TYPE_OPTION, self.scheduler.type).strip()
 
     @property
     def fires_itself(self) -> bool:
@@ -355,12 +359,47 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, str(value) if isinstance(value, int | float) else value
 
 
+def _check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse variables that look like keys and are none: the layers below would pass them over.
+
+    Other variables may begin alike, such as those that Kubernetes makes of a service's name.
+
+    :raises ValueError: naming the variable and the nearest one that is a key.
+    """
+    sections = {_PREFIX + name.upper(): name for name in Config.model_fields}
+    keys = {_PREFIX + f"{section}__{key}".upper() for section, key in _keys()}
+    for variable in environment:
+        folded = variable.upper()
+        section = folded.removeprefix(_PREFIX).partition("__")[0]
+        if not folded.startswith(_PREFIX) or _PREFIX + section in sections:
+            continue
+        flat = {key.replace("__", "_"): key for key in keys}
+        meant = flat.get(folded) if "://" not in environment[variable] else None
+        if meant is None and "__" in folded:
+            meant = next(iter(difflib.get_close_matches(folded, keys, n=1)), "none of them")
+        elif meant is None and "_" not in section:
+            names = [name.removeprefix(_PREFIX) for name in sections]
+            close = difflib.get_close_matches(section, names, n=1, cutoff=0.8)
+            meant = _PREFIX + close[0] if close else None
+        if meant is not None:
+            raise ValueError(f"{variable} names no key; did you mean {meant}?")
+
+
+def _keys() -> Iterator[tuple[str, str]]:
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, _Section):
+            yield from ((name, key) for key in section.model_fields)
+
+
 def load_config(file: Path | None, overrides: dict[str, Any]) -> Config:
     """Read the layers and lay ``overrides`` (nested, from the command line) on top.
 
     :raises pydantic.ValidationError: naming each unusable or unknown key.
+    :raises ValueError: naming an environment variable that looks like a key.
     :raises FileNotFoundError: if ``file`` is given and does not exist.
     """
+    _check_environment(os.environ)
     if file is not None and not file.exists():
         raise FileNotFoundError(f"configuration file {file} does not exist")
 

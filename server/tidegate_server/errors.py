@@ -142,6 +142,11 @@ class Code(Enum):
         "Watermark column {name} is {type}; time is told by TIMESTAMP or TIMESTAMP_NTZ.",
         "Add a computed column of such a type and name that, for example {example}.",
     )
+    MT_DISTRIBUTION_TYPE = ErrorSpec(
+        "42804",
+        "Rows cannot be distributed by column {name}, which is {type}.",
+        "Name columns whose values can be compared: of no type that holds a MAP or a VARIANT.",
+    )
     MT_OPTIONS_EMPTY = ErrorSpec(
         "42601", "{what} needs at least one option.", "Write for example {example}."
     )
@@ -341,6 +346,7 @@ class Code(Enum):
         "execution.mode {mode} is not supported.",
         "{hint}",
     )
+    MT_OPTION_UNKNOWN = ErrorSpec("42704", "There is no option {key}.", "{hint}")
     MT_OPTION_VALUE = ErrorSpec("22023", "Option {key} cannot be {value}: {reason}.")
     MT_REFRESH_FENCED = ErrorSpec(
         "40001",
@@ -499,6 +505,11 @@ class Code(Enum):
         "The result is not complete: {written} rows were written and {read} were read.",
         "Repeat the statement. Executors on other machines have to share the data directory: see "
         "engine.shared_data.",
+    )
+    RESOURCE_NOT_FOUND = ErrorSpec(
+        "58030",
+        "{statement}: there is no file {path}.",
+        "Name a file that the server can read; paths are those of the server's machine.",
     )
     INVALID_SESSION_HANDLE = ErrorSpec(
         "08003", "Invalid SessionHandle: {handle}.", "Open a new session."

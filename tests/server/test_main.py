@@ -80,6 +80,48 @@ def test_an_unknown_key_is_answered_with_the_nearest_known_one(
     assert told == ("tidegate-server: Unknown configuration key server.prot: did you mean port?\n")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "meant"),
+    [
+        ("TIDEGATE_SERVER__PROT", "10009", "did you mean port?"),
+        ("TIDEGATE_SERVR__PORT", "10009", "did you mean TIDEGATE_SERVER__PORT?"),
+        ("TIDEGATE_SERVER_PORT", "10009", "did you mean TIDEGATE_SERVER__PORT?"),
+        ("TIDEGATE_DATTA", "/srv", "did you mean TIDEGATE_DATA?"),
+    ],
+)
+def test_a_misspelt_variable_is_answered_with_the_nearest_key(
+    refused: Callable[[list[str]], str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    meant: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert meant in refused([])
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TIDEGATE_SERVER_PORT", "tcp://10.0.0.1:10000"),
+        ("TIDEGATE_SERVER_SERVICE_HOST", "10.0.0.1"),
+        ("TIDEGATE_CACHE", "/var/cache/tidegate"),
+        ("TIDEGATE_FAULTS", "BEFORE_COMMIT"),
+    ],
+)
+def test_variables_that_are_no_keys_are_left_alone(
+    started: list[Config], monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    command.main([])
+    assert started[0].server.port == 10000
+
+
+def test_a_section_of_flinks_is_among_the_nearest(refused: Callable[[list[str]], str]) -> None:
+    told = refused(["--set", "workflow-schedulr.type=none"])
+    assert "did you mean workflow-scheduler?" in told
+
+
 def test_each_unusable_value_is_named_with_its_key(refused: Callable[[list[str]], str]) -> None:
     told = refused(["--port", "many", "--set", "scheduler.lease=0"])
     assert "Configuration key server.port cannot be 'many'" in told

@@ -15,6 +15,8 @@ from tidegate_server.command.define import (
     refuse_unstable,
 )
 from tidegate_server.command.immutable import check_region
+from tidegate_server.command.notices import warn
+from tidegate_server.command.options import Place
 from tidegate_server.command.shape import check_formatters
 from tidegate_server.command.validate import (
     Pace,
@@ -59,11 +61,15 @@ def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> 
 
 
 def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result:
-    """Change the refresh mode to an explicit one; raises as :func:`set_freshness`."""
+    """Change the refresh mode to an explicit one.
+
+    Raises as :func:`set_freshness`, and MT_QUERY_UNSUPPORTED.
+    """
     table = alterable(statement.name, context)
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
     setting = layered(table.options, context.setting)
     chosen = pace(freshness, statement.mode, setting, table.on_update)
+    check_versions(table.sources, setting, watched=chosen.watched)
     if chosen.logical_mode is LogicalRefreshMode.INCREMENTAL_STRICT:
         refuse_unstable(table.name, chosen.logical_mode, analyze_stored(table, context))
     return _change_pace(table, chosen, context)
@@ -120,10 +126,10 @@ def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> 
 def set_options(statement: AlterSetOptions, context: Context) -> Result:
     """Add or replace options; a CONTINUOUS table then starts from the beginning.
 
-    :raises ServerError: MT_OPTION_VALUE or MT_DATE_FORMATTER_* for unusable ones.
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_*.
     """
     table = alterable(statement.name, context)
-    check_options(statement.options)
+    warn(check_options(statement.options, Place.ALTER), context)
     options = {**table.options, **statement.options}
     check_formatters(options, table.partition_keys, table.schema)
     changed = _with_options(table, options, context)

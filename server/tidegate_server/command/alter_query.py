@@ -27,6 +27,7 @@ from tidegate_server.command.shape import (
     refuse_unstorable,
 )
 from tidegate_server.command.spark import ensure_session, unexpected
+from tidegate_server.command.validate import check_versions, layered
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Analysis, Planned
 from tidegate_server.link.messages.requests import Analyze, ExplainRefresh
@@ -117,6 +118,8 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
     table = alterable(statement.name, context)
     analysis = analyze(statement.query, text, table.name, context)
     refuse_unstable(table.name, table.logical_refresh_mode, analysis)
+    setting = layered(table.options, context.setting)
+    check_versions(analysis.sources, setting, watched=table.watched)
     schema, expanded = _fitted(table, analysis, context)
     wanted = replace(
         table,
@@ -136,7 +139,7 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
 
 def _fitted(table: MaterializedTable, analysis: Analysis, context: Context) -> tuple[Schema, str]:
     """Return the columns a new query gives, cast to the types that were declared."""
-    if strict_names(context):
+    if strict_names(layered(table.options, context.setting)):
         refuse_repeated(analysis.schema.names())
     produced, query = distinct(analysis.schema, analysis.expanded_query)
     old = table.schema.columns

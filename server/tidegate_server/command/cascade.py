@@ -12,7 +12,6 @@ from tidegate_server.command.apply import compensate
 from tidegate_server.command.at_rest import alone
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
-from tidegate_server.command.validate import check_options
 from tidegate_server.model.result import Result, RowsResult
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
@@ -47,10 +46,10 @@ def resume(statement: AlterResume, context: Context) -> Result:
     The statement's options hold for every table that is resumed.
 
     :raises ServerError: MT_STATE if every one is kept fresh already, or one is INITIALIZING;
-        MT_OPTION_VALUE.
+        MT_OPTION_*, or Spark's own for a setting of Spark.
     """
     chain = _chain(statement.name, "RESUME", "SUSPENDED", context)
-    check_options(statement.options)
+    lifecycle.check_resume_options(statement.options, context)
     waiting = [table for table in chain if not lifecycle.is_kept_fresh(table, context)]
     if not waiting:
         raise lifecycle.wrong_state(chain[0], "RESUME", "SUSPENDED")

@@ -20,13 +20,22 @@ from tidegate_server.command.derived import (
 )
 from tidegate_server.command.immutable import backfill_source, check_region
 from tidegate_server.command.ingest import check_created, check_ingest
-from tidegate_server.command.options import DUPLICATES_KEY, EXECUTION_MODE_KEY, check_target
+from tidegate_server.command.notices import definition_notices, lateness_notices, warn
+from tidegate_server.command.options import (
+    DUPLICATES_KEY,
+    EXECUTION_MODE_KEY,
+    INITIALIZE_KEY,
+    POLICY_KEY,
+    Place,
+    check_target,
+)
 from tidegate_server.command.shape import Shape, check_types, shape
 from tidegate_server.command.spark import ensure_session, unexpected
 from tidegate_server.command.start import start_mode
 from tidegate_server.command.system_tables import SYSTEM_SCHEMA
 from tidegate_server.command.validate import (
     Pace,
+    Setting,
     check_enforced,
     check_neighbours,
     check_options,
@@ -43,6 +52,7 @@ from tidegate_server.model.names import STORAGE_PREFIX, TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.model.versions import Source
+from tidegate_server.scheduler.partitions import read_policy
 from tidegate_server.sql.cursor import position
 from tidegate_server.sql.places import place_behind, place_of
 from tidegate_server.sql.query import spark_text
@@ -83,7 +93,7 @@ def define(
     resolve.check_catalog(name.catalog, context)
     refuse_storage_name(name)
     check_types(statement.columns, text)
-    check_options(statement.options)
+    notices = check_options(statement.options, Place.CREATE)
     requested = statement.refresh_mode
     if requested is None and existing is not None:
         requested = asked_mode(existing.logical_refresh_mode)
@@ -100,7 +110,7 @@ def define(
     refuse_unstable(name, chosen.logical_mode, analysis)
     try:
         fitted = shape(
-            statement, analysis.schema, analysis.expanded_query, strict=strict_names(context)
+            statement, analysis.schema, analysis.expanded_query, strict=strict_names(setting)
         )
     except ServerError as problem:
         raise _in_clause(problem, text) from problem.__cause__
@@ -111,7 +121,7 @@ def define(
             statement.start_mode,
             chosen.mode,
             table.date_formatters(),
-            context.setting,
+            setting,
             or_alter=statement.or_alter,
             on_update=chosen.on_update is not None,
         ),
@@ -123,6 +133,12 @@ def define(
     check_created(statement, table)
     if table.immutable is not None:
         check_region(table.immutable, table.schema, text, context)
+    loads_at_once = (setting(INITIALIZE_KEY) or "").strip().upper() == "ON_CREATE"
+    described = definition_notices(
+        table, statement.columns, new=existing is None, loads_at_once=loads_at_once
+    )
+    late = lateness_notices(statement.options, read_policy(setting(POLICY_KEY)))
+    warn((*notices, *described, *late), context)
     if statement.backfill_from is None or existing is not None:
         return table
     source = backfill_source(statement.backfill_from, table.schema, text, context)
@@ -234,9 +250,9 @@ def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
         raise error(Code.MT_NO_SCHEDULER, action=action)
 
 
-def strict_names(context: Context) -> bool:
+def strict_names(setting: Setting) -> bool:
     """Say whether repeated output names are an error."""
-    return (context.setting(DUPLICATES_KEY) or "").strip().upper() == "TRUE"
+    return (setting(DUPLICATES_KEY) or "").strip().upper() == "TRUE"
 
 
 def asked_mode(logical: LogicalRefreshMode) -> RequestedMode | None:

@@ -37,6 +37,7 @@ METADATA_KEYS: Mapping[str, str] = {
 VIOLATED_COLUMN = "__violated"
 """What the view of rows that are held out tells of them: the expectations they break."""
 
+_INCOMPARABLE = ("map<", "variant")
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _COMMENT = 1000
 _PREFIX = "_metadata."
@@ -271,10 +272,16 @@ def check_watermark(
 
 
 def check_distribution(distribution: Distribution | None, schema: Schema) -> None:
-    """Check that the columns of a distribution exist; raises MT_COLUMN_NOT_FOUND."""
+    """Check that rows can be told apart by the columns of a distribution.
+
+    :raises ServerError: MT_COLUMN_NOT_FOUND or MT_DISTRIBUTION_TYPE.
+    """
     for name in distribution.columns if distribution is not None else ():
-        if schema.find(name) is None:
+        column = schema.find(name)
+        if column is None:
             raise error(Code.MT_COLUMN_NOT_FOUND, name=name, available=available(schema))
+        if any(word in column.type.lower() for word in _INCOMPARABLE):
+            raise error(Code.MT_DISTRIBUTION_TYPE, name=name, type=column.type.upper())
 
 
 def check_expectations(

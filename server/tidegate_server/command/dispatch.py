@@ -100,6 +100,7 @@ def execute(text: str, context: Context) -> Result:
 
     :raises ServerError: whatever is wrong with the text or its execution.
     """
+    settings.check_overlay(context)
     statement = parse(text)
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
     try:

@@ -17,7 +17,10 @@ from tidegate_server.command.at_rest import alone, at_rest, end_runs
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import need_scheduler
 from tidegate_server.command.derived import drop_view, views
+from tidegate_server.command.notices import warn
+from tidegate_server.command.options import Place
 from tidegate_server.command.orders import refuse_half_done
+from tidegate_server.command.settings import check_spark_settings
 from tidegate_server.command.validate import check_options
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.faults import Point, hold
@@ -75,12 +78,21 @@ def resume(statement: AlterResume, context: Context) -> Result:
     The statement's options hold for refreshes until the next resume.
 
     :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline alive;
-        MT_OPTION_VALUE.
+        MT_OPTION_*, or Spark's own for a setting of Spark.
     """
     table = resolve.materialized_table(statement.name, context)
-    check_options(statement.options)
+    check_resume_options(statement.options, context)
     resume_table(table, statement.options, context)
     return nothing()
+
+
+def check_resume_options(options: Mapping[str, str], context: Context) -> None:
+    """Check the options of RESUME WITH; those of Spark need the engine, which tries them.
+
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE, or Spark's own.
+    """
+    warn(check_options(options, Place.RESUME), context)
+    check_spark_settings(options, context)
 
 
 def resume_table(table: MaterializedTable, options: Mapping[str, str], context: Context) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 RECOVERED = "RECOVERED"
 _PAST_RUNS = 20
 
+_OPTIONS = "materialized-table."
 _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
     LogicalRefreshMode.AUTOMATIC: RefreshPolicy.AUTO,
     LogicalRefreshMode.CONTINUOUS: RefreshPolicy.AUTO,
@@ -204,11 +205,17 @@ def refresh_order(
         immutable=table.immutable,
         expectations=table.expectations,
         assertions=table.assertions,
-        options={**table.options, **table.resume_options},
+        options={**_session_options(table), **table.options, **table.resume_options},
+        distribution=table.distribution,
         checkpoint_floor=table.checkpoint_floor,
         history=past_runs(history),
         has_consumers=has_consumers,
     )
+
+
+def _session_options(table: MaterializedTable) -> dict[str, str]:
+    """Return the options that the session of CREATE had set."""
+    return {key: value for key, value in table.settings.items() if key.startswith(_OPTIONS)}
 
 
 def informed_order(

@@ -23,6 +23,7 @@ from tidegate_server.command.derived import (
     typed,
 )
 from tidegate_server.command.dropped import drop_columns, drop_part
+from tidegate_server.command.notices import metadata_notices, warn, watermark_notices
 from tidegate_server.command.shape import (
     castable,
     casting,
@@ -73,6 +74,7 @@ def modify(statement: AlterModify, text: str, context: Context) -> Result:
     table = alterable(statement.name, context)
     check_types(_columns(statement.changes), text)
     changed = reduce(_Change(_column_modified, _need), statement.changes, table)
+    warn(metadata_notices(_columns(statement.changes)), context)
     return _put(table, changed, context)
 
 
@@ -108,6 +110,7 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
     after = replace(after, storage_table=storage_table(after))
     if after.watermark != before.watermark:
         check_watermark(after.watermark, after.visible, context, code=code)
+        warn(watermark_notices(after.watermark), context)
     if _content(before) != _content(after):
         return restart_with(before, after, context)
     put_in_place(before, after, context)

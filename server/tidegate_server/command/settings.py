@@ -1,50 +1,94 @@
-"""SET and RESET: Tidegate's keys stay in the session, Spark's go to the engine too."""
+"""Settings of a session: Tidegate's keys stay in it, Spark's go to the engine too."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 
 from tidegate_server.command.context import Context
-from tidegate_server.command.options import (
-    EXECUTION_MODE_KEY,
-    check_option,
-    check_target,
-    is_tidegate_key,
-    unusable,
-    whole_name,
-    without_effect,
-)
-from tidegate_server.command.spark import run
+from tidegate_server.command.notices import warn
+from tidegate_server.command.options import check_session_option, is_tidegate_key
+from tidegate_server.command.spark import run, unexpected
+from tidegate_server.link.client import Engine
+from tidegate_server.link.messages.answers import SettingsChecked
+from tidegate_server.link.messages.requests import CheckSettings
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import text_schema
 from tidegate_server.sql.statements import ResetOption, SetOption, ShowOption, ShowOptions
 
 _PAIRS = text_schema("key", "value")
 _VERBOSE = text_schema("key", "value", "meaning", "Since version")  # as Spark names them
+_SPARK = "spark."
+_FIXED = ("spark.app.", "spark.master", "spark.sql.hive.metastore.")
+FIXED = "it is fixed when the engine starts"
 _UNDEFINED = "<undefined>"  # what Spark answers for a key without a value
 
 
 def set_option(statement: SetOption, context: Context) -> Result:
     """Change a setting of the session; answers key and value.
 
-    :raises ServerError: MT_OPTION_VALUE or MT_EXECUTION_MODE for Tidegate's keys, Spark's own
-        errors for the others.
+    :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE for Tidegate's keys, Spark's own errors
+        for the others.
     """
     key, value = statement.key, statement.value
     if is_tidegate_key(key):
         value = _unquoted(value)
-        check_option(key, value)
-        if key.lower() == EXECUTION_MODE_KEY:
-            check_target(value, context.services.config.engine.master)
-        if (reason := without_effect(key)) is not None:
-            context.log(f"Warning: {key} changes nothing here: {reason}.")
+        warn(own_notices({key: value}, context.services.config.engine.master), context)
         context.session.settings[key] = value
         return _rows(key, value)
-    if (option := whole_name(key)) is not None:
-        raise unusable(key, value, f"the option is called {option}")
+    own_notices({key: value}, context.services.config.engine.master)
     result = run(f"SET {_quoted(key)}={_quoted(value)}", context)
     context.session.settings[key] = value
+    check_spark_settings({key: value}, context)
     return result
+
+
+def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
+    """Check the settings that are no business of Spark's and return what to warn of.
+
+    :param master: where the engine works, ``engine.master``.
+    :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
+    """
+    reasons = {key: check_session_option(key, text, master) for key, text in settings.items()}
+    return [f"{key} changes nothing here: {reason}" for key, reason in reasons.items() if reason]
+
+
+def spark_notices(
+    settings: Mapping[str, str], engine: Engine, *, wait: float | None = None
+) -> list[str]:
+    """Let the engine try the settings that are Spark's and return what to warn of.
+
+    :param wait: seconds to wait for an engine that is starting; None for as long as statements do.
+    :raises ServerError: Spark's own for one that SET would refuse, ENGINE_* without an engine.
+    """
+    theirs = {key: value for key, value in settings.items() if key.startswith(_SPARK)}
+    if not theirs:
+        return []
+    answer = engine.call(CheckSettings(settings=theirs), wait=wait)
+    if not isinstance(answer, SettingsChecked):
+        raise unexpected(answer)
+    fixed = [f"{key} changes nothing here: {FIXED}" for key in theirs if is_fixed(key)]
+    likely = answer.similar.items()
+    return fixed + [f"Spark has no setting {key}: did you mean {near}?" for key, near in likely]
+
+
+def is_fixed(key: str) -> bool:
+    """Say whether a setting is fixed when the engine starts, although Spark would take it."""
+    return key.startswith(_FIXED)
+
+
+def check_spark_settings(settings: Mapping[str, str], context: Context) -> None:
+    """Warn of settings that Spark does not use; raises as :func:`spark_notices`."""
+    warn(spark_notices(settings, context.services.engine), context)
+
+
+def check_overlay(context: Context) -> None:
+    """Check the settings of one statement alone as SET does; Spark's are checked where they are
+    applied.
+
+    :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
+    """
+    warn(own_notices(context.overlay, context.services.config.engine.master), context)
 
 
 def show_option(statement: ShowOption, context: Context) -> Result:

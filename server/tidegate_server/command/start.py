@@ -20,7 +20,7 @@ from tidegate_server.scheduler.partitions import (
 )
 
 _RESUME = "RESUME_OR_"
-_BEGINNINGS = (StartKind.FROM_BEGINNING, StartKind.RESUME_OR_FROM_BEGINNING)
+BEGINNINGS = (StartKind.FROM_BEGINNING, StartKind.RESUME_OR_FROM_BEGINNING)
 _MOST_PARTITIONS = 1000
 _LENGTHS: Mapping[Grain, timedelta] = {
     Grain.SECOND: timedelta(seconds=1),
@@ -51,7 +51,7 @@ def start_mode(
         chosen = written
         if not or_alter and resumes(written):
             raise error(Code.MT_START_MODE_CREATE, kind=written.kind.value)
-    if chosen is None or chosen.kind in _BEGINNINGS:
+    if chosen is None or chosen.kind in BEGINNINGS:
         return chosen
     if mode is RefreshMode.CONTINUOUS or on_update:
         if resumes(chosen):
@@ -83,7 +83,7 @@ def start_of(table: MaterializedTable, now: datetime, zone: ZoneInfo) -> datetim
     :param zone: the zone whose clock a TIMESTAMP without one is read on.
     """
     mode = table.start_mode
-    if mode is None or mode.kind in _BEGINNINGS:
+    if mode is None or mode.kind in BEGINNINGS:
         return None
     if mode.timestamp is not None:
         return _moment(mode, mode.timestamp, zone)

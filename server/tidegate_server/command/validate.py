@@ -11,7 +11,8 @@ from tidegate_server.command.options import (
     FITTING_KEY,
     STRICT_KEY,
     THRESHOLD_KEY,
-    check_option,
+    Place,
+    check_table_option,
     read_duration,
 )
 from tidegate_server.errors import Code, ServerError, error
@@ -209,12 +210,16 @@ def _duration(key: str, default: Freshness, setting: Setting) -> Freshness:
 # ---- clauses without the query ---------------------------------------------------------------
 
 
-def check_options(options: Mapping[str, str]) -> None:
-    """Check the values of Tidegate's options and the patterns of date-formatters."""
-    for key, value in options.items():
-        check_option(key, value)
+def check_options(options: Mapping[str, str], place: Place) -> tuple[str, ...]:
+    """Check a table's options and return what to warn of: those that change nothing.
+
+    :param place: the clause in which they are written.
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_PATTERN.
+    """
+    reasons = {key: check_table_option(key, value, place) for key, value in options.items()}
     for pattern in date_formatters(options).values():
         pattern_grain(pattern)
+    return tuple(f"option {key} changes nothing: {why}" for key, why in reasons.items() if why)
 
 
 def check_enforced(table: MaterializedTable) -> None:

@@ -15,6 +15,7 @@ from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
+from tidegate_server.engine.resources import check_resources
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
 from tidegate_server.link.messages.answers import Executed
@@ -39,11 +40,12 @@ def execute(
 
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
         tables cannot be replaced or given versions in it, or if it is not known beforehand,
-        MT_SNAPSHOT_UNAVAILABLE if those versions are gone.
+        MT_SNAPSHOT_UNAVAILABLE if those versions are gone, RESOURCE_NOT_FOUND.
     """
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings), readable(request.pinned):
         text = written_out(child.spark, request.sql)
+        check_resources(child.spark, text)
         guarded = guard(child.spark, text)
         try:
             with only_own_files(child.spark, guarded.targets):

@@ -33,6 +33,7 @@ from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.rollback import roll_back
 from tidegate_server.engine.run import explain, refresh, source_versions
 from tidegate_server.engine.sessions import Sessions
+from tidegate_server.engine.settings import check_settings
 from tidegate_server.engine.survey import survey
 from tidegate_server.engine.verify import verify
 from tidegate_server.engine.warehouse import find_tables, register_table
@@ -55,6 +56,7 @@ from tidegate_server.link.messages.requests import (
     Analyze,
     Cancel,
     CheckExpressions,
+    CheckSettings,
     CloseResult,
     CloseSession,
     CreateTable,
@@ -310,6 +312,8 @@ class Service:
             case OpenSession():
                 self._sessions.open(request.session_id, request.settings, request.schema)
                 return Done()
+            case CheckSettings(settings=settings):
+                return check_settings(self._spark, settings)
             case CloseSession():
                 self._sessions.close(request.session_id)
                 self.results.close_session(request.session_id)

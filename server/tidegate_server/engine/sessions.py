@@ -38,14 +38,17 @@ class Child:
 
     @contextmanager
     def overlaid(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Apply settings until the block ends; such statements of one session run in turn."""
+        """Apply settings until the block ends; such statements of one session run in turn.
+
+        :raises pyspark.errors.PySparkException: if Spark refuses one.
+        """
         if not settings:
             yield
             return
         with self.lock:
             before = {key: self.spark.conf.get(key, None) for key in settings}
             try:
-                apply_settings(self.spark, settings)
+                _set(self.spark, settings)
                 yield
             finally:
                 for key, value in before.items():
@@ -82,12 +85,13 @@ class Sessions:
     def open(self, session_id: str, settings: Mapping[str, str], schema: str | None) -> None:
         """Make the session if it is new, apply settings and schema in any case.
 
-        :raises ServerError: Spark's SCHEMA_NOT_FOUND if there is no such schema.
+        :raises pyspark.errors.PySparkException: if Spark refuses a setting, or SCHEMA_NOT_FOUND if
+            there is no such schema.
         """
         with self._lock:
             self._known.setdefault(session_id, _Known())
         with self.using(session_id) as child:
-            apply_settings(child.spark, settings)
+            _set(child.spark, settings)
             if schema is not None and child.current()[1].lower() != schema.lower():
                 child.spark.sql(f"USE {quote_identifier(schema)}")
 
@@ -159,6 +163,11 @@ class Sessions:
                 logger.warning("a session stays awake: %s", problem)
             if known.asleep is not None:
                 known.child = None
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        spark.conf.set(key, value)
 
 
 def apply_settings(spark: SparkSession, settings: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from tidegate_server.model.clauses import Assertion, EnforcedKey, Expectation
+from tidegate_server.model.clauses import Assertion, Distribution, EnforcedKey, Expectation
 from tidegate_server.model.names import TableName
 from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.model.versions import PartitionSpec, Source
@@ -104,6 +104,8 @@ class RefreshOrder:
     expectations: tuple[Expectation, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    distribution: Distribution | None = None
+    """DISTRIBUTED BY: in which files rows are written."""
     checkpoint_floor: int = 0
     history: tuple[PastRun, ...] = ()
     """The table's last runs, newest first."""

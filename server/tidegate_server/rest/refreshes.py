@@ -11,9 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tidegate_server.command.context import Services
-from tidegate_server.command.options import POLICY_KEY, check_option, is_tidegate_key
+from tidegate_server.command.options import POLICY_KEY, check_option
 from tidegate_server.command.refresh import partition_spec
+from tidegate_server.command.settings import spark_notices
 from tidegate_server.errors import Code, error
+from tidegate_server.link.client import Engine
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable
@@ -84,7 +86,7 @@ def refresh_request(
     """Return the request that a call's body describes.
 
     :raises ServerError: MT_SCHEDULE_TIME, MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE,
-        MT_OPTION_VALUE, MT_STATE, NOT_SUPPORTED, or INVALID_REQUEST.
+        MT_OPTION_VALUE, MT_STATE, NOT_SUPPORTED, INVALID_REQUEST, or Spark's own for a setting.
     """
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise error(
@@ -95,11 +97,13 @@ def refresh_request(
             expected="ACTIVATED or SUSPENDED",
         )
     _check_options(body.dynamic_options)
-    _check_settings(body.execution_config)
+    _check_settings(body.execution_config, services.engine)
     if body.is_periodic:
         return _periodic(body, table, services, user)
     if body.schedule_time is not None:
         raise error(Code.INVALID_REQUEST, reason="scheduleTime needs isPeriodic = true")
+    if body.dynamic_options:
+        raise error(Code.INVALID_REQUEST, reason="dynamicOptions needs isPeriodic = true")
     spec = partition_spec(body.static_partitions or None, table)
     return RefreshRequest(
         table_id=table.id,
@@ -172,8 +176,11 @@ def _check_options(options: Mapping[str, str]) -> None:
             )
 
 
-def _check_settings(settings: Mapping[str, str]) -> None:
+def _check_settings(settings: Mapping[str, str], engine: Engine) -> None:
+    """Refuse settings that Spark would not use in one refresh."""
     for key in settings:
-        if is_tidegate_key(key):
+        if not key.startswith("spark."):
             hint = "executionConfig takes Spark's settings; the table has its own."
             raise error(Code.NOT_SUPPORTED, what=f"{key} in executionConfig", hint=hint)
+    for notice in spark_notices(settings, engine):
+        raise error(Code.INVALID_REQUEST, reason=notice)

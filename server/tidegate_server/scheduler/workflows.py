@@ -78,7 +78,8 @@ def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option
 def _schedule(table: MaterializedTable, option: Option) -> str | None:
     if not table.watched and not table.downstream:
         return schedule_for(table.freshness, option)
-    if (cron := table.options.get(CRON_OPTION)) is not None:
+    own = {**table.options, **table.resume_options}
+    if (cron := own.get(CRON_OPTION)) is not None:
         what = "FRESHNESS = DOWNSTREAM" if table.downstream else "CONTINUOUS"
         if table.on_update is not None:
             what = "REFRESH_TRIGGER = ON UPDATE"

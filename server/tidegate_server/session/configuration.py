@@ -1,4 +1,4 @@
-"""Normalises what clients put into OpenSession's configuration map."""
+"""Reads what clients put into OpenSession's configuration map."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+from tidegate_server.command.options import unknown, unusable
+from tidegate_server.command.settings import FIXED, is_fixed
+from tidegate_server.errors import Code, error
 
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 PROXY_USER_KEY = "hive.server2.proxy.user"
@@ -19,23 +23,14 @@ _HIVECONF = "set:hiveconf:"
 _HIVEVAR = "set:hivevar:"
 _REFUSED = ("set:system:", "set:env:")
 _USE = "use:database"
-_OURS = frozenset({RESULT_FORMAT_KEY, RESULT_SET_KEY, SHOW_TABLES_KEY})
 # Hive's clients tell the server about themselves under these; Spark knows none of them.
 _CLIENT_ONLY = ("hive.server2.", "wmpool", "wmapp", "hive.create.as.external.legacy")
-_STATIC = (
-    "spark.app.",
-    "spark.driver.",
-    "spark.executor.",
-    "spark.jars",
-    "spark.master",
-    "spark.memory.",
-    "spark.submit.",
-    "spark.sql.catalogImplementation",
-    "spark.sql.extensions",
-    "spark.sql.hive.metastore.",
-    "spark.sql.warehouse.dir",
-    "spark.ui.",
-)
+_OWN_BEGIN = "tidegate."
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    RESULT_FORMAT_KEY: ("thrift", "arrow"),
+    RESULT_SET_KEY: ("always", "never"),
+    SHOW_TABLES_KEY: ("hive", "spark"),
+}
 _VARIABLE = re.compile(r"\$\{(?:hivevar:|hiveconf:)?([^${}:]+)\}")
 
 
@@ -65,7 +60,11 @@ class SessionOptions:
 
 
 def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
-    """Read a configuration map; entries nobody can use become warnings, never errors."""
+    """Read a configuration map; settings of Tidegate's options and of Spark are not checked yet.
+
+    :raises ServerError: MT_OPTION_UNKNOWN or MT_OPTION_VALUE for ``tidegate.*``, NOT_SUPPORTED for
+        variables of Hive's that a client cannot set.
+    """
     settings: dict[str, str] = {}
     warnings: list[str] = []
     schema: str | None = None
@@ -73,12 +72,14 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
         if given == _USE:
             schema = value or None
         elif given.startswith(_REFUSED):
-            warnings.append(f"{given} is ignored: clients cannot set it")
+            hint = "Leave it out; the server's own properties and environment stay as they are."
+            raise error(Code.NOT_SUPPORTED, what=f"{given} in OpenSession", hint=hint)
         else:
             key = given.removeprefix(_HIVECONF).removeprefix(_HIVEVAR)
-            if key.startswith(_STATIC):
-                warnings.append(f"{key} is ignored: it is fixed when the engine starts")
+            if is_fixed(key):  # some clients send these without being asked to
+                warnings.append(f"{key} changes nothing here: {FIXED}")
             else:
+                _check_own(key, value)
                 settings[key] = value
     return SessionOptions(
         schema=schema,
@@ -100,7 +101,17 @@ def substitute(text: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_ours(key: str) -> bool:
-    return key.startswith(_CLIENT_ONLY) or key in _OURS
+    return key.startswith(_CLIENT_ONLY) or key in _VALUES
+
+
+def _check_own(key: str, value: str) -> None:
+    """Refuse what begins as Tidegate's own entries and is none of them."""
+    words = _VALUES.get(key)
+    if words is None:
+        if key.lower().startswith(_OWN_BEGIN):
+            raise unknown(key, _VALUES)
+    elif value.lower() not in words:
+        raise unusable(key, value, f"it is one of {', '.join(words)}")
 
 
 def _result_format(value: str | None) -> ResultFormat:

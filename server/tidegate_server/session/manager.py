@@ -6,11 +6,13 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
-from tidegate_server.command.authorize import may_set
+from tidegate_server.command.authorize import check_settings
 from tidegate_server.command.context import Services, SessionState
-from tidegate_server.errors import Code, error
+from tidegate_server.command.settings import own_notices, spark_notices
+from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.session.configuration import SessionOptions, normalise
 from tidegate_server.session.executor import Executor
@@ -23,6 +25,9 @@ from tidegate_server.session.snapshot import Snapshot
 logger = logging.getLogger(__name__)
 
 ANONYMOUS = "anonymous"
+_PATIENCE = 20.0
+"""Seconds that opening a session waits for an engine to try its settings: clients give up soon."""
+_NO_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 _ALWAYS_THERE = frozenset({DEFAULT_SCHEMA, "information_schema", "global_temp"})
 
 
@@ -84,12 +89,12 @@ class SessionManager:
 
         ``real_user`` is who logged in, if that is somebody else.
 
-        :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, or INVALID_REQUEST if the connection
-            ended meanwhile.
+        :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, INVALID_REQUEST if the connection ended
+            meanwhile, or what SET says of a setting that it refuses.
         """
-        options = normalise(configuration)
+        options = self._checked(normalise(configuration), user)
         for warning in options.warnings:
-            logger.warning("OpenSession: %s", warning)
+            logger.warning("OpenSession of user %s: %s", user, warning)
         self._require_schema(options.schema)
         session = self._build(user, options, connection_id, protocol, real_user)
         with self._lock:
@@ -180,7 +185,7 @@ class SessionManager:
             real_user=real_user or user or ANONYMOUS,
             catalog=DEFAULT_CATALOG,
             schema=options.schema or DEFAULT_SCHEMA,
-            settings=self._permitted(options.settings, user),
+            settings=dict(options.settings),
         )
         return Session(
             handle=issue(session_id),
@@ -197,13 +202,22 @@ class SessionManager:
             require_turn=self._require_turn,
         )
 
-    def _permitted(self, settings: Mapping[str, str], user: str) -> dict[str, str]:
-        """Return the settings that a user may bring; clients send some unasked."""
-        config = self._services.config
-        permitted = {key: value for key, value in settings.items() if may_set(key, config, user)}
-        for key in settings.keys() - permitted.keys():
-            logger.warning("OpenSession of user %s: %s is ignored: it is not permitted", user, key)
-        return permitted
+    def _checked(self, options: SessionOptions, user: str) -> SessionOptions:
+        """Return the options with what there is to warn of, checked as by SET.
+
+        An engine that does not come up keeps nobody from connecting: the session's first statement
+        in Spark applies the settings, and says what is wrong with them.
+        """
+        config, settings = self._services.config, options.settings
+        check_settings(settings, config, user)
+        notices = own_notices(settings, config.engine.master)
+        try:
+            notices += spark_notices(settings, self._services.engine, wait=_PATIENCE)
+        except ServerError as problem:
+            if problem.code not in _NO_ENGINE:
+                raise
+            logger.warning("OpenSession of user %s: its settings were not tried: %s", user, problem)
+        return replace(options, warnings=(*options.warnings, *notices))
 
     def _require_place(self, user: str) -> None:
         limit = self._settings.max_sessions

@@ -66,6 +66,7 @@ from tidegate_server.storage.delta_write import (
     token,
     user_metadata,
 )
+from tidegate_server.storage.distribution import distributed
 from tidegate_server.storage.expectations import (
     admitted,
     counted,
@@ -313,6 +314,7 @@ class DeltaFormat:
         if (mutable := outside_sql(order)) is not None:
             rows = outside(rows, order)
             replaced.append(mutable)
+        rows = distributed(rows, order.distribution)
         options = dict(token(order))
         condition = " AND ".join(f"({each}\n)" for each in replaced) or None
         if condition is not None:
@@ -403,8 +405,9 @@ class DeltaFormat:
     ) -> Written:
         snapshot = self._tables.target(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        rows = distributed(frame, order.distribution)
         return landed(
-            self._tables, lambda: append_rows(frame, snapshot, order, metadata), order, snapshot
+            self._tables, lambda: append_rows(rows, snapshot, order, metadata), order, snapshot
         )
 
     def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
@@ -413,6 +416,7 @@ class DeltaFormat:
             raise fenced(self._tables, order)
         metadata = user_metadata(order, {}, strategy=Strategy.INGEST.value, base=base)
         rows = _fitted(frame, order.columns, schema_of(snapshot))
+        rows = distributed(rows, order.distribution)
         with counted(rows, order) as (admissible, counts):
             done = landed(
                 self._tables,

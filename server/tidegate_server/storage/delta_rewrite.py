@@ -18,6 +18,7 @@ from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.delta_files import known_bytes, known_files, read_files
 from tidegate_server.storage.delta_tables import path_of
 from tidegate_server.storage.delta_write import commit, transaction
+from tidegate_server.storage.distribution import redistributed
 from tidegate_server.storage.exact import WEIGHT, named, same
 from tidegate_server.storage.jvm import items, java, kind
 from tidegate_server.storage.row_change import RowChange
@@ -53,7 +54,9 @@ def change_rows(
         fed = bool(feed.isDefined()) and str(feed.get()).lower() == "true"
         rows = _kept(session, snapshot, files, change).unionAll(_changed(change, fed=fed))
         rows = rows if fed else rows.drop(_KIND)
-        if change.few:
+        if (hashed := redistributed(rows, order.distribution)) is not None:
+            rows = hashed
+        elif change.few:
             rows = rows.coalesce(1 + size // _FILE + change.added // _ROWS)
         actions = list(items(begun.writeFiles(rows._jdf)))
         written = int(begun.getMetric("numOutputRows").get().value())

@@ -24,12 +24,14 @@ from tidegate_server.link.messages.answers import (
     Executed,
     Planned,
     Progress,
+    SettingsChecked,
     TableInfo,
     TableList,
     Versions,
 )
 from tidegate_server.link.messages.requests import (
     Analyze,
+    CheckSettings,
     ChunkTicket,
     CloseResult,
     Execute,
@@ -92,6 +94,7 @@ class FakeEngine:
         self.plain: tuple[TableInfo, ...] = ()
         self.failures: dict[type, ServerError] = {}
         self.versions: dict[str, int] = {}
+        self.similar: dict[str, str] = {}
         self.storage = FakeStorage()
         self.generation = 1
         self.ready = True
@@ -132,6 +135,9 @@ class FakeEngine:
                 return Versions(
                     versions={s.table_id: self.versions.get(s.table_id, 7) for s in sources}
                 )
+            case CheckSettings(settings=settings):
+                known = {key: near for key, near in self.similar.items() if key in settings}
+                return SettingsChecked(similar=known)
             case CloseResult() | OpenSession():
                 return Done()
             case _:

@@ -126,7 +126,15 @@ def test_a_cluster_is_an_execution_mode_where_the_engine_works_on_it(
         ("kubernetes.cluster-id", "engine.master"),
         ("yarn.application.id", "engine.master"),
         ("execution.checkpointing.savepoint-dir", "each commit"),
-        ("execution.attached", "no such option"),
+        ("execution.attached", "no such setting"),
+        ("sql-client.execution.result-mode", "client"),
+        ("pipeline.name", "SHOW REFRESH HISTORY"),
+        ("parallelism.default", "spark.sql.shuffle.partitions"),
+        ("execution.runtime-mode", "REFRESH_MODE"),
+        ("table.exec.mini-batch.enabled", "spark.sql."),
+        ("restart-strategy.type", "materialized-table.refresh.retries"),
+        ("state.backend.type", "each commit"),
+        ("spark.master", "when the engine starts"),
     ],
 )
 def test_a_setting_that_changes_nothing_is_taken_with_a_warning(

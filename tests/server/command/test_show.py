@@ -90,7 +90,7 @@ def test_tidegates_settings_stay_in_the_session(world: World) -> None:
     [
         ("SET execution.mode=yarn-session", Code.MT_EXECUTION_MODE),
         ("SET materialized-table.initialize=SOON", Code.MT_OPTION_VALUE),
-        ("SET materialized-table.no-such-thing=1", Code.MT_OPTION_VALUE),
+        ("SET materialized-table.no-such-thing=1", Code.MT_OPTION_UNKNOWN),
         ("SET materialized-table.default-freshness.full=soon", Code.MT_OPTION_VALUE),
     ],
 )

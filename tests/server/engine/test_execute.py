@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -32,7 +31,6 @@ from tidegate_server.link.messages.requests import (
     ListTables,
     ListTemporaryFunctions,
     ListTemporaryViews,
-    OpenSession,
     Ping,
     RegisterSystemTable,
 )
@@ -272,14 +270,6 @@ def test_settings_of_a_statement_hold_for_it_alone(session: Session) -> None:
     key = "spark.sql.ansi.enabled"
     assert session.rows("SELECT 1/0", settings={key: "false"}) == [(None,)]
     assert session.failure("SELECT 1/0").code == "DIVIDE_BY_ZERO"
-
-
-def test_a_static_setting_does_not_keep_a_session_from_opening(client: Client) -> None:
-    settings = {"spark.sql.warehouse.dir": "/nowhere", "spark.sql.ansi.enabled": "false"}
-    name = str(uuid.uuid4())
-    client.call(OpenSession(session_id=name, settings=settings, schema="default"))
-    answer = client.call(Execute(session_id=name, operation_id="x", sql="SELECT 1/0"))
-    assert answer.rows == 1  # type: ignore[union-attr]
 
 
 def test_errors_name_condition_state_and_position(session: Session) -> None:

@@ -26,11 +26,13 @@ from tidegate_server.link.messages.answers import (
     NameList,
     Progress,
     SchemaNames,
+    SettingsChecked,
     TableInfo,
     TableList,
 )
 from tidegate_server.link.messages.requests import (
     Cancel,
+    CheckSettings,
     ListFunctions,
     ListNames,
     ListTables,
@@ -86,6 +88,7 @@ class FakeEngine:
         self.temporary: dict[str, tuple[FunctionName, ...]] = {}
         self.calls: list[Any] = []
         self.canceled: dict[str, threading.Event] = {}
+        self.unusable: ServerError | None = None
 
     def call(self, request: Any, *, on_progress: Any = None, wait: float | None = None) -> Any:
         self.calls.append(request)
@@ -107,6 +110,10 @@ class FakeEngine:
                 return FunctionList(functions=self.functions)
             case ListTemporaryFunctions(session_id=session_id):
                 return FunctionList(functions=self.temporary.get(session_id, ()))
+            case CheckSettings():
+                if self.unusable is not None:
+                    raise self.unusable
+                return SettingsChecked()
             case Cancel(operation_id=operation_id):
                 self.canceled.setdefault(operation_id, threading.Event()).set()
         return Done()

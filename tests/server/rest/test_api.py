@@ -154,6 +154,13 @@ def test_a_periodic_refresh_needs_a_schedule_time(rest: Rest, time: str | None, 
         ),
         ({"dynamicOptions": {"format": "json"}}, "NOT_SUPPORTED"),
         ({"executionConfig": {"execution.mode": "remote"}}, "NOT_SUPPORTED"),
+        ({"executionConfig": {"parallelism.default": "4"}}, "NOT_SUPPORTED"),
+        ({"executionConfig": {"spark.sql.ansi.enable": "true"}}, "INVALID_REQUEST"),
+        ({"executionConfig": {"spark.app.name": "x"}}, "INVALID_REQUEST"),
+        (
+            {"dynamicOptions": {"materialized-table.partition-refresh.policy": "WINDOW"}},
+            "INVALID_REQUEST",
+        ),
         (
             {"dynamicOptions": {"materialized-table.partition-refresh.policy": "NO"}},
             "MT_OPTION_VALUE",
@@ -163,6 +170,7 @@ def test_a_periodic_refresh_needs_a_schedule_time(rest: Rest, time: str | None, 
 def test_an_unusable_body_is_a_problem_and_nothing_runs(
     rest: Rest, body: object, code: str
 ) -> None:
+    rest.engine.similar = {"spark.sql.ansi.enable": "spark.sql.ansi.enabled"}
     problem(refresh(rest, body), 400, code)
     assert not rest.requests
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidegate_server.errors import Code, ServerError
 from tidegate_server.session.configuration import (
     ResultFormat,
     SessionOptions,
@@ -31,10 +32,11 @@ def test_hivevar_sets_a_variable_without_its_prefix() -> None:
     assert normalise({"set:hivevar:day": "2026-01-01"}).settings == {"day": "2026-01-01"}
 
 
-def test_system_and_environment_are_ignored_with_a_warning() -> None:
-    options = normalise({"set:system:user.dir": "x", "set:env:PATH": "y"})
-    assert options.settings == {}
-    assert len(options.warnings) == 2
+@pytest.mark.parametrize("key", ["set:system:user.dir", "set:env:PATH"])
+def test_properties_and_environment_of_the_server_are_refused(key: str) -> None:
+    with pytest.raises(ServerError, match=key) as caught:
+        normalise({key: "x"})
+    assert caught.value.code == Code.NOT_SUPPORTED.name
 
 
 def test_a_bare_key_is_a_setting() -> None:
@@ -47,10 +49,36 @@ def test_the_proxy_user_is_told_apart() -> None:
         assert (options.proxy_user, options.settings) == ("eva", {})
 
 
-def test_static_spark_settings_are_ignored_with_a_warning() -> None:
-    options = normalise({"spark.driver.memory": "8g"})
+def test_what_spark_takes_and_never_uses_is_left_out_with_a_warning() -> None:
+    options = normalise({"spark.app.name": "report"})
     assert options.settings == {}
-    assert "spark.driver.memory" in options.warnings[0]
+    assert options.warnings == (
+        "spark.app.name changes nothing here: it is fixed when the engine starts",
+    )
+
+
+def test_what_spark_refuses_is_left_to_spark() -> None:
+    given = {"spark.driver.memory": "8g"}
+    assert normalise(given) == SessionOptions(settings=given)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code", "said"),
+    [
+        ("tidegate.result.format", "xml", Code.MT_OPTION_VALUE, "thrift, arrow"),
+        ("tidegate.result.set", "sometimes", Code.MT_OPTION_VALUE, "always, never"),
+        ("tidegate.show.tables", "flink", Code.MT_OPTION_VALUE, "hive, spark"),
+        ("tidegate.result.formats", "arrow", Code.MT_OPTION_UNKNOWN, "tidegate.result.format"),
+        ("set:hiveconf:tidegate.color", "red", Code.MT_OPTION_UNKNOWN, "tidegate.show.tables"),
+    ],
+)
+def test_own_entries_are_known_by_name_and_value(
+    key: str, value: str, code: Code, said: str
+) -> None:
+    with pytest.raises(ServerError) as caught:
+        normalise({key: value})
+    assert caught.value.code == code.name
+    assert said in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_what_clients_tell_of_themselves_is_not_passed_on() -> None:
@@ -67,7 +95,7 @@ def test_a_chosen_fetch_size_is_kept_and_the_default_one_is_not() -> None:
 
 def test_arrow_is_negotiated_by_its_key() -> None:
     assert normalise({"tidegate.result.format": "ARROW"}).result_format is ResultFormat.ARROW
-    assert normalise({"tidegate.result.format": "xml"}).result_format is ResultFormat.THRIFT
+    assert normalise({"tidegate.result.format": "thrift"}).result_format is ResultFormat.THRIFT
 
 
 def test_a_result_set_can_be_asked_for_always() -> None:

@@ -18,7 +18,12 @@ from tests.server.protocol.gateway import (
 from tidegate_server.command.context import Context
 from tidegate_server.config import Config, ServerSection
 from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import Cancel, CloseSession, ListNames
+from tidegate_server.link.messages.requests import (
+    Cancel,
+    CheckSettings,
+    CloseSession,
+    ListNames,
+)
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.states import OperationState
 from tidegate_server.model.types import Schema
@@ -413,3 +418,59 @@ def test_a_query_leaves_the_listing_as_it_is(world: World) -> None:
     assert ended(session.submit("SELECT 1"))
     world.manager.snapshot.listing()
     assert len(world.calls(ListNames)) == 1
+
+
+# ---- settings at connect -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("execution.mode", "nowhere", Code.MT_EXECUTION_MODE),
+        ("materialized-table.initialize", "NEVER", Code.MT_OPTION_VALUE),
+        ("set:hiveconf:materialized-table.initialise", "ON_CREATE", Code.MT_OPTION_UNKNOWN),
+        ("materialised-table.initialize", "ON_CREATE", Code.MT_OPTION_UNKNOWN),
+        ("constraint.enforce", "FAIL", Code.MT_OPTION_VALUE),
+        ("tidegate.result.formats", "arrow", Code.MT_OPTION_UNKNOWN),
+    ],
+)
+def test_a_setting_that_set_refuses_opens_no_session(
+    world: World, key: str, value: str, code: Code
+) -> None:
+    with pytest.raises(ServerError) as caught:
+        world.open(**{key: value})
+    assert caught.value.code == code.name
+    assert list(world.manager.sessions()) == []
+
+
+def test_what_spark_says_of_a_setting_is_the_answer_to_its_client(world: World) -> None:
+    world.engine.unusable = ServerError(
+        code="INVALID_CONF_VALUE.TIME_ZONE", sqlstate="22022", message="no such zone"
+    )
+    with pytest.raises(ServerError, match="no such zone"):
+        world.open(**{"spark.sql.session.timeZone": "Nowhere/Bad"})
+    assert list(world.manager.sessions()) == []
+    assert world.calls(CheckSettings) == [
+        CheckSettings(settings={"spark.sql.session.timeZone": "Nowhere/Bad"})
+    ]
+
+
+def test_settings_that_are_no_business_of_sparks_need_no_engine(world: World) -> None:
+    world.engine.ready = False
+    session = world.open(**{"set:hivevar:day": "1", "execution.mode": "embedded"})
+    assert session.state.settings == {"day": "1", "execution.mode": "embedded"}
+    assert world.calls(CheckSettings) == []
+
+
+def test_an_engine_that_does_not_come_up_keeps_nobody_from_connecting(world: World) -> None:
+    world.engine.ready = False
+    session = world.open(**{"spark.sql.ansi.enabled": "maybe"})
+    assert session.state.settings == {"spark.sql.ansi.enabled": "maybe"}
+
+
+def test_a_setting_without_effect_is_in_the_servers_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.open(**{"parallelism.default": "4", "spark.app.name": "report"})
+    assert "parallelism.default changes nothing here" in caplog.text
+    assert "spark.app.name changes nothing here" in caplog.text

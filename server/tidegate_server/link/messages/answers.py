@@ -25,6 +25,14 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChecked:
+    """Spark takes the settings."""
+
+    similar: Mapping[str, str] = field(default_factory=dict)
+    """Settings that Spark does not know, with the known one that each resembles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
     """The engine is up."""
 
@@ -388,6 +396,7 @@ def failure(err: ServerError) -> Failure:
 
 Answer = (
     Done
+    | SettingsChecked
     | EngineInfo
     | EngineMemory
     | Progress

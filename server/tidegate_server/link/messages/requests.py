@@ -54,6 +54,16 @@ class OpenSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """Try settings of Spark in a session of nobody's; answered by :class:`SettingsChecked`.
+
+    One that SET would refuse is answered with the same error.
+    """
+
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseSession:
     """Forget a session, its results and its temporary objects; answered by :class:`Done`."""
 
@@ -489,6 +499,7 @@ Request = (
     Ping
     | LookAtMemory
     | OpenSession
+    | CheckSettings
     | CloseSession
     | Execute
     | Cancel
