@@ -270,6 +270,15 @@ def test_messages_can_be_found_in_the_text_of_their_response(told: str, shown: s
     assert f'errorMessage="[X] {shown}"' in repr(answer)
 
 
+def test_a_message_of_several_lines_is_sent_whole_before_its_hint() -> None:
+    message = "by row:\n - x : 1"
+    answer = failed(
+        ServerError(code="X", sqlstate="23001", message=message, hint="Don't.", line=1, column=3)
+    )
+    assert answer.errorMessage == "[X] by row: (line 1, column 3)\n - x : 1\nHint: Don't."
+    assert len(answer.infoMessages) == 1
+
+
 def test_a_line_with_a_star_is_no_exception() -> None:
     problem = ServerError(code="X", sqlstate="22012", message="m", detail="*(1) Scan\nplan")
     assert failed(problem).infoMessages[1:] == [" *(1) Scan", "plan"]
