@@ -85,6 +85,7 @@ class Executor:
     ) -> None:
         try:
             if operation.move(OperationState.RUNNING):
+                operation.log_start()
                 self._carry_out(operation, work)
         finally:
             operation.work_ended.set()
