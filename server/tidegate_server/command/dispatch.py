@@ -23,6 +23,7 @@ from tidegate_server.command import (
     lifecycle,
     refresh,
     rename,
+    resolve,
     rollback,
     rollback_definition,
     schema_changes,
@@ -39,7 +40,7 @@ from tidegate_server.errors import Code, ServerError
 from tidegate_server.model.result import Result
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.places import place_of, place_of_table
-from tidegate_server.sql.query import begins_like_rows
+from tidegate_server.sql.query import begins_like_rows, spark_statement
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
@@ -73,6 +74,7 @@ from tidegate_server.sql.statements import (
     RevokePrivileges,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowCreateTable,
     ShowGrants,
     ShowLag,
     ShowLineage,
@@ -180,6 +182,10 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             return grant.revoke(statement, context)
         case ShowGrants():
             return grant.show_grants(statement, context)
+        case ShowCreateTable(name=name):
+            if resolve.find(name, context) is None:
+                return spark.execute(spark_statement(text), context)
+            return show.show_create(ShowCreateMaterializedTable(name=name), context)
         case DescribeTable():
             return describe.describe(statement, text, context)
         case Explain():

@@ -205,6 +205,16 @@ def _hint(condition: str, message: str) -> str:
     """Return what to do about some of Spark's conditions that do not say so."""
     if condition == "REQUIRES_SINGLE_PART_NAMESPACE":
         return "A name of three parts begins with a catalog: SHOW CATALOGS lists those there are."
+    if condition == "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED":
+        return (
+            "Write TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported') in CREATE "
+            "TABLE, or set it with ALTER TABLE ... SET TBLPROPERTIES if the table exists."
+        )
+    if condition == "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION":
+        return (
+            "CREATE TABLE makes a Delta table unless it says otherwise: for a table over files "
+            "that are there write USING and their format."
+        )
     if condition == "DELTA_MERGE_UNRESOLVED_EXPRESSION":
         return (
             "UPDATE SET * and INSERT * take every column of the target from the source: list the "

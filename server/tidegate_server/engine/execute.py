@@ -15,7 +15,11 @@ from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.results import ResultStore
+from tidegate_server.engine.registered import registered
 from tidegate_server.engine.sessions import Child
+from tidegate_server.engine.show_create import shown_create
+from tidegate_server.engine.show_extended import with_schemas
+from tidegate_server.engine.unfinished import taken_back
 from tidegate_server.link.messages.answers import Executed
 from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
@@ -45,7 +49,11 @@ def execute(
         text = written_out(child.spark, request.sql)
         copies = guard(child.spark, text)
         try:
-            frame = _analyzed(replace(request, sql=text), child, format)
+            with (
+                taken_back(child.spark, text, operation.id),
+                registered(child.spark, text, request.user),
+            ):
+                frame = _analyzed(replace(request, sql=text), child, format)
         finally:
             disown(child.spark, copies)
         operation.check()
@@ -79,8 +87,10 @@ def _analyzed(request: Execute, child: Child, format: TableFormat) -> DataFrame:
     """Return what the statement gives; a command has run by then."""
     if request.pinned is not None:
         return pinned(request, request.pinned, child, format)
+    if (created := shown_create(child.spark, request.sql)) is not None:
+        return created
     with inlined(request, child, format) as sql:
-        return child.spark.sql(sql)
+        return with_schemas(child.spark, sql, child.spark.sql(sql))
 
 
 def _affected_rows(frame: DataFrame) -> int | None:
