@@ -17,6 +17,7 @@ from tidegate_server.command import (
     create,
     describe,
     downstream,
+    extended,
     grant,
     held,
     history,
@@ -161,6 +162,7 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             inlined = staleness.keep_bound(sql, context)
             pinned = consistency.agreed(sql, inlined, context)
             answered = spark.execute(sql, context, inlined, pinned)
+            answered = extended.with_owners(sql, answered, context.services.catalog)
             return visible.without_storages(sql, answered, context.services.catalog)
         case CreateMaterializedTable():
             return create.create(statement, text, context)

@@ -14,8 +14,8 @@ from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
-from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.registered import registered
+from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
 from tidegate_server.engine.show_create import shown_create
 from tidegate_server.engine.show_extended import with_schemas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pyspark
 
 from tidegate_server.errors import Code, error
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,5 +154,7 @@ def _stages(tracker: Any, jobs: Iterable[int]) -> set[int]:
 
 def running_tasks(tracker: Any, operation_id: str) -> int:
     """Return how many tasks of an operation's Spark jobs run."""
-    infos = (tracker.getStageInfo(s) for s in _stages(tracker, tracker.getJobIdsForTag(operation_id)))
+    infos = (
+        tracker.getStageInfo(s) for s in _stages(tracker, tracker.getJobIdsForTag(operation_id))
+    )
     return sum(info.get().numActiveTasks() for info in infos if info.isDefined())

@@ -25,7 +25,9 @@ from tidegate_server.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
-_MAY_CHANGE: Final = re.compile(r"\b(create|replace|comment|alter|restore|execute)\b", re.IGNORECASE)
+_MAY_CHANGE: Final = re.compile(
+    r"\b(create|replace|comment|alter|restore|execute)\b", re.IGNORECASE
+)
 _REPLACING: Final = "CREATE OR REPLACE TABLE"
 _COMMENTING: Final = ("COMMENT ON TABLE", "ALTER TABLE", "RESTORE", _REPLACING)
 _OWNER, _COMMENT = 7, 14

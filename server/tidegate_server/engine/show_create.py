@@ -79,7 +79,7 @@ def _clauses(spark: SparkSession, snapshot: Any, name: str, *, external: bool) -
     jvm: Any = java(spark)
     metadata = snapshot.metadata()
     utilities = scala_object(jvm, "org.apache.spark.sql.catalyst.util.CharVarcharUtils")
-    fields = [f for f in utilities.getRawSchema(metadata.schema()).fields()]
+    fields = list(utilities.getRawSchema(metadata.schema()).fields())
     configuration = {str(pair._1()): str(pair._2()) for pair in _pairs(metadata.configuration())}
     columns = ",\n".join(f"  {_column(field)}" for field in fields)
     yield f"CREATE TABLE {name} (\n{columns})" if fields else f"CREATE TABLE {name}"
@@ -150,7 +150,9 @@ def _clustering(jvm: Any, snapshot: Any) -> list[str]:
     )
     if not utilities.isSupported(snapshot.protocol()):
         return []
-    columns = scala_object(jvm, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo")
+    columns = scala_object(
+        jvm, "org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo"
+    )
     return [str(each) for each in items(columns.extractLogicalNames(snapshot))]
 
 

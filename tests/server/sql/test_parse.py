@@ -29,6 +29,7 @@ from tidegate_server.sql.statements import (
     RequestedMode,
     ResetOption,
     SetOption,
+    ShowCreateTable,
     ShowOption,
     ShowOptions,
     SparkStatement,
@@ -336,6 +337,7 @@ def test_expectations_are_read_with_their_consequence() -> None:
 
 
 def test_describe_of_a_table_in_its_forms() -> None:
+    assert parse("show /* x */ create table d.t") == ShowCreateTable(name=("d", "t"))
     assert parse("DESC d.t") == DescribeTable(name=("d", "t"))
     assert parse("DESCRIBE TABLE EXTENDED t") == DescribeTable(name=("t",), extended=True)
 
