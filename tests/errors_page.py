@@ -24,9 +24,9 @@ for what the message names. Errors of Spark keep Spark's own names
 (`TABLE_OR_VIEW_NOT_FOUND`, `DIVIDE_BY_ZERO`, …) and SQLSTATEs.
 
 Messages of Spark and Delta Lake are complete, of several lines if need be. Where one error caused
-another, as a failed cast does while rows are written, the deepest one with a name is the message, in
-the refresh history too; those around it follow in `TStatus.infoMessages`, after a line in Hive's own
-form. Stack traces and paths of the server's program are in its log alone.
+another, as a failed cast does while rows are written, the deepest one with a name is the message,
+in the refresh history too; those around it follow in `TStatus.infoMessages`, after a line in Hive's
+own form. Stack traces and paths of the server's program are in its log alone.
 
 This page is written from the table in `server/tidegate_server/errors.py` by
 `python -m tests.errors_page > docs/errors.md`; a test compares the two.

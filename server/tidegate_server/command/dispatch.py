@@ -162,8 +162,8 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             inlined = staleness.keep_bound(sql, context)
             pinned = consistency.agreed(sql, inlined, context)
             answered = spark.execute(sql, context, inlined, pinned)
-            answered = extended.with_owners(sql, answered, context.services.catalog)
-            return visible.without_storages(sql, answered, context.services.catalog)
+            owned = extended.with_owners(sql, answered, context.services.catalog)
+            return visible.without_storages(sql, owned, context.services.catalog)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
         case VerifyMaterializedTable():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from functools import partial
 from typing import Final
 
 from tidegate_server.catalog.base import CatalogReader
@@ -31,7 +32,10 @@ def with_owners(sql: str, result: Result, catalog: CatalogReader) -> Result:
     for schema, table, is_temporary, information in rows:
         owner = None if is_temporary else owners.get((schema.lower(), table.lower()))
         if owner is not None:
-            line = f"Owner: {owner}"
-            information = _OWNER.sub(lambda _, line=line: line, information, count=1)
+            information = _OWNER.sub(partial(_line, owner), information, count=1)
         shown.append((schema, table, is_temporary, information))
     return RowsResult(result.schema, shown, types=tuple(batches[0].schema.types))
+
+
+def _line(owner: str, _: re.Match[str]) -> str:
+    return f"Owner: {owner}"

@@ -93,7 +93,7 @@ def _java_exception(caught: BaseException) -> Any:
 
 def _causes(thrown: Any) -> tuple[_Cause, ...]:
     """Return a Java exception and its causes, the outermost first."""
-    found = []
+    found: list[_Cause] = []
     while thrown is not None and len(found) < _CAUSES:
         found.append(
             _Cause(
