@@ -10,8 +10,8 @@ from tidegate_server.errors import Code
 
 _HEAD = """# Errors
 
-Every error has a stable code, an SQLSTATE, one line of message, mostly a hint, and for SQL text the
-line and column. Clients see
+Every error has a stable code, an SQLSTATE, a message, mostly a hint, and for SQL text the line and
+column. Clients see
 
 ```
 [PARSE_SYNTAX] Syntax error at STRING: expected , or ). (line 1, column 35) A column list
@@ -22,6 +22,11 @@ in `TStatus.errorMessage`, with the SQLSTATE beside it; the driver's exceptions 
 `sqlstate`, `hint`, `line` and `column`. Codes never change their meaning. Words in *italics* stand
 for what the message names. Errors of Spark keep Spark's own names
 (`TABLE_OR_VIEW_NOT_FOUND`, `DIVIDE_BY_ZERO`, …) and SQLSTATEs.
+
+Messages of Spark and Delta Lake are complete, of several lines if need be. Where one error caused
+another, as a failed cast does while rows are written, the deepest one with a name is the message,
+in the refresh history too; those around it follow in `TStatus.infoMessages`, after a line in Hive's
+own form. Stack traces and paths of the server's program are in its log alone.
 
 This page is written from the table in `server/tidegate_server/errors.py` by
 `python -m tests.errors_page > docs/errors.md`; a test compares the two.

@@ -145,6 +145,8 @@ _JAVA_CLASS = re.compile(
 _PLACE = re.compile(r"\bline (\d+), (?:column (\d+)|pos (\d+))")
 _ONLY_CODES = re.compile(r"(?:\[[A-Z0-9_.]+\]\s*)*")
 _HINT = re.compile(r"^hint: *", re.IGNORECASE)
+# The message of a Tidegate server begins with its code and has no stack behind it.
+_TIDEGATES = re.compile(r"\[[A-Z][A-Z0-9_.]*\] (?!(?:[\w$]+\.){2,}\w*(?:Exception|Error):)")
 
 
 def error_class(sqlstate: str | None) -> type[DatabaseError]:
@@ -162,9 +164,9 @@ def server_error(
 ) -> DatabaseError:
     """Build the error that a server's answer describes.
 
-    The text of the exception is the first line; the whole and ``info`` (often a Java stack) are
-    in ``detail``. Spark's own Thrift server puts code and SQLSTATE into the text only, so both
-    are looked for there.
+    The text of the exception is the server's message without its hint, or the first line where a
+    stack may follow; the whole and ``info`` (often a Java stack) are in ``detail``. Spark's own
+    Thrift server puts code and SQLSTATE into the text only, so both are looked for there.
     """
     whole = message or "\n".join(info or ()) or "the server reported an error without a message"
     first = _first_line(whole)
@@ -175,7 +177,7 @@ def server_error(
     lines = [*whole.splitlines()[1:], *(info or ())]
     line, column = _place(first) or _place(whole) or (None, None)
     return error_class(state)(
-        first,
+        _without_hint(whole) if _TIDEGATES.match(whole) else first,
         sqlstate=state,
         code=code[1] if code else None,
         error_code=error_code,
@@ -194,6 +196,12 @@ def _place(text: str) -> tuple[int, int] | None:
         return None
     column = int(found[2]) if found[2] is not None else int(found[3]) + 1
     return int(found[1]), column
+
+
+def _without_hint(text: str) -> str:
+    lines = text.splitlines()
+    end = next((at for at, line in enumerate(lines) if at and _HINT.match(line)), len(lines))
+    return "\n".join(lines[:end])
 
 
 def _first_line(text: str) -> str:

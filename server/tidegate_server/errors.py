@@ -549,16 +549,24 @@ class Code(Enum):
         "User {user} may not act as {other} from {host}.",
         "An administrator can allow it under [proxy] in the configuration.",
     )
+    PARTITION_VALUE_TOO_LONG = ErrorSpec(
+        "22001",
+        "A value of partition column {name} makes a directory name of {found} bytes; the file "
+        "system takes at most {limit}.",
+        "Partition by a shorter value, such as left({name}, 50), and keep the long one in another "
+        "column.",
+    )
     INTERNAL = ErrorSpec(
         "XX000", "Internal error: {reason}.", "The server's log has the details under this query."
     )
 
 
 class ServerError(Exception):
-    """An error with its stable code, SQLSTATE, one-line message, hint and position in the SQL.
+    """An error with its stable code, SQLSTATE, message, hint and position in the SQL.
 
     ``code`` is a name of :class:`Code` or, passed through, the name of a Spark error condition.
-    ``line`` and ``column`` count from 1.
+    ``message`` is complete, Spark's of several lines; ``detail`` is what a client may see besides,
+    so neither has stack traces. ``line`` and ``column`` count from 1.
     """
 
     def __init__(
@@ -585,9 +593,10 @@ class ServerError(Exception):
 
     @property
     def headline(self) -> str:
-        """The error in one line, without the hint."""
+        """The error without the hint; the place is in the first line, as long as the message is."""
         where = f" (line {self.line}, column {self.column})" if self.line is not None else ""
-        return f"[{self.code}] {self.message}{where}"
+        first, newline, rest = self.message.partition("\n")
+        return f"[{self.code}] {first}{where}{newline}{rest}"
 
     def __str__(self) -> str:
         return f"{self.headline} {self.hint}" if self.hint else self.headline

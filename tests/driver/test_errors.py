@@ -73,6 +73,12 @@ def test_spark_thrift_servers_text_tells_class_code_and_cause() -> None:
     assert "\tat org" in error.detail
 
 
+def test_a_message_of_several_lines_is_whole_and_its_hint_apart() -> None:
+    lines = "[DELTA_VIOLATE] violated by row with values:\n - x : 1\n - y : 2"
+    error = server_error(f"{lines}\nHint: Look at the row.", sqlstate="23001")
+    assert (str(error), error.hint) == (lines, "Look at the row.")
+
+
 def test_the_sqlstate_in_the_text_is_better_than_hives_general_one() -> None:
     assert server_error("[X] y SQLSTATE: 42P01", sqlstate="HY000").sqlstate == "42P01"
 

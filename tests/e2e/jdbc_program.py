@@ -80,6 +80,24 @@ def _types(connection: Any, sql: str) -> list[list[Any]]:
     ]
 
 
+def _log(connection: Any, sql: str) -> list[str]:
+    """Return the log of a query, read once its rows are."""
+    statement = connection.createStatement()
+    _rows(statement.executeQuery(sql))
+    return [str(line) for line in statement.getQueryLog()]
+
+
+def _results(connection: Any, sql: str) -> list[list[list[Any]]]:
+    """Return all results of a statement, read in the loop that JDBC describes."""
+    statement = connection.createStatement()
+    found, has_rows = [], bool(statement.execute(sql))
+    while has_rows or int(statement.getUpdateCount()) != -1:
+        assert len(found) < 10, "the results do not end"
+        found.append(_rows(statement.getResultSet()) if has_rows else [])
+        has_rows = bool(statement.getMoreResults())
+    return found
+
+
 def _query_id(connection: Any, sql: str) -> str | None:
     statement = connection.createStatement()
     statement.executeQuery(sql)
@@ -106,6 +124,8 @@ _STEPS = {
     "update": _update,
     "prepared": _prepared,
     "types": _types,
+    "log": _log,
+    "results": _results,
     "query_id": _query_id,
     "client_info": _client_info,
     "schema": _schema,

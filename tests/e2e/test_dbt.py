@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import uuid
 import venv
@@ -22,6 +23,7 @@ from tidegate.dbt import DIRECTORY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+_ROOT = Path(__file__).parents[2]
 _MODEL = "SELECT ds, {} AS note{} FROM {{{{ ref('orders') }}}} GROUP BY ds"
 MODEL = _MODEL.format("count(*) AS n, 'it''s 5%'", "")
 APPENDED = _MODEL.format("count(*) AS n, 'it''s 5%'", ", sum(amount) AS total")
@@ -38,8 +40,17 @@ def dbt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dbt")
     venv.create(folder, with_pip=True)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "dbt-core>=1.10,<1.11", "dbt-spark[PyHive]>=1.10,<1.11"], check=True)
+    subprocess.run([*pip, *_wanted_by_the_page()], check=True)
     return folder / "bin" / "dbt"
+
+
+def _wanted_by_the_page() -> list[str]:
+    """Return what the manual says to install, this repository in the place of its release."""
+    page = (_ROOT / "docs" / "dbt.md").read_text("utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("pip install "))
+    wanted = shlex.split(line)[2:]
+    assert "tidegate" in wanted
+    return [str(_ROOT) if each == "tidegate" else each for each in wanted]
 
 
 class Project:
@@ -56,6 +67,7 @@ class Project:
             "port": server.port,
             "schema": self.schema,
             "threads": 1,
+            "user": "dbt",
         }
         profiles = {"shop": {"target": "dev", "outputs": {"dev": outputs}}}
         self.write("profiles.yml", json.dumps(profiles))
@@ -72,6 +84,10 @@ class Project:
         file = self._folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
+
+    def read(self, name: str) -> str:
+        """Return the text of a file of the project."""
+        return (self._folder / name).read_text("utf-8")
 
     def model(self, sql: str, **config: object) -> None:
         """Write the model."""
@@ -199,6 +215,24 @@ def test_key_docs_user_and_immutable_rows_are_as_the_model_says(
         assert described["n"] == "orders a day"
         assert last_rows(cursor, f"SELECT n FROM {table} ORDER BY ds") == rows
         assert len(last_rows(cursor, f"SHOW VERSIONS {table} DEFINITION")) == 1
+
+
+def test_the_docs_list_seeds_and_materialized_tables_with_owner_and_columns(
+    project: Project,
+) -> None:
+    project.run("seed")
+    project.model(MODEL)
+    project.run("run")
+    project.run("docs", "generate")
+    catalog = json.loads(project.read("target/catalog.json"))
+    found = {**catalog["nodes"], **catalog["sources"]}
+    tables = {node["metadata"]["name"]: node for node in found.values()}
+    assert sorted(tables) == ["daily", "orders"]
+    assert {name: sorted(node["columns"]) for name, node in tables.items()} == {
+        "daily": ["ds", "n", "note"],
+        "orders": ["amount", "ds"],
+    }
+    assert {node["metadata"]["owner"] for node in tables.values()} == {"dbt"}
 
 
 def test_a_model_that_was_a_table_or_a_view_becomes_a_materialized_one(

@@ -64,6 +64,7 @@ from tidegate_server.sql.statements import (
     RolledBack,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowCreateTable,
     ShowGrants,
     ShowLag,
     ShowLineage,
@@ -195,7 +196,7 @@ def _admit(statement: Statement, text: str, context: Context) -> Admission:
     match statement:
         case SparkStatement(text=sql):
             return _spark(sql, context)
-        case DescribeTable(name=name):
+        case DescribeTable(name=name) | ShowCreateTable(name=name):
             if resolve.find(name, context) is None:
                 _judge(_survey(text, context), context)
             else:
@@ -281,7 +282,7 @@ def _check(statement: Statement, context: Context) -> None:
             pass
         case GrantPrivileges() | RevokePrivileges() | ShowGrants():
             pass  # these look at their objects themselves
-        case DescribeTable() | Explain() | SetOption() | SparkStatement():
+        case DescribeTable() | ShowCreateTable() | Explain() | SetOption() | SparkStatement():
             pass  # looked at before
         case _:
             assert_never(statement)

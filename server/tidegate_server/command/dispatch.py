@@ -17,12 +17,14 @@ from tidegate_server.command import (
     create,
     describe,
     downstream,
+    extended,
     grant,
     held,
     history,
     lifecycle,
     refresh,
     rename,
+    resolve,
     rollback,
     rollback_definition,
     schema_changes,
@@ -39,7 +41,7 @@ from tidegate_server.errors import Code, ServerError
 from tidegate_server.model.result import Result
 from tidegate_server.sql.parse import parse
 from tidegate_server.sql.places import place_of, place_of_table
-from tidegate_server.sql.query import begins_like_rows
+from tidegate_server.sql.query import begins_like_rows, spark_statement
 from tidegate_server.sql.statements import (
     AlterAdd,
     AlterAsQuery,
@@ -73,6 +75,7 @@ from tidegate_server.sql.statements import (
     RevokePrivileges,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowCreateTable,
     ShowGrants,
     ShowLag,
     ShowLineage,
@@ -160,7 +163,8 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             inlined = staleness.keep_bound(sql, context)
             pinned = consistency.agreed(sql, inlined, context)
             answered = spark.execute(sql, context, inlined, pinned)
-            return visible.without_storages(sql, answered, context.services.catalog)
+            owned = extended.with_owners(sql, answered, context.services.catalog)
+            return visible.without_storages(sql, owned, context.services.catalog)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
         case VerifyMaterializedTable():
@@ -181,6 +185,10 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             return grant.revoke(statement, context)
         case ShowGrants():
             return grant.show_grants(statement, context)
+        case ShowCreateTable(name=name):
+            if resolve.find(name, context) is None:
+                return spark.execute(spark_statement(text), context)
+            return show.show_create(ShowCreateMaterializedTable(name=name), context)
         case DescribeTable():
             return describe.describe(statement, text, context)
         case Explain():

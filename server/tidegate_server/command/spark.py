@@ -53,6 +53,7 @@ def run(
     request = Execute(
         session_id=ensure_session(context),
         owner=session.real_user,
+        user=session.user,
         operation_id=context.operation_id,
         sql=text,
         settings=spark_settings(context.overlay),

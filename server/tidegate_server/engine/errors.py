@@ -3,47 +3,71 @@
 from __future__ import annotations
 
 import re
-import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from tidegate_server.engine.messages import whole_message
 from tidegate_server.errors import Code, ServerError, error
 
-_PREFIX = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
-_SQLSTATE = re.compile(r"\s*SQLSTATE:\s*\w{5}.*$", re.DOTALL)
 _CAUSES = 20
 _CANCELED = re.compile(r"cancelled|canceled|interrupted", re.IGNORECASE)
+_WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
+"""Beginnings of conditions that any other one says more than."""
+_SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
+"""Beginnings of texts that say where Spark met a problem rather than which."""
+_UNKNOWN_CONDITION = "Cannot find main error class"
+_LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
+_NAME_BYTES = 255
+"""How long a name may be in the file systems of Linux."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cause:
+    """One exception in a chain of Java's causes; ``condition`` is empty where it names none."""
+
+    thrown: Any
+    condition: str
+    sqlstate: str
+    text: str
+
+    @property
+    def family(self) -> str:
+        """The condition without its subclass."""
+        return self.condition.partition(".")[0]
 
 
 def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerError:
-    """Return what the gateway is told about ``caught``.
+    """Return the error that the gateway gets for ``caught``.
+
+    The deepest cause that names an error condition is the message; what lies around it is the
+    detail. Stack traces are in neither: log ``caught`` for them.
 
     :param canceled: whether the operation was canceled, whatever its threads died of.
     """
-    detail = "".join(traceback.format_exception(caught))
     if canceled:
-        return error(Code.OPERATION_CANCELED, by="", detail=detail)
+        return error(Code.OPERATION_CANCELED, by="")
     if isinstance(caught, ServerError):
         return caught
-    thrown = _java_exception(caught)
-    resources = _out_of_resources(caught, thrown, detail)
-    if resources is not None:
-        return resources
-    if isinstance(caught, PySparkException) and caught.getCondition():
-        return _of_condition(
-            str(caught.getCondition()), caught.getSqlState(), str(caught), thrown, detail
-        )
-    found = _first_condition(thrown)
+    causes = _causes(_java_exception(caught))
+    known = _out_of_resources(caught, causes) or _too_long_name(causes)
+    if known is not None:
+        return known
+    found = _telling(causes)
     if found is not None:
-        return _of_condition(found.getCondition(), found.getSqlState(), "", found, detail)
-    text = _first_line(str(thrown.getMessage() or "")) if thrown is not None else ""
-    if thrown is not None and _CANCELED.search(text):
-        return error(Code.OPERATION_CANCELED, by="", detail=detail)
+        return _of_cause(found, causes)
+    if isinstance(caught, PySparkException) and caught.getCondition():
+        return _of_condition(str(caught.getCondition()), caught.getSqlState(), str(caught))
+    text = whole_message(causes[0].text) if causes else ""
+    if causes and _CANCELED.search(text):
+        return error(Code.OPERATION_CANCELED, by="")
     if isinstance(caught, (Py4JNetworkError, ConnectionError)) or _no_answer(caught):
-        return error(Code.ENGINE_LOST, detail=detail)
-    return error(Code.INTERNAL, reason=text or _first_line(str(caught)), detail=detail)
+        return error(Code.ENGINE_LOST)
+    reason = text or whole_message(str(caught)) or type(caught).__name__
+    return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_around(None, causes[1:]))
 
 
 def _no_answer(caught: BaseException) -> bool:
@@ -57,71 +81,129 @@ def exceeds_result_limit(caught: BaseException) -> bool:
 
 
 def _java_exception(caught: BaseException) -> Any:
-    if isinstance(caught, Py4JJavaError):
-        return caught.java_exception
-    return getattr(caught, "_origin", None)
+    if not isinstance(caught, Py4JJavaError):
+        return getattr(caught, "_origin", None)
+    within = caught.__context__
+    if _UNKNOWN_CONDITION in str(caught) and isinstance(within, Py4JJavaError):
+        # PySpark looks for the texts of Delta's conditions among Spark's own and does not find
+        # some of them; the exception it failed to read is the one to report.
+        return within.java_exception
+    return caught.java_exception
 
 
-def _out_of_resources(caught: BaseException, thrown: Any, detail: str) -> ServerError | None:
-    text = detail if thrown is None else f"{thrown.toString()}\n{detail}"
-    if "direct buffer memory" in text:
+def _causes(thrown: Any) -> tuple[_Cause, ...]:
+    """Return a Java exception and its causes, the outermost first."""
+    found: list[_Cause] = []
+    while thrown is not None and len(found) < _CAUSES:
+        found.append(
+            _Cause(
+                thrown=thrown,
+                condition=str(_call(thrown, "getCondition") or ""),
+                sqlstate=str(_call(thrown, "getSqlState") or ""),
+                text=str(_call(thrown, "getMessage") or ""),
+            )
+        )
+        thrown = _call(thrown, "getCause")
+    return tuple(found)
+
+
+def _call(thrown: Any, getter: str) -> Any:
+    """Call a getter; None if exceptions of this class have none, or the JVM is gone."""
+    try:
+        return getattr(thrown, getter)()
+    except Py4JError:
+        return None
+
+
+def _telling(causes: Sequence[_Cause]) -> _Cause | None:
+    """Return the cause that says best what went wrong; None if none names a condition.
+
+    That is the deepest one. Of several of one family the outermost: it says what to do, and the
+    others only in which part of it Spark met the problem.
+    """
+    named = [cause for cause in causes if cause.condition]
+    telling = [each for each in named if not each.condition.startswith(_WITHOUT_REASON)] or named
+    return next((each for each in telling if each.family == telling[-1].family), None)
+
+
+def _of_cause(found: _Cause, causes: Sequence[_Cause]) -> ServerError:
+    line, column = _position(found.thrown)
+    around = _around(found, [each for each in causes if each is not found])
+    return _of_condition(
+        found.condition, found.sqlstate, found.text, line=line, column=column, detail=around
+    )
+
+
+def _around(found: _Cause | None, others: Iterable[_Cause]) -> str:
+    """Return what the other exceptions of a chain say besides, a paragraph for each."""
+    known = {whole_message(found.text)} if found is not None else {""}
+    lines = []
+    for each in others:
+        text = whole_message(each.text)
+        if text and text not in known and not text.startswith(_SCHEDULING):
+            known.add(text)
+            head = each.condition or str(each.thrown.getClass().getSimpleName())
+            lines.append(f"[{head}] {text}")
+    return "\n".join(lines)
+
+
+def _out_of_resources(caught: BaseException, causes: Sequence[_Cause]) -> ServerError | None:
+    texts = [str(caught), *(f"{each.thrown.toString()}" for each in causes)]
+    if any("direct buffer memory" in text for text in texts):
         return ServerError(
             code="OUT_OF_MEMORY",
             sqlstate="53200",
             message="The engine ran out of direct memory.",
             hint="Raise engine.driver_memory, or -XX:MaxDirectMemorySize in "
             "engine.settings.spark.driver.extraJavaOptions.",
-            detail=detail,
+            detail="\n".join(texts),
         )
-    if isinstance(caught, MemoryError) or "java.lang.OutOfMemoryError" in text:
+    if isinstance(caught, MemoryError) or any("java.lang.OutOfMemoryError" in t for t in texts):
         return ServerError(
             code="OUT_OF_MEMORY",
             sqlstate="53200",
             message="The engine ran out of memory.",
             hint="Raise engine.driver_memory or make the query smaller.",
-            detail=detail,
         )
-    if "No space left on device" in text:
+    if any("No space left on device" in text for text in texts):
         return ServerError(
             code="DISK_FULL",
             sqlstate="53100",
             message="The disk is full.",
             hint="Free space under the data directory.",
-            detail=detail,
         )
     return None
 
 
-def _first_condition(thrown: Any) -> Any:
-    """Return the first cause of ``thrown`` that carries a Spark error condition, or None."""
-    for _ in range(_CAUSES):
-        if thrown is None:
-            return None
-        getter = getattr(thrown, "getCondition", None)
-        if getter is not None and _call(getter):
-            return thrown
-        thrown = thrown.getCause()
+def _too_long_name(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of a partition whose directory cannot be named after its value."""
+    for each in causes:
+        if each.condition or not _LONG_NAME.search(each.text):
+            continue
+        for part in each.text.split("/"):
+            name, equals, _ = part.partition("=")
+            size = len(part.partition(" (exists=")[0].encode())
+            if equals and size > _NAME_BYTES:
+                return error(
+                    Code.PARTITION_VALUE_TOO_LONG, name=name, found=size, limit=_NAME_BYTES
+                )
     return None
 
 
-def _call(getter: Any) -> Any:
-    """Call a getter that older Java exceptions do not have."""
-    try:
-        return getter()
-    except Py4JError:
-        return None
-
-
 def _of_condition(
-    condition: str, sqlstate: str | None, text: str, thrown: Any, detail: str
+    condition: str,
+    sqlstate: str | None,
+    text: str,
+    *,
+    line: int | None = None,
+    column: int | None = None,
+    detail: str = "",
 ) -> ServerError:
-    message = str(thrown.getMessage()) if thrown is not None else text
-    line, column = _position(thrown)
     return ServerError(
         code=condition,
         sqlstate=sqlstate or "XX000",
-        message=_first_line(message),
-        hint=_hint(condition, message),
+        message=whole_message(text) or "no message",
+        hint=_hint(condition, text),
         line=line,
         column=column,
         detail=detail,
@@ -132,6 +214,21 @@ def _hint(condition: str, message: str) -> str:
     """Return what to do about some of Spark's conditions that do not say so."""
     if condition == "REQUIRES_SINGLE_PART_NAMESPACE":
         return "A name of three parts begins with a catalog: SHOW CATALOGS lists those there are."
+    if condition == "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED":
+        return (
+            "Write TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported') in CREATE "
+            "TABLE, or set it with ALTER TABLE ... SET TBLPROPERTIES if the table exists."
+        )
+    if condition == "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION":
+        return (
+            "CREATE TABLE makes a Delta table unless it says otherwise: for a table over files "
+            "that are there write USING and their format."
+        )
+    if condition == "DELTA_MERGE_UNRESOLVED_EXPRESSION":
+        return (
+            "UPDATE SET * and INSERT * take every column of the target from the source: list the "
+            "columns to set, or write MERGE WITH SCHEMA EVOLUTION INTO."
+        )
     if condition == "PARSE_SYNTAX_ERROR" and "'MATERIALIZED'" in message:
         return (
             "A statement for a materialized table stands alone, not in BEGIN ... END or "
@@ -142,15 +239,7 @@ def _hint(condition: str, message: str) -> str:
 
 def _position(thrown: Any) -> tuple[int | None, int | None]:
     """Return line and column counted from 1, which only parse and analysis errors have."""
-    if thrown is None or not hasattr(thrown, "startPosition"):
-        return None, None
-    line, start = _call(thrown.line), _call(thrown.startPosition)
+    line, start = _call(thrown, "line"), _call(thrown, "startPosition")
     if line is None or start is None or line.isEmpty() or start.isEmpty():
         return None, None
     return int(line.get()), int(start.get()) + 1
-
-
-def _first_line(message: str) -> str:
-    text = _PREFIX.sub("", message.strip())
-    line = text.split("\n", 1)[0]
-    return _SQLSTATE.sub("", line).strip() or "no message"

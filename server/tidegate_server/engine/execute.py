@@ -15,9 +15,13 @@ from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
+from tidegate_server.engine.registered import registered
 from tidegate_server.engine.resources import check_resources
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
+from tidegate_server.engine.show_create import shown_create
+from tidegate_server.engine.show_extended import with_schemas
+from tidegate_server.engine.unfinished import taken_back
 from tidegate_server.link.messages.answers import Executed
 from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
@@ -48,7 +52,11 @@ def execute(
         check_resources(child.spark, text)
         guarded = guard(child.spark, text)
         try:
-            with only_own_files(child.spark, guarded.targets):
+            with (
+                taken_back(child.spark, guarded.targets, operation.id),
+                registered(child.spark, guarded.targets, request.user),
+                only_own_files(child.spark, guarded.targets),
+            ):
                 frame = _analyzed(replace(request, sql=text), child, format)
         finally:
             disown(child.spark, guarded.copies)
@@ -83,8 +91,10 @@ def _analyzed(request: Execute, child: Child, format: TableFormat) -> DataFrame:
     """Return what the statement gives; a command has run by then."""
     if request.pinned is not None:
         return pinned(request, request.pinned, child, format)
+    if (created := shown_create(child.spark, request.sql)) is not None:
+        return created
     with inlined(request, child, format) as sql:
-        return child.spark.sql(sql)
+        return with_schemas(child.spark, sql, child.spark.sql(sql))
 
 
 def _affected_rows(frame: DataFrame) -> int | None:

@@ -14,6 +14,7 @@ from tidegate_server.engine.evolve import PROPERTY_QUARANTINE_OF
 from tidegate_server.engine.sources import current_place, is_temporary_view
 from tidegate_server.engine.targets import (
     CopyTarget,
+    NewTarget,
     PathTarget,
     SchemaTarget,
     TableTarget,
@@ -111,6 +112,8 @@ def guard(spark: SparkSession, text: str) -> Guarded:
     copies = []
     found = tuple(targets(spark, text))
     for target in found:
+        if isinstance(target, NewTarget):
+            continue
         if isinstance(target, CopyTarget):
             copied = owners.of_table(target.source, through_views=False) is not None
             # IF NOT EXISTS leaves what is there as it is.

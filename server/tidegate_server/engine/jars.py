@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pyspark
 
 from tidegate_server.errors import Code, error
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,11 @@ def _fetch(jar: Jar, cache: Path, java_home: str) -> None:
         if not fetched.exists():
             lines = (done.stdout + done.stderr).strip().splitlines()
             reasons = [line.strip() for line in lines if "ERROR" in line or "not found" in line]
+            logger.error("Ivy did not fetch %s:\n%s", jar.file, "\n".join(lines))
             raise error(
                 Code.ENGINE_UNAVAILABLE,
                 reason=f"{jar.file} is not in {cache} and could not be fetched "
                 f"({reasons[0] if reasons else f'Ivy ended with {done.returncode}'})",
-                detail="\n".join(lines),
             )
         fetched.replace(cache / jar.file)
     finally:

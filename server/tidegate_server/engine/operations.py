@@ -150,3 +150,11 @@ def _stages(tracker: Any, jobs: Iterable[int]) -> set[int]:
     """Return the stages of the jobs that Spark remembers."""
     infos = (tracker.getJobInfo(job) for job in jobs)
     return {stage for info in infos if info.isDefined() for stage in info.get().stageIds()}
+
+
+def running_tasks(tracker: Any, operation_id: str) -> int:
+    """Return how many tasks of an operation's Spark jobs run."""
+    infos = (
+        tracker.getStageInfo(s) for s in _stages(tracker, tracker.getJobIdsForTag(operation_id))
+    )
+    return sum(info.get().numActiveTasks() for info in infos if info.isDefined())

@@ -254,7 +254,8 @@ def _failed(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
     if isinstance(failure, DiffMismatchError):
         code, text = "TABLE_DIFFERS", str(failure)
     else:
-        code, text = "INCREMENTAL_FAILED", to_server_error(failure).headline
+        headline = to_server_error(failure).headline
+        code, text = "INCREMENTAL_FAILED", " ".join(headline.split())
     rejection = Rejection(strategy=Strategy.INCREMENTAL.value, reason_code=code, reason_text=text)
     return replace(
         plan,

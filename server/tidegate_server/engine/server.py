@@ -57,5 +57,7 @@ class EngineServer(flight.FlightServerBase):  # type: ignore[misc]
             if told.code == Code.OPERATION_CANCELED.name:
                 logger.info("%s was canceled", action.type)
             else:
-                logger.warning("%s failed: %s\n%s", action.type, told, told.detail)
+                # Only an error of Spark's or of the JVM's has a stack worth keeping.
+                trace = failed if failed.__cause__ is not None else None
+                logger.warning("%s failed: %s", action.type, told, exc_info=trace)
             yield failure(told)

@@ -140,6 +140,9 @@ def spark_settings(
         "spark.sql.artifact.isolation.enabled": "false",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        # For CREATE TABLE without USING: over Parquet every refresh is full, and UPDATE fails.
+        "spark.sql.sources.default": "delta",
+        "spark.sql.legacy.createHiveTableByDefault": "false",
         # What changes in a table is then recorded as it is written, and need not be compared.
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

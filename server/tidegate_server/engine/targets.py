@@ -82,7 +82,14 @@ class CopyTarget:
     source: tuple[str, ...]
 
 
-Target = TableTarget | PathTarget | SchemaTarget | CopyTarget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTarget:
+    """A table that a statement makes where there is none of that name."""
+
+    name: tuple[str, ...]
+
+
+Target = TableTarget | PathTarget | SchemaTarget | CopyTarget | NewTarget
 
 
 def targets(spark: SparkSession, text: str) -> Iterator[Target]:
@@ -198,6 +205,8 @@ def _create(place: _Place, plan: Any) -> Iterator[Target]:
     name = _child_name(place, plan.name())
     if is_path(name):
         yield PathTarget(action="CREATE TABLE", path=name[-1], at=place.at(plan.name(), plan))
+    else:
+        yield NewTarget(name=name)
     yield from _places(place, "CREATE TABLE", plan)
 
 

@@ -145,7 +145,8 @@ class FlightEngine:
             raise _from_flight(problem, lost=self._endpoints.lost(endpoint)) from problem
         except pa.ArrowException as problem:
             if self._endpoints.lost(endpoint):
-                raise error(Code.ENGINE_LOST, detail=str(problem)) from problem
+                log.warning("The engine was lost: %s", problem)
+                raise error(Code.ENGINE_LOST) from problem
             raise error(Code.INTERNAL, reason=first_line(problem)) from problem
 
 
@@ -186,9 +187,10 @@ def _from_flight(problem: flight.FlightError, *, lost: bool) -> ServerError:
     if lost or isinstance(problem, _CONNECTION_ENDED):
         if "failed to connect" in str(problem):
             return error(Code.ENGINE_UNAVAILABLE, reason="it stopped a moment ago")
-        return error(Code.ENGINE_LOST, detail=str(problem))
+        log.warning("The engine was lost: %s", problem)
+        return error(Code.ENGINE_LOST)
     log.error("The engine answered with a transport error: %s", problem)
-    return error(Code.INTERNAL, reason=first_line(problem), detail=str(problem))
+    return error(Code.INTERNAL, reason=first_line(problem))
 
 
 def _carried(extra_info: bytes) -> ServerError | None:

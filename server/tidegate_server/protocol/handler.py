@@ -48,6 +48,7 @@ FIRST_FOLLOWING_LOGS = 10
 FETCH_WAIT = 300.0
 """Seconds for which a fetch waits for an operation that still runs."""
 _LOG_FETCH = 1
+_UNCOUNTED = -1
 _YEAR = 366 * 24 * 3600
 
 
@@ -225,9 +226,13 @@ class Handler:
             return _fetch_log(session, operation, orientation, rows)
         if not await until_ended(operation, FETCH_WAIT):
             return ttypes.TFetchResultsResp(status=status.still_executing(), hasMoreRows=True)
+        if session.protocol < FIRST_COLUMNAR and operation.more_follow:
+            # Clients of the first protocols ask for every page as if it were the first one.
+            orientation = _onward(orientation)
         fetched = await self._pages.fetch(
             operation, orientation, rows, partial(self._fetch, session, operation)
         )
+        operation.more_follow = fetched.page.has_more
         self._sessions.metrics.fetched(fetched.page.num_rows, len(fetched.response))
         return Encoded(fetched.response)
 
@@ -452,6 +457,11 @@ def _orientation(number: int) -> FetchOrientation:
     return FetchOrientation(name)
 
 
+def _onward(orientation: FetchOrientation) -> FetchOrientation:
+    first = orientation is FetchOrientation.FIRST
+    return FetchOrientation.NEXT if first else orientation
+
+
 def _shown_schema(operation: Operation) -> Schema:
     """Return the columns of a result; one without any, where rows were promised, has a text."""
     schema = operation.result().schema
@@ -472,7 +482,8 @@ def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
         operationCompleted=convert.milliseconds(view.ended_at) if view.ended_at else None,
         hasResultSet=view.has_result_set,
         progressUpdateResponse=convert.progress_update(view) if with_progress else None,
-        numModifiedRows=view.modified_rows,
+        # Unset, Hive's JDBC driver 4 reads 0, which in JDBC means that another result follows.
+        numModifiedRows=_UNCOUNTED if view.modified_rows is None else view.modified_rows,
     )
 
 

@@ -83,8 +83,8 @@ def _quotable(text: str, sqlstate: str) -> str:
 
 
 def summary(problem: ServerError) -> str:
-    """Return the text that clients show: the error in one line, the hint in a second one."""
-    headline = problem.headline.partition("\n")[0]
+    """Return the text that clients show: the whole message, the hint in a line of its own."""
+    headline = problem.headline
     return f"{headline}\nHint: {problem.hint}" if problem.hint else headline
 
 

@@ -32,7 +32,7 @@ async def until_news(operation: Operation) -> None:
     """Wait for an end at most STATUS_WAIT, or NEWS_WAIT once there are log lines or progress."""
     with _watching(operation) as changed:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (NEWS_WAIT if operation.log.unread else STATUS_WAIT)
+        deadline = loop.time() + (NEWS_WAIT if operation.log.has_news else STATUS_WAIT)
         try:
             while not operation.state.terminal:
                 changed.clear()

@@ -85,6 +85,7 @@ class Executor:
     ) -> None:
         try:
             if operation.move(OperationState.RUNNING):
+                operation.log_start()
                 self._carry_out(operation, work)
         finally:
             operation.work_ended.set()
@@ -100,7 +101,7 @@ class Executor:
         except Exception as problem:
             logger.exception("Operation %s failed inside the server", operation.id)
             reason = f"{type(problem).__name__}: {problem}"
-            operation.fail(error(Code.INTERNAL, reason=reason, detail=repr(problem)))
+            operation.fail(error(Code.INTERNAL, reason=reason))
         else:
             if not operation.finish(result):
                 result.close()

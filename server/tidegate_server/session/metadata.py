@@ -230,7 +230,7 @@ _TYPE_INFO: tuple[tuple[str, TypeKind, int], ...] = (
     ("BOOLEAN", TypeKind.BOOLEAN, 0),
     ("TINYINT", TypeKind.TINYINT, 3),
     ("SMALLINT", TypeKind.SMALLINT, 5),
-    ("INTEGER", TypeKind.INT, 10),
+    ("INT", TypeKind.INT, 10),
     ("BIGINT", TypeKind.BIGINT, 19),
     ("FLOAT", TypeKind.FLOAT, 7),
     ("DOUBLE", TypeKind.DOUBLE, 15),
@@ -269,14 +269,21 @@ def _column_row(table: ListedTable, column: Column, position: int) -> tuple[Any,
 
 
 def _column_size(kind: ColumnType) -> int | None:
-    """Return what Spark Thrift Server tells: the bytes a value takes, or the length of a text."""
+    """Return the precision of a decimal, of others what Spark Thrift Server tells.
+
+    That is the bytes a value takes, or the length of a text.
+    """
+    return kind.precision if kind.kind is TypeKind.DECIMAL else _value_size(kind)
+
+
+def _value_size(kind: ColumnType) -> int | None:
     match kind.kind:
         case TypeKind.DECIMAL:
             return 8 if (kind.precision or 0) <= _PRECISION_OF_LONG else 16
         case TypeKind.CHAR | TypeKind.VARCHAR:
             return kind.length
         case TypeKind.STRUCT:
-            sizes = [_column_size(parse_type(each)) for each in field_types(kind.text)]
+            sizes = [_value_size(parse_type(each)) for each in field_types(kind.text)]
             known = [size for size in sizes if size is not None]
             return sum(known) if len(known) == len(sizes) else None
     return _JDBC_TYPES.get(kind.kind, _OTHER).size

@@ -44,12 +44,18 @@ class OperationLog:
         self._lock = threading.Lock()
         self._written = 0
         self._read = 0
+        self._news = 0
 
-    def append(self, line: str) -> None:
-        """Add a line; the oldest one goes when the buffer is full."""
+    def append(self, line: str, *, is_news: bool = True) -> None:
+        """Add a line; the oldest one goes when the buffer is full.
+
+        :param is_news: whether clients that wait for the end should hear of it before.
+        """
         with self._lock:
             self._lines.append(line)
             self._written += 1
+            if is_news:
+                self._news = self._written
 
     def read(self, max_rows: int, *, from_start: bool = False) -> tuple[int, list[str]]:
         """Return the number of the first line and at most ``max_rows`` lines not yet read."""
@@ -64,6 +70,11 @@ class OperationLog:
     def unread(self) -> bool:
         """Whether lines wait to be read."""
         return self._read < self._written
+
+    @property
+    def has_news(self) -> bool:
+        """Whether lines with news wait to be read."""
+        return self._read < self._news
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +116,8 @@ class Operation:
         self.statement = statement
         self.overlay = dict(overlay or {})
         self.log = OperationLog()
+        self.more_follow = False
+        """Whether the last reply to a fetch said that more rows follow."""
         self.work_ended = threading.Event()
         """Set when no thread works for this operation any more, whatever its state."""
         self._clock = clock
@@ -245,6 +258,18 @@ class Operation:
         self.log.append(f"INFO  : {line}")
         self._notify()
 
+    def log_start(self) -> None:
+        """Log that the statement begins, as Hive does."""
+        text = shortened(self.statement)
+        self.log.append(f"INFO  : Executing command(queryId={self.id}): {text}", is_news=False)
+
+    def _log_end(self, reason: ServerError | None, seconds: float) -> None:
+        if reason is not None:
+            for number, line in enumerate(reason.headline.splitlines()):
+                self.log.append(f"ERROR : {'' if number else 'FAILED: '}{line}", is_news=False)
+        taken = f"(queryId={self.id}); Time taken: {seconds:.3f} seconds"
+        self.log.append(f"INFO  : Completed executing command{taken}", is_news=False)
+
     def report(self, progress: Progress) -> None:
         """Keep the newest progress and log it in the words that Superset reads."""
         with self._lock:
@@ -285,25 +310,27 @@ class Operation:
         with self._lock:
             if not allowed(OPERATION_MOVES, self._state, to):
                 return False
-            self._state = to
-            self._started = self._started or to is OperationState.RUNNING
             self._result = result or self._result
             self._error = reason or self._error
+            self._started = self._started or to is OperationState.RUNNING
+            if to is OperationState.FINISHED and self._progress is not None:
+                self._progress = _completed(self._progress)
+                if self._shown_percent < 100:
+                    self._log_percent(100)
             ended = to.terminal and self._ended_at is None
             if ended:
                 self._ended_at = self._clock.now()
-            if to is OperationState.FINISHED and self._progress is not None:
-                self._progress = _completed(self._progress)
-                unshown = self._shown_percent < 100
-            else:
-                unshown = False
-        if unshown:
-            self._log_percent(100)
+                if self._started and self.kind is OperationKind.EXECUTE_STATEMENT:
+                    self._log_end(reason, self._seconds(self._ended_at))
+            # Last, since it is read without the lock, and some clients read the log once after it.
+            self._state = to
         if ended and self._on_end is not None and self._ended_at is not None:
-            seconds = (self._ended_at - self._started_at).total_seconds()
-            self._on_end(self.kind, to, seconds)
+            self._on_end(self.kind, to, self._seconds(self._ended_at))
         self._notify()
         return True
+
+    def _seconds(self, until: datetime) -> float:
+        return (until - self._started_at).total_seconds()
 
     def _notify(self) -> None:
         with self._lock:
@@ -322,6 +349,12 @@ def _completed(progress: Progress) -> Progress:
         tasks_done=progress.tasks_done or progress.tasks_total,
         tasks_running=0,
     )
+
+
+def shortened(statement: str, limit: int = 200) -> str:
+    """Return a statement in one line of about ``limit`` characters."""
+    line = " ".join(statement.split())
+    return line if len(line) <= limit else line[:limit] + "..."
 
 
 def percent_done(progress: Progress) -> int:

@@ -22,7 +22,7 @@ from tidegate_server.session.executor import Executor
 from tidegate_server.session.handle import Handle, issue
 from tidegate_server.session.listed import NamesAlone
 from tidegate_server.session.metadata import Listing, TablePattern, as_plain_tables
-from tidegate_server.session.operation import Operation, OperationKind
+from tidegate_server.session.operation import Operation, OperationKind, shortened
 from tidegate_server.session.snapshot import Snapshot
 from tidegate_server.sql.query import lists_names, runs_others
 
@@ -118,7 +118,7 @@ class Session:
         timeout = min(timeout or limit, limit) if limit else timeout
         with serving(user=self.user, session_id=self.id, operation_id=operation.id):
             logger.info(
-                "Operation %s of session %s: %s", operation.id, self.id, _one_line(statement)
+                "Operation %s of session %s: %s", operation.id, self.id, shortened(statement)
             )
             self._executor.submit(operation, work, timeout)
         return operation
@@ -269,8 +269,3 @@ class Session:
     def _end(self, operation: Operation) -> None:
         self._executor.cancel(operation, ": it was closed")
         operation.close()
-
-
-def _one_line(statement: str, limit: int = 200) -> str:
-    line = " ".join(statement.split())
-    return line if len(line) <= limit else line[:limit] + "..."

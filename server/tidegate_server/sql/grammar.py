@@ -20,6 +20,7 @@ from tidegate_server.sql.statements import (
     ResetOption,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowCreateTable,
     ShowLag,
     ShowLineage,
     ShowMaterializedTables,
@@ -203,6 +204,11 @@ def _show_tables(at: Cursor) -> Statement:
 
 def _show_create(at: Cursor) -> Statement:
     return ShowCreateMaterializedTable(name=clauses.table_name(at))
+
+
+def show_create_table(at: Cursor) -> Statement:
+    """Read what follows SHOW CREATE TABLE."""
+    return ShowCreateTable(name=clauses.table_name(at))
 
 
 def _show_create_or_alter(at: Cursor) -> Statement:

@@ -11,7 +11,14 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.sql import privileges
 from tidegate_server.sql.cursor import ONE_BY_ONE, Cursor, position, shorten
 from tidegate_server.sql.dialect import head, tokenize
-from tidegate_server.sql.grammar import LONGEST, LOOSE_RULES, PRIVILEGE_RULES, RULES, Rule
+from tidegate_server.sql.grammar import (
+    LONGEST,
+    LOOSE_RULES,
+    PRIVILEGE_RULES,
+    RULES,
+    Rule,
+    show_create_table,
+)
 from tidegate_server.sql.query import second_statement, spark_statement
 from tidegate_server.sql.statements import (
     ResetOption,
@@ -61,6 +68,8 @@ def parse(text: str) -> Statement:
         return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
         return _loose(text, LOOSE_RULES[first[0]])
+    if first[:3] == ["SHOW", "CREATE", "TABLE"]:
+        return _loose(text, show_create_table, 3)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
         text = _without(text, leading[1].start, leading[2].end + 1)
     return _spark(text)
@@ -96,10 +105,13 @@ def _read(text: str, rule: Rule, length: int) -> Statement:
     return statement
 
 
-def _loose(text: str, rule: Rule) -> Statement:
-    """Read a statement that Spark also has; a form only Spark knows is Spark's."""
+def _loose(text: str, rule: Rule, length: int = 1) -> Statement:
+    """Read a statement that Spark also has; a form only Spark knows is Spark's.
+
+    :param length: how many words the rule leaves to its caller.
+    """
     try:
-        return _read(text, rule, 1)
+        return _read(text, rule, length)
     except ServerError:
         return _spark(text)
 

@@ -99,6 +99,12 @@ def lists_tables(text: str) -> bool:
     return at.accept("SHOW") and at.accept_any("TABLES", "TABLE") is not None
 
 
+def shows_tables_extended(text: str) -> bool:
+    """Say whether this is SHOW TABLE EXTENDED, by its first words alone."""
+    at = Cursor("", head(text, 3))
+    return at.accept("SHOW", "TABLE", "EXTENDED")
+
+
 def lists_names(text: str) -> bool:
     """Say whether this is SHOW TABLES or SHOW VIEWS, by its first words alone."""
     at = Cursor("", head(text, 2))

@@ -60,6 +60,7 @@ from tidegate_server.sql.statements import (
     SchemaChange,
     SetOption,
     ShowCreateMaterializedTable,
+    ShowCreateTable,
     ShowGrants,
     ShowLag,
     ShowLineage,
@@ -86,6 +87,8 @@ def render(statement: Statement) -> str:
         case VerifyMaterializedTable(name=name, version=version):
             at = f" VERSION {version}" if version is not None else ""
             return f"VERIFY MATERIALIZED TABLE {_name(name)}{at}"
+        case ShowCreateTable(name=name):
+            return f"SHOW CREATE TABLE {_name(name)}"
         case DescribeTable():
             return _describe(statement)
         case SetOption(key=key, value=value):

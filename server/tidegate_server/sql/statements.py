@@ -418,6 +418,13 @@ class ShowVersions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateTable:
+    """SHOW CREATE TABLE of any table; only the catalog knows whether it is a materialized one."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTable:
     """DESCRIBE of any table; only the catalog knows whether it is a materialized one."""
 
@@ -551,6 +558,7 @@ Statement = (
     | ShowLag
     | ShowVersions
     | DescribeTable
+    | ShowCreateTable
     | Explain
     | SetOption
     | ShowOption

@@ -50,6 +50,14 @@ def test_extended_lists_mode_status_and_last_refresh(world: World) -> None:
     ]
 
 
+def test_show_create_table_of_a_materialized_table_prints_its_statement(world: World) -> None:
+    world.execute(BASE)
+    materialized = world.rows("SHOW CREATE MATERIALIZED TABLE m")
+    world.engine.requests.clear()
+    assert world.rows("SHOW CREATE TABLE m") == materialized
+    assert world.engine.requests == []
+
+
 def test_show_create_prints_the_clauses_in_order(world: World) -> None:
     world.execute(BASE)
     [(text,)] = world.rows("SHOW CREATE MATERIALIZED TABLE m")

@@ -7,7 +7,7 @@ import pytest
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
 from tidegate_server.engine.guard import disown, guard
-from tidegate_server.engine.targets import PathTarget, TableTarget, targets
+from tidegate_server.engine.targets import NewTarget, PathTarget, TableTarget, targets
 from tidegate_server.errors import Code, ServerError
 
 pytestmark = pytest.mark.spark
@@ -346,4 +346,4 @@ def test_targets_are_told_without_looking_them_up(lake: Lake) -> None:
     found = list(targets(lake.session, "INSERT INTO a.b.c SELECT 1"))
     assert found == [TableTarget(action="INSERT", name=("a", "b", "c"), rows=True)]
     found = list(targets(lake.session, "CREATE TABLE x (a INT) USING delta LOCATION '/y'"))
-    assert found == [PathTarget(action="CREATE TABLE", path="/y")]
+    assert found == [NewTarget(name=("x",)), PathTarget(action="CREATE TABLE", path="/y")]

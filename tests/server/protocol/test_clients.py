@@ -132,7 +132,7 @@ def test_pyhive_polls_reads_logs_and_cancels(gateway: Gateway, pyhive: Any) -> N
 def test_pyhive_reads_the_log_by_falling_back_from_getlog(pyhive: Any) -> None:
     pyhive.execute("TALK", async_=True)
     pyhive.poll()
-    assert pyhive.fetch_logs()[0] == "INFO  : one line of the log"
+    assert pyhive.fetch_logs()[1] == "INFO  : one line of the log"
 
 
 def test_pyhive_changes_the_schema_of_its_connection(gateway: Gateway) -> None:

@@ -270,6 +270,15 @@ def test_messages_can_be_found_in_the_text_of_their_response(told: str, shown: s
     assert f'errorMessage="[X] {shown}"' in repr(answer)
 
 
+def test_a_message_of_several_lines_is_sent_whole_before_its_hint() -> None:
+    message = "by row:\n - x : 1"
+    answer = failed(
+        ServerError(code="X", sqlstate="23001", message=message, hint="Don't.", line=1, column=3)
+    )
+    assert answer.errorMessage == "[X] by row: (line 1, column 3)\n - x : 1\nHint: Don't."
+    assert len(answer.infoMessages) == 1
+
+
 def test_a_line_with_a_star_is_no_exception() -> None:
     problem = ServerError(code="X", sqlstate="22012", message="m", detail="*(1) Scan\nplan")
     assert failed(problem).infoMessages[1:] == [" *(1) Scan", "plan"]
@@ -450,9 +459,8 @@ def test_news_release_the_status_of_a_client_that_follows_logs(
     gateway.answers["CHATTY"] = chatty
     operation = peer.start(peer.session(), "CHATTY")
     assert peer.status(operation).operationState == STATES.RUNNING_STATE
-    assert peer.fetch(operation, fetchType=1).results.columns[0].stringVal.values == [
-        b"INFO  : begun"
-    ]
+    log = peer.fetch(operation, fetchType=1).results.columns[0].stringVal.values
+    assert log[1:] == [b"INFO  : begun"]
     let_go.set()
     assert peer.status(operation).operationState == STATES.FINISHED_STATE
 
@@ -489,6 +497,13 @@ def test_modified_rows_are_told(gateway: Gateway, peer: Peer) -> None:
         Schema(), [], has_result_set=False, modified_rows=3
     )
     assert peer.status(peer.start(peer.session(), "INSERT")).numModifiedRows == 3
+
+
+@pytest.mark.parametrize("text", ["SELECT 1", "USE default"])
+def test_what_counts_no_rows_says_minus_one_which_ends_the_results_of_jdbc(
+    peer: Peer, text: str
+) -> None:
+    assert peer.status(peer.start(peer.session(), text)).numModifiedRows == -1
 
 
 def test_progress_has_nine_columns_and_every_field(peer: Peer) -> None:
@@ -556,6 +571,40 @@ def test_pages_tell_their_offset_and_whether_more_follows(gateway: Gateway, peer
     assert again.results.columns[0].i64Val.values == [0, 1]
 
 
+@pytest.mark.parametrize("version", [V.HIVE_CLI_SERVICE_PROTOCOL_V1, 4])
+def test_old_protocols_read_on_by_asking_for_the_first_page(
+    gateway: Gateway, peer: Peer, version: int
+) -> None:
+    gateway.answers["SELECT many"] = numbers(200_000)
+    operation = peer.execute(peer.session(version), "SELECT many").operationHandle
+    first = ttypes.TFetchOrientation.FETCH_FIRST
+
+    def drained() -> list[int]:
+        got: list[int] = []
+        while True:
+            page = peer.fetch(operation, 30_000, orientation=first)
+            assert page.results.startRowOffset == len(got)
+            got += [row.colVals[0].i64Val.value for row in page.results.rows]
+            if not page.hasMoreRows:
+                return got
+
+    assert drained() == list(range(200_000))
+    # After the last page it begins again, as the words say.
+    assert drained() == list(range(200_000))
+
+
+def test_newer_protocols_get_the_first_page_when_they_ask_for_it(
+    gateway: Gateway, peer: Peer
+) -> None:
+    gateway.answers["SELECT five"] = numbers(5)
+    session = peer.session(V.HIVE_CLI_SERVICE_PROTOCOL_V6)
+    operation = peer.execute(session, "SELECT five").operationHandle
+    first = ttypes.TFetchOrientation.FETCH_FIRST
+    for _ in range(2):
+        page = peer.fetch(operation, 2, orientation=first)
+        assert page.results.columns[0].i64Val.values == [0, 1]
+
+
 def test_an_unsupported_orientation_is_refused(peer: Peer) -> None:
     operation = peer.execute(peer.session(), "SELECT 1").operationHandle
     last = peer.fetch(operation, orientation=ttypes.TFetchOrientation.FETCH_LAST)
@@ -614,9 +663,56 @@ def test_old_protocols_get_rows(gateway: Gateway, peer: Peer) -> None:
 def test_the_log_is_drained(peer: Peer) -> None:
     operation = peer.execute(peer.session(), "TALK").operationHandle
     first = peer.fetch(operation, fetchType=1).results.columns
-    assert first[0].stringVal.values[0] == b"INFO  : one line of the log"
+    assert first[0].stringVal.values[1] == b"INFO  : one line of the log"
     second = peer.fetch(operation, fetchType=1).results.columns
     assert [c.stringVal.values for c in second] == [[]]
+
+
+def test_the_log_of_a_short_statement_says_what_ran_and_how_long(
+    gateway: Gateway, peer: Peer
+) -> None:
+    gateway.answers["SELECT\n  1"] = lambda _: nothing()
+    query_id, lines = logged(peer, "SELECT\n  1")
+    assert lines[0] == f"INFO  : Executing command(queryId={query_id}): SELECT 1"
+    taken = rf"INFO  : Completed executing command\(queryId={query_id}\); Time taken: \d+\.\d{{3}}"
+    assert re.match(taken, lines[1])
+    assert len(lines) == 2
+
+
+def test_the_log_of_a_failed_statement_says_why(gateway: Gateway, peer: Peer) -> None:
+    def fail(_: Context) -> Result:
+        raise ServerError(code="X", sqlstate="23001", message="by row:\n - x : 1")
+
+    gateway.answers["FAIL SO"] = fail
+    _, lines = logged(peer, "FAIL SO")
+    assert lines[1:3] == ["ERROR : FAILED: [X] by row:", "ERROR :  - x : 1"]
+    assert len(lines) == 4
+
+
+def logged(peer: Peer, text: str) -> tuple[str, list[str]]:
+    """Run a statement and return its id and its whole log."""
+    operation = peer.start(peer.session(), text)
+    assert peer.status(operation).operationState in (STATES.FINISHED_STATE, STATES.ERROR_STATE)
+    answer = peer.fetch(operation, fetchType=1)
+    assert not answer.hasMoreRows
+    query_id = peer.client.GetQueryId(ttypes.TGetQueryIdReq(operation)).queryId
+    return query_id, [line.decode() for line in answer.results.columns[0].stringVal.values]
+
+
+def test_the_lines_of_a_statements_start_wake_nobody(gateway: Gateway, peer: Peer) -> None:
+    """Or clients that do not read the log would ask twice a second."""
+
+    begun = threading.Event()
+
+    def slow(_: Context) -> RowsResult:
+        begun.set()
+        time.sleep(1.5)
+        return nothing()
+
+    gateway.answers["SLOW"] = slow
+    operation = peer.start(peer.session(), "SLOW")
+    assert begun.wait(10)
+    assert peer.status(operation).operationState == STATES.FINISHED_STATE
 
 
 # ---- types ---------------------------------------------------------------------------------

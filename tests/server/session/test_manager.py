@@ -299,7 +299,7 @@ def test_the_context_carries_the_operation_and_its_overlay(world: World) -> None
         "v",
     )
     context.log("hello")
-    assert operation.log.read(9)[1] == ["INFO  : hello"]
+    assert operation.log.read(9)[1][-1] == "INFO  : hello"
 
 
 def test_variables_of_the_session_are_put_into_its_statements(world: World) -> None:

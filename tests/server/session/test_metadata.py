@@ -136,7 +136,7 @@ def test_columns_have_jdbcs_23_columns() -> None:
     ("column", "code", "type_name", "size", "digits"),
     [
         ("id", -5, "BIGINT", 8, 0),
-        ("amount", 3, "DECIMAL(10,2)", 8, 2),
+        ("amount", 3, "DECIMAL(10,2)", 10, 2),
         ("code", 12, "VARCHAR(7)", 7, None),
         ("at", 93, "TIMESTAMP", 8, 6),
         ("tags", 2003, "ARRAY<STRING>", None, None),
@@ -171,8 +171,8 @@ def column(type_text: str) -> Column:
         ("int", 4, 0, 10),
         ("float", 4, 7, 10),
         ("double", 8, 15, 10),
-        ("decimal(18,4)", 8, 4, 10),
-        ("decimal(19,4)", 16, 4, 10),
+        ("decimal(18,4)", 18, 4, 10),
+        ("decimal(19,4)", 19, 4, 10),
         ("date", 4, None, None),
         ("timestamp_ntz", 8, 6, None),
         ("interval", 16, None, None),
@@ -220,7 +220,7 @@ def test_positions_and_nullability_are_told() -> None:
 
 def test_type_info_has_17_rows_in_hives_order() -> None:
     found = rows(metadata.get_type_info())
-    names = "VOID BOOLEAN TINYINT SMALLINT INTEGER BIGINT FLOAT DOUBLE STRING BINARY DECIMAL DATE "
+    names = "VOID BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE STRING BINARY DECIMAL DATE "
     names += "TIMESTAMP ARRAY MAP STRUCT INTERVAL"
     assert [row["TYPE_NAME"] for row in found] == names.split()
     assert [r["TYPE_NAME"] for r in found if not r["SEARCHABLE"]] == names.split()[-4:]
@@ -278,7 +278,7 @@ def test_names_of_keyed_tables_are_no_patterns(schema: str | None, table: str, f
 def test_type_info_has_precisions_and_radix() -> None:
     found = {row["TYPE_NAME"]: row for row in rows(metadata.get_type_info())}
     told = {each: (row["PRECISION"], row["NUM_PREC_RADIX"]) for each, row in found.items()}
-    numbers = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}
+    numbers = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
     numbers |= {"FLOAT": 7, "DOUBLE": 15, "DECIMAL": 38}
     assert told == {each: (numbers.get(each, 0), 10 if each in numbers else None) for each in found}
 

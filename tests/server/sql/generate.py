@@ -358,6 +358,7 @@ _KINDS: Mapping[type[Statement], Callable[[Generator], Statement]] = {
     s.ShowLineage: lambda g: s.ShowLineage(name=g.name(), columns=g.chance()),
     s.ShowLag: lambda g: s.ShowLag(),
     s.ShowVersions: lambda g: s.ShowVersions(name=g.name(), definition=g.chance()),
+    s.ShowCreateTable: lambda g: s.ShowCreateTable(name=g.name()),
     s.DescribeTable: lambda g: s.DescribeTable(
         name=g.name(), extended=g.chance(), as_json=g.chance()
     ),

@@ -29,6 +29,7 @@ from tidegate_server.sql.statements import (
     RequestedMode,
     ResetOption,
     SetOption,
+    ShowCreateTable,
     ShowOption,
     ShowOptions,
     SparkStatement,
@@ -160,7 +161,8 @@ def test_partition_literals_become_strings() -> None:
         "CREATE TABLE t (a INT)",
         "ALTER TABLE t SUSPEND",
         "SHOW TABLES",
-        "SHOW CREATE TABLE t",
+        "SHOW CREATE TABLE t AS SERDE",
+        "SHOW CREATE TABLE IDENTIFIER('t')",
         "DESCRIBE DATABASE d",
         "DESC FUNCTION upper",
         "DESCRIBE QUERY SELECT 1",
@@ -335,6 +337,7 @@ def test_expectations_are_read_with_their_consequence() -> None:
 
 
 def test_describe_of_a_table_in_its_forms() -> None:
+    assert parse("show /* x */ create table d.t") == ShowCreateTable(name=("d", "t"))
     assert parse("DESC d.t") == DescribeTable(name=("d", "t"))
     assert parse("DESCRIBE TABLE EXTENDED t") == DescribeTable(name=("t",), extended=True)
 

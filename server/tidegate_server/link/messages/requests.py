@@ -115,6 +115,8 @@ class Execute:
     sql: str
     owner: str = ""
     """The login whose share of the spool the result takes."""
+    user: str = ""
+    """For whom it runs: the owner of the tables it makes."""
     settings: Mapping[str, str] = field(default_factory=dict)
     inline_bytes: int = 1 << 20
     inlined: tuple[InlinedTable, ...] = ()
