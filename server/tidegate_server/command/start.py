@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import datetime, timedelta, tzinfo
 
 from tidegate_server.command.options import START_MODE_KEY
 from tidegate_server.command.validate import Setting
@@ -77,7 +76,7 @@ def resumes(mode: StartMode | None) -> bool:
     return mode is not None and mode.kind.value.startswith(_RESUME)
 
 
-def start_of(table: MaterializedTable, now: datetime, zone: ZoneInfo) -> datetime | None:
+def start_of(table: MaterializedTable, now: datetime, zone: tzinfo) -> datetime | None:
     """Return the moment from which the first load covers partitions; None for all.
 
     :param zone: the zone whose clock a TIMESTAMP without one is read on.
@@ -91,7 +90,7 @@ def start_of(table: MaterializedTable, now: datetime, zone: ZoneInfo) -> datetim
 
 
 def first_partitions(
-    table: MaterializedTable, now: datetime, zone: ZoneInfo
+    table: MaterializedTable, now: datetime, zone: tzinfo
 ) -> tuple[PartitionSpec, ...]:
     """Return the partitions that the first load covers; none means the whole table.
 
@@ -125,7 +124,7 @@ def _default(setting: Setting, *, or_alter: bool) -> StartMode | None:
     return None if kind is StartKind.FROM_BEGINNING else StartMode(kind=kind)
 
 
-def _moment(mode: StartMode, text: str, zone: ZoneInfo) -> datetime:
+def _moment(mode: StartMode, text: str, zone: tzinfo) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=zone)
     except ValueError as failure:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
-from zoneinfo import ZoneInfo
 
 from babel.dates import parse_pattern
 
@@ -125,7 +124,7 @@ def scheduled_partitions(
     formatters: Mapping[str, str],
     freshness: timedelta,
     schedule_time: datetime,
-    zone: ZoneInfo,
+    zone: tzinfo,
     policy: PartitionPolicy = PartitionPolicy.SCHEDULE_TIME,
     past: Sequence[PastRefresh] = (),
     late: Late | None = None,
@@ -160,7 +159,7 @@ def _to_close(
     formatters: Mapping[str, str],
     opening: datetime,
     schedule_time: datetime,
-    zone: ZoneInfo,
+    zone: tzinfo,
     past: Sequence[PastRefresh],
     late: Late,
 ) -> tuple[PartitionSpec, ...]:
@@ -194,7 +193,7 @@ def _is_complete(span: _Span, past: Sequence[PastRefresh], late: Late) -> bool:
 
 
 def _spans(
-    formatters: Mapping[str, str], begin: datetime, end: datetime, zone: ZoneInfo
+    formatters: Mapping[str, str], begin: datetime, end: datetime, zone: tzinfo
 ) -> Iterator[_Span]:
     """Yield the partitions that meet [begin, end), walking on the clock of ``zone``."""
     grains = [pattern_grain(pattern) for pattern in formatters.values()]
