@@ -10,6 +10,7 @@ from datetime import datetime
 
 from tidegate_server.command.authorize import may_set
 from tidegate_server.command.context import Services, SessionState
+from tidegate_server.command.options import sparks_names
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.session.configuration import SessionOptions, normalise
@@ -180,7 +181,7 @@ class SessionManager:
             real_user=real_user or user or ANONYMOUS,
             catalog=DEFAULT_CATALOG,
             schema=options.schema or DEFAULT_SCHEMA,
-            settings=self._permitted(options.settings, user),
+            settings=self._permitted(sparks_names(options.settings), user),
         )
         return Session(
             handle=issue(session_id),
