@@ -13,9 +13,9 @@ from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.scheduler.partitions import (
     Grain,
-    PartitionPolicy,
+    partition_at,
+    partitions_between,
     pattern_grain,
-    scheduled_partitions,
 )
 
 _RESUME = "RESUME_OR_"
@@ -107,11 +107,9 @@ def first_partitions(
             f"its first load would cover more than {_MOST_PARTITIONS} partitions",
             "Begin later, and refresh older partitions with REFRESH PARTITION.",
         )
-    window = scheduled_partitions(formatters, reach, now, zone, PartitionPolicy.WINDOW)
-    current = scheduled_partitions(
-        formatters, timedelta(0), now, zone, PartitionPolicy.WINDOW_START
-    )
-    return (*(spec for spec in window if spec not in current), *current)
+    window = partitions_between(formatters, start, now, zone)
+    current = partition_at(formatters, now, zone)
+    return (*(spec for spec in window if spec != current), current)
 
 
 def _default(setting: Setting, *, or_alter: bool) -> StartMode | None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tidegate_server.scheduler.dialects import why_not_quartz
 from tidegate_server.scheduler.quartz import WEEKDAYS, parse_quartz
 
-
 wall = datetime.fromisoformat
 
 
