@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.rest.bodies import RefreshCommandBody
 from tidegate_server.scheduler.cron import read_timezone
 from tidegate_server.scheduler.fires import PAST_RUNS, partitions_of_fire
-from tidegate_server.scheduler.workflows import schedule_timezone
+from tidegate_server.scheduler.workflows import schedule_timezone, table_option
 
 log = logging.getLogger(__name__)
 
@@ -145,13 +145,17 @@ def _periodic(
     if body.static_partitions:
         reason = "a periodic refresh finds its partitions itself: leave staticPartitions out"
         raise error(Code.INVALID_REQUEST, reason=reason)
-    seen = replace(table, options={**table.options, **body.dynamic_options})
+    seen = replace(
+        table,
+        options={**table.options, **body.dynamic_options},
+        resume_options={**table.resume_options, **body.dynamic_options},
+    )
     partitions = partitions_of_fire(
         seen,
         fire,
         freshness=timedelta(seconds=table.freshness.seconds),
         timezone=timezone,
-        option=_option(seen, services.config.options),
+        option=table_option(seen, config.options),
         past=lambda: services.ledger.runs(table.id, limit=PAST_RUNS),
         newest=lambda: None,  # what came late is not looked for while a client waits
     )
@@ -163,11 +167,6 @@ def _periodic(
         partitions=partitions,
         settings=dict(body.execution_config),
     )
-
-
-def _option(table: MaterializedTable, server: Mapping[str, str]) -> Callable[[str], str | None]:
-    layers = (table.options, table.settings, server)
-    return lambda key: next((layer[key] for layer in layers if key in layer), None)
 
 
 def _check_options(options: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import HeldVersion
 from tidegate_server.scheduler.fires import Misfire, due_fires, jitter
+from tidegate_server.scheduler.workflows import WorkflowStore
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}
 MINUTE = timedelta(minutes=1)
@@ -359,3 +360,59 @@ def test_claims_last_while_their_server_lives(world: World) -> None:
         other.fire_due(now)
     world.executor.run_all()
     assert attempts(world) == [(NEXT, 1)]
+
+
+def test_the_last_fire_of_a_schedule_runs_and_none_follows(world: World) -> None:
+    world.add(cron="0 1 12 2 1 ? 2024")
+    tick(world, 60)
+    tick(world, 3600)
+    assert attempts(world) == [(NEXT, 1)]
+    stored = world.scheduler.workflow("t-1")
+    assert stored is not None
+    assert (stored.active, stored.next_fire) == (True, None)
+
+
+@pytest.mark.parametrize("policy", ["ONCE", "ALL", "SKIP"])
+def test_a_schedule_that_ended_while_the_server_was_down_is_made_up_for(
+    world: World, policy: str
+) -> None:
+    world.add(cron="0 1,2 12 2 1 ? 2024", **option("schedule.misfire", policy))
+    tick(world, 86_400)
+    for _ in range(3):
+        tick(world, 1)
+    second = NEXT + MINUTE
+    fires = {"ONCE": [second], "ALL": [NEXT, second], "SKIP": []}
+    assert [moment for moment, _ in attempts(world)] == fires[policy]
+
+
+def test_a_schedule_that_cannot_be_read_suspends_its_table(world: World) -> None:
+    workflow = world.add()
+    stored = replace(workflow, cron="0 12 * * 1-5", next_fire=NEXT)
+    WorkflowStore(world.database).replace(stored)
+    tick(world, 60)
+    tick(world, 60)
+    [(table_id, reason)] = world.suspended
+    assert table_id == "t-1"
+    assert "in Quartz it is 0 0 12 ? * MON-FRI" in reason
+    table = world.catalog.by_id("t-1")
+    assert table is not None
+    assert table.refresh_status is RefreshStatus.SUSPENDED
+
+
+def test_the_partitions_of_a_fire_are_those_of_its_schedules_zone(world: World) -> None:
+    options = {
+        "partition.fields.Ds.date-formatter": "yyyy-MM-dd",
+        "materialized-table.schedule.timezone": "Asia/Shanghai",
+    }
+    world.add(cron="0 0 0/1 * * ? *", options=options)
+    for _ in range(6):  # noon in UTC is eight in the evening in Shanghai
+        tick(world, 3600)
+    yesterday, today = {"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}
+    assert [request.partitions for request in world.runner.requests] == [
+        (yesterday,),
+        (yesterday,),
+        (yesterday,),
+        (yesterday, today),
+        (today,),
+        (today,),
+    ]
