@@ -83,7 +83,7 @@ def test_the_sessions_zone_is_reset_by_flinks_name(server: Server) -> None:
 
 def test_a_connection_brings_its_zone_by_flinks_name(server: Server) -> None:
     options = {"table.local-time-zone": "Asia/Kolkata"}
-    with closing(server.connect(configuration=options)) as connection:
+    with closing(server.connect(settings=options)) as connection:
         assert query(connection, "SELECT current_timezone()") == [("Asia/Kolkata",)]
 
 

@@ -117,7 +117,8 @@ def define(
             on_update=chosen.on_update is not None,
         ),
     )
-    if (warning := zone_warning(table, analysis.time_zone, context)) is not None:
+    warning = zone_warning(table, analysis.time_zone, context)
+    if warning is not None and existing is None:
         context.log(warning)
     catalog = context.services.catalog
     check_neighbours(table, catalog.consumers, catalog.find, setting)

@@ -78,8 +78,8 @@ def run(
 def session_zone(context: Context) -> str:
     """Return the time zone of the session, as Spark spells it."""
     with closing(run(f"SET {SESSION_ZONE}", context)) as found:
-        rows = [row for batch in found.batches(0) for row in batch.to_pylist()]
-    return str(rows[0]["value"])
+        [(_, zone)] = [tuple(row.values()) for b in found.batches(0) for row in b.to_pylist()]
+    return str(zone)
 
 
 def survey(text: str, context: Context) -> Surveyed:
