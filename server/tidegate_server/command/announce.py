@@ -39,6 +39,8 @@ def first_rows(table: MaterializedTable, context: Context) -> str | None:
     """Return when a new table that is empty gets its first rows, and how to have them now.
 
     None for one that has rows already, or is refreshed at once.
+
+    :raises ServerError: MT_OPTION_VALUE for a schedule that never fires again.
     """
     if table.watched or table.backfilled_from is not None or loads_at_once(table, context):
         return None

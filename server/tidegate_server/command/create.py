@@ -52,11 +52,12 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
     if statement.or_alter and (plain := convert.plain_table(statement, context)) is not None:
         return convert.take_over(statement, plain, text, context)
     table = define(statement, text, context)
+    note = first_rows(table, context)
     with ExitStack() as undo:
         _build(table, context, undo)
         undo.pop_all()
     log.info("Created materialized table %s (%s)", table.name, table.id)
-    if (note := first_rows(table, context)) is not None:
+    if note is not None:
         context.log(note)
     return nothing()
 

@@ -175,6 +175,15 @@ def test_the_first_fire_of_another_scheduler_is_told_as_well() -> None:
     assert "at 2024-01-03 00:00:00 (Europe/Berlin)" in world.logged[-1]
 
 
+def test_a_schedule_that_is_over_is_refused_and_leaves_nothing() -> None:
+    world = World(config=config(**{"workflow-scheduler.type": "airflow"}))
+    option = "WITH ('materialized-table.schedule.cron'='0 0 0 1 1 ? 2020')"
+    problem = refusal(world, DAILY.replace("FRESHNESS", f"{option} FRESHNESS"))
+    assert problem.code == "MT_OPTION_VALUE"
+    assert "it never fires again" in problem.message
+    assert world.catalog.find(name("m")) is None
+
+
 def test_a_table_without_a_pace_of_its_own_waits_for_its_consumers(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m FRESHNESS = DOWNSTREAM AS SELECT * FROM t1")
     assert world.logged[0].startswith("c.d.m is empty until a table that reads it is refreshed")
