@@ -8,7 +8,7 @@ from tidegate_server.command.context import Context
 from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.model.freshness import parse_duration
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.zones import SESSION_ZONE, keep_the_same_time, parse_zone
+from tidegate_server.model.zones import LOCAL_ZONE, SESSION_ZONE, keep_the_same_time, parse_zone
 from tidegate_server.scheduler.base import Workflow
 from tidegate_server.scheduler.cron import TIMEZONE_OPTION, next_fire, read_timezone
 from tidegate_server.scheduler.fires import JITTER_OPTION, jitter, partitions_of_fire
@@ -30,8 +30,8 @@ def zone_warning(table: MaterializedTable, query_zone: str, context: Context) ->
     dates = " and its date-formatters" if table.date_formatters() else ""
     return (
         f"Warning: the query of {table.name} runs in the time zone {name}, but its schedule{dates} "
-        f"in {workflow.timezone}. Set '{TIMEZONE_OPTION}', or 'table.local-time-zone' before "
-        "CREATE, to use one zone for both."
+        f"in {workflow.timezone}. One zone for both is set by '{TIMEZONE_OPTION}', or before "
+        f"CREATE by SET '{LOCAL_ZONE}'."
     )
 
 

@@ -177,6 +177,8 @@ def _next_elapsed(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | N
             return fire
         change = _first_change(zone, after, fire)
         offset = change.astimezone(zone).utcoffset() or timedelta()
+        if local < (change + offset).replace(tzinfo=None):
+            return change  # the time is left out
         after = change - timedelta(seconds=1)
 
 

@@ -135,6 +135,15 @@ def test_create_warns_of_an_engine_in_another_zone_than_the_server(world: World)
     assert "runs in the time zone America/New_York, but its schedule in UTC" in world.logged[0]
 
 
+def test_alter_warns_of_a_zone_that_is_not_the_querys(world: World) -> None:
+    world.execute("SET spark.sql.session.timeZone = Asia/Shanghai")
+    world.execute(DAILY)
+    world.execute(f"{ALTER} m SET ('{OPTION}'='Asia/Tokyo')")
+    assert "zone Asia/Shanghai, but its schedule in Asia/Tokyo" in world.logged[-1]
+    world.execute(f"{ALTER} m SET ('{OPTION}'='Asia/Shanghai')")
+    assert len(world.logged) == 2
+
+
 @pytest.mark.parametrize(
     ("query", "schedule"),
     [("Asia/Shanghai", "Asia/Shanghai"), ("Asia/Shanghai", "GMT+8"), ("Etc/UTC", "UTC")],

@@ -150,6 +150,17 @@ def test_a_change_of_half_an_hour_moves_hourly_fires_with_the_clock() -> None:
     ]
 
 
+def test_an_hour_whose_beginning_is_left_out_fires_after_the_gap() -> None:
+    start = utc(2024, 10, 5, 13, 30)
+    fires = fires_between("0 0 0/1 * * ? *", "Australia/Lord_Howe", start, utc(2024, 10, 5, 17))
+    assert list(fires) == [
+        utc(2024, 10, 5, 14, 30),
+        utc(2024, 10, 5, 15, 30),
+        utc(2024, 10, 5, 16),
+        utc(2024, 10, 5, 17),
+    ]
+
+
 @pytest.mark.parametrize(
     "schedule", [DAILY, "0 30 2 * * ? *", "0 0 0/4 * * ? *", "0 0/20 * * * ? *", "@every 40 MINUTE"]
 )

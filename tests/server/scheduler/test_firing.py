@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -416,3 +417,42 @@ def test_the_partitions_of_a_fire_are_those_of_its_schedules_zone(world: World) 
         (today,),
         (today,),
     ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Asia/Kolkata", "2024-03-31", 24),
+        ("Europe/Berlin", "2024-03-31", 23),
+        ("Europe/Berlin", "2024-10-27", 24),
+        ("America/Havana", "2024-03-10", 23),
+        ("America/Havana", "2024-11-03", 24),
+        ("Australia/Lord_Howe", "2024-04-07", 24),
+        ("Australia/Lord_Howe", "2024-10-06", 24),
+    ],
+)
+@pytest.mark.parametrize("policy", ["SCHEDULE_TIME", "WINDOW_START", "WINDOW"])
+def test_every_hour_of_a_day_is_read_after_its_end_when_clocks_are_changed(
+    world: World, zone: str, day: str, hours: int, policy: str
+) -> None:
+    clock = ZoneInfo(zone)
+    midnight = datetime.fromisoformat(day).replace(tzinfo=clock).astimezone(UTC)
+    world.clock.moment = midnight - timedelta(hours=2)
+    options = {
+        "partition.fields.Ds.date-formatter": "yyyy-MM-dd HH",
+        "materialized-table.schedule.timezone": zone,
+        "materialized-table.partition-refresh.policy": policy,
+    }
+    workflow = world.add(cron="0 0 0/1 * * ? *", options=options)
+    world.modify(replace(workflow, freshness_seconds=3600))
+    for _ in range(30 * 2):
+        tick(world, 1800)
+    ends: dict[str, datetime] = {}
+    for n in range(27 * 12):
+        moment = midnight + timedelta(minutes=5) * n
+        ends[f"{moment.astimezone(clock):%Y-%m-%d %H}"] = moment
+    read = [name for name in ends if name.startswith(day)]
+    assert len(read) == hours
+    for name in read:
+        times = [r.schedule_time for r in world.runner.requests if {"Ds": name} in r.partitions]
+        assert max(time for time in times if time is not None) > ends[name], name
