@@ -330,9 +330,10 @@ class Config(BaseSettings):
 
     @model_validator(mode="after")
     def _known_zone(self) -> Config:
-        """Check that the server's time zone exists."""
-        if parse_zone(self.timezone) is None:
-            raise ValueError(f"there is no time zone {self.timezone!r}")
+        """Check that the server's time zones exist."""
+        for zone in (self.timezone, self.session_timezone or "UTC"):
+            if parse_zone(zone) is None:
+                raise ValueError(f"there is no time zone {zone!r}")
         return self
 
     @property

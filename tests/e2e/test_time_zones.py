@@ -58,7 +58,10 @@ def test_a_fire_refreshes_the_day_of_the_sessions_zone(zones: Server, statement:
         assert (key, shown) == ("table.local-time-zone", zone)
         assert query(connection, "SELECT current_timezone()") == [(zone,)]
         days = {f"{datetime.now(ZoneInfo(zone)):%Y-%m-%d}"}
-        query(connection, CREATE)
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(CREATE)
+            [note] = [line for line in cursor.fetch_logs() if "is empty until" in line]
+        assert f"({zone}), of the partition ds=" in note
     until(lambda: rows(zones), "no fire refreshed the day that it is in the session's zone")
     days.add(f"{datetime.now(ZoneInfo(zone)):%Y-%m-%d}")
     assert {row["ds"] for row in rows(zones)} <= days

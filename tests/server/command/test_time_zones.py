@@ -91,9 +91,16 @@ def test_the_servers_zone_is_that_of_its_sessions_unless_it_says_another(
     assert Config(**given).timezone == zone  # type: ignore[arg-type]
 
 
-def test_a_server_in_an_unknown_zone_does_not_start() -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"scheduler": {"timezone": "Mars/Base"}},
+        {"scheduler": {"timezone": "UTC"}, "table": {"local-time-zone": "Mars/Base"}},
+    ],
+)
+def test_a_server_in_an_unknown_zone_does_not_start(given: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="there is no time zone 'Mars/Base'"):
-        Config(scheduler={"timezone": "Mars/Base"})  # type: ignore[arg-type]
+        Config(**given)  # type: ignore[arg-type]
 
 
 # ---- table.local-time-zone ---------------------------------------------------------------------
