@@ -29,7 +29,6 @@ NEEDED = (
     "httpx2",
     "jwt",
     "ldap3",
-    "croniter",
     "babel",
     "msgspec",
     "pydantic_settings",

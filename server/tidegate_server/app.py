@@ -56,11 +56,10 @@ from tidegate_server.protocol.counted import counted
 from tidegate_server.protocol.server import ThriftServer
 from tidegate_server.rest.port import HttpPort
 from tidegate_server.scheduler.continuous import ContinuousWatcher
-from tidegate_server.scheduler.cron import TIMEZONE_OPTION
 from tidegate_server.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.scheduler.ledger import SqlLedger
 from tidegate_server.scheduler.plugged import fired_by
-from tidegate_server.scheduler.workflows import table_option
+from tidegate_server.scheduler.workflows import schedule_timezone
 from tidegate_server.session.kept import KeptPicture
 from tidegate_server.session.manager import SessionManager
 from tidegate_server.store.breaches import Breaches
@@ -177,9 +176,7 @@ class Gateway:
             ledger,
             self._clock,
             self.data / "system",
-            lambda table: (
-                table_option(table, config.options)(TIMEZONE_OPTION) or config.scheduler.timezone
-            ),
+            lambda table: schedule_timezone(table, config.timezone, config.options),
             upkeep_runs.runs,
         )
         self._refresher = Refresher(
@@ -373,7 +370,7 @@ class Gateway:
                 services.ledger,
                 services.scheduler,
                 self._engine,
-                self.config.scheduler.timezone,
+                self.config.timezone,
                 self.config.options,
             )
         except ServerError as problem:
@@ -394,7 +391,7 @@ class Gateway:
         self._recovery.recover(self._clock.now())
 
     def _realign_workflows(self) -> None:
-        zone, options = self.config.scheduler.timezone, self.config.options
+        zone, options = self.config.timezone, self.config.options
         realign_workflows(self._services.catalog, self._scheduler, zone, options)
 
     def _realign(self) -> None:

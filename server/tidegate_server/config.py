@@ -16,6 +16,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tidegate_server.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
+
 SCHEDULER_OPTIONS = "workflow-scheduler."
 """How the names of options begin that are the server's alone, and reach its scheduler."""
 SCHEDULER_TYPE_OPTION = f"{SCHEDULER_OPTIONS}type"
@@ -223,7 +225,8 @@ class SchedulerSection(_Section):
     """Refreshes that run at the same time."""
     patience: Annotated[float, Field(ge=0)] = 60.0
     """Seconds that ALTER and DROP wait for a running refresh of their table."""
-    timezone: str = "UTC"
+    timezone: str = ""
+    """The server's zone; empty means that of engine.settings, else UTC."""
     history_days: Annotated[float, Field(gt=0)] = 90.0
     """Days for which the record of a refresh is kept."""
 
@@ -330,6 +333,26 @@ class Config(BaseSettings):
         if path is not None and self.store.url:
             raise ValueError(f"{STORE_PATH_OPTION} contradicts store.url: set one of the two")
         return self
+
+    @model_validator(mode="after")
+    def _known_zone(self) -> Config:
+        """Check that the server's time zones exist."""
+        for zone in (self.timezone, self.session_timezone or "UTC"):
+            if parse_zone(zone) is None:
+                raise ValueError(f"there is no time zone {zone!r}")
+        return self
+
+    @property
+    def timezone(self) -> str:
+        """The time zone of schedules and date-formatters whose table and session say none."""
+        own = self.scheduler.timezone.strip()
+        return own or self.engine.settings.get(SESSION_ZONE) or self.session_timezone or "UTC"
+
+    @property
+    def session_timezone(self) -> str | None:
+        """The time zone in which sessions begin, by Flink's key; None leaves it to Spark."""
+        zone = self.options.get(LOCAL_ZONE, UNSET)
+        return None if zone.strip().lower() == UNSET else zone.strip()
 
     @property
     def scheduler_type(self) -> str:

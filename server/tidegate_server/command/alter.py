@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidegate_server.command.alter_query import alterable, analyze_stored
+from tidegate_server.command.announce import zone_warning
 from tidegate_server.command.apply import put_in_place
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import (
@@ -30,6 +31,7 @@ from tidegate_server.command.validate import (
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.scheduler.cron import TIMEZONE_OPTION
 from tidegate_server.sql.statements import (
     AlterResetOptions,
     AlterSetExecuteAs,
@@ -134,6 +136,10 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
     check_formatters(options, table.partition_keys, table.schema)
     changed = _with_options(table, options, context)
     check_enforced(changed)
+    if TIMEZONE_OPTION in statement.options:
+        warning = zone_warning(changed, "", context)
+        if warning is not None:
+            context.log(warning)
     return restart_with(table, changed, context)
 
 

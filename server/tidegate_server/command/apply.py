@@ -253,7 +253,7 @@ def compensate(undo: ExitStack, action: Callable[[], object]) -> None:
 
 def _workflow(table: MaterializedTable, context: Context) -> Workflow:
     config = context.services.config
-    return workflow_for(table, config.scheduler.timezone, config.options)
+    return workflow_for(table, config.timezone, config.options)
 
 
 def _location(table: MaterializedTable, context: Context) -> str:

@@ -25,6 +25,7 @@ from tidegate_server.link.messages.answers import Reach, Reading, Surveyed
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result
 from tidegate_server.model.table import MaterializedTable
+from tidegate_server.model.zones import SESSION_ZONE
 from tidegate_server.refresh.waves import ancestors, descendants
 from tidegate_server.scheduler.base import Ledger
 from tidegate_server.sql.expressions import expressions
@@ -181,7 +182,9 @@ def engine_settings(config: Config) -> dict[str, str]:
     """
     allowed = Reach.STATIC_SETTINGS.value in config.authorization.allow
     guarded = {_SUBSTITUTION: "false"} if _tells_apart(config) and not allowed else {}
-    return {**guarded, **config.engine.settings}
+    zone = config.session_timezone
+    zoned = {} if zone is None else {SESSION_ZONE: zone}
+    return {**guarded, **zoned, **config.engine.settings}
 
 
 def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:

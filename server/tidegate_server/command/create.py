@@ -6,16 +6,15 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from zoneinfo import ZoneInfo
 
 from tidegate_server.command import alter_query, convert, resolve
+from tidegate_server.command.announce import first_rows, loads_at_once
 from tidegate_server.command.apply import register
 from tidegate_server.command.at_rest import alone, creating
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import define
 from tidegate_server.command.derived import drop_view, views
 from tidegate_server.command.lifecycle import current
-from tidegate_server.command.options import INITIALIZE_KEY
 from tidegate_server.command.orders import step_id
 from tidegate_server.command.plan_rows import PlanRow, check_rows
 from tidegate_server.command.refresh import raise_failure
@@ -31,6 +30,8 @@ from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.types import text_schema
 from tidegate_server.model.versions import takes_in
 from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.scheduler.cron import read_timezone
+from tidegate_server.scheduler.workflows import schedule_timezone
 from tidegate_server.sql.statements import CreateMaterializedTable
 
 log = logging.getLogger(__name__)
@@ -51,10 +52,13 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
     if statement.or_alter and (plain := convert.plain_table(statement, context)) is not None:
         return convert.take_over(statement, plain, text, context)
     table = define(statement, text, context)
+    note = first_rows(table, context)
     with creating(table, context), ExitStack() as undo:
         _build(table, context, undo)
         undo.pop_all()
     log.info("Created materialized table %s (%s)", table.name, table.id)
+    if note is not None:
+        context.log(note)
     return nothing()
 
 
@@ -125,7 +129,7 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
         services.catalog.replace(stored)
     if stored.backfilled_from is not None:
         _backfill(stored, context)
-    if _loads_at_once(stored, context):
+    if loads_at_once(stored, context):
         _load(stored, context)
     register(stored, context, undo)
     start, end = RefreshStatus.INITIALIZING, RefreshStatus.ACTIVATED
@@ -144,14 +148,10 @@ def _backfill(table: MaterializedTable, context: Context) -> None:
     raise_failure(context.services.run_refresh(request))
 
 
-def _loads_at_once(table: MaterializedTable, context: Context) -> bool:
-    chosen = table.options.get(INITIALIZE_KEY) or context.setting(INITIALIZE_KEY) or ""
-    return chosen.strip().upper() == "ON_CREATE"
-
-
 def _load(table: MaterializedTable, context: Context) -> None:
     services = context.services
-    zone = ZoneInfo(services.config.scheduler.timezone)
+    config = services.config
+    zone = read_timezone(schedule_timezone(table, config.timezone, config.options))
     request = RefreshRequest(
         table_id=table.id,
         trigger=Trigger.INITIAL,

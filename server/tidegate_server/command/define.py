@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from tidegate_server.command import resolve
+from tidegate_server.command.announce import zone_warning
 from tidegate_server.command.context import Context
 from tidegate_server.command.derived import (
     check_assertions,
@@ -126,6 +127,9 @@ def define(
             on_update=chosen.on_update is not None,
         ),
     )
+    warning = zone_warning(table, analysis.time_zone, context)
+    if warning is not None and existing is None:
+        context.log(warning)
     catalog = context.services.catalog
     check_neighbours(table, catalog.consumers, catalog.find, setting)
     table = _with_derived(statement, table, context)

@@ -97,6 +97,7 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
         "refresh_trigger": None if continuous else render_trigger(table.on_update),
         "execute_as": table.execute_as or table.owner,
         "cron": workflow.cron if workflow else None,
+        "timezone": workflow.timezone if workflow and workflow.cron else None,
         "next_refresh": _next(workflow),
         "last_success": shown.moment(success.finished_at) if success else None,
         "data_timestamp": shown.moment(report.data_timestamp),

@@ -182,9 +182,9 @@ def current(table: MaterializedTable, context: Context) -> MaterializedTable:
 
 
 def pipeline(table: MaterializedTable, context: Context) -> Workflow:
-    """Return the workflow a definition asks for, in the server's time zone."""
+    """Return the workflow a definition asks for."""
     config = context.services.config
-    return workflow_for(table, config.scheduler.timezone, config.options)
+    return workflow_for(table, config.timezone, config.options)
 
 
 def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:

@@ -25,6 +25,7 @@ from tidegate_server.config import (
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, parse_duration
 from tidegate_server.model.table import ENFORCE_OPTION
+from tidegate_server.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
 from tidegate_server.refresh.eligibility import RULES_OPTION, Rule, read_rules
 from tidegate_server.refresh.retries import RETRIES_OPTION, SUSPEND_OPTION
 from tidegate_server.refresh.staleness import Bound, OnStale, parse_bound
@@ -106,6 +107,15 @@ class Option:
 def is_tidegate_key(key: str) -> bool:
     """Say whether a setting is Tidegate's or Flink's and never reaches Spark's configuration."""
     return key.lower().startswith((*_OURS, *FLINKS_PREFIXES))
+
+
+def sparks_names(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with Flink's name of the session's time zone respelled as Spark's."""
+    found = {key: value for key, value in settings.items() if key.lower() != LOCAL_ZONE}
+    for key in settings.keys() - found.keys():
+        if settings[key].strip().lower() != UNSET:
+            found.setdefault(SESSION_ZONE, settings[key].strip())
+    return found
 
 
 def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 import pyarrow as pa
@@ -50,7 +49,7 @@ class Calendar:
     """What tells when partitions end, and the present moment."""
 
     now: datetime
-    zone: ZoneInfo
+    zone: tzinfo
     formatters: Mapping[str, str]
     lateness: timedelta = timedelta()
 

@@ -43,7 +43,8 @@ from tidegate_server.scheduler.base import (
     ModifyWorkflow,
     WorkflowScheduler,
 )
-from tidegate_server.scheduler.workflows import workflow_for
+from tidegate_server.scheduler.cron import CRON_OPTION, check_cron
+from tidegate_server.scheduler.workflows import table_option, workflow_for
 
 log = logging.getLogger(__name__)
 
@@ -51,24 +52,50 @@ _LEASE_SECONDS = 60.0
 
 
 def realign_workflows(
-    catalog: CatalogReader,
+    catalog: Catalog,
     scheduler: WorkflowScheduler,
     timezone: str,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableName, ...]:
-    """Give every table the workflow its definition asks for; return those that had another."""
+    """Give every table the workflow its definition asks for; return those that had another.
+
+    A table whose cron expression was taken by an earlier release and is not readable any more is
+    suspended, with the reason.
+    """
     changed = []
-    for table in _complete(catalog):
+    for stored in _complete(catalog):
+        table = _suspended_unless_readable(stored, catalog, options or {})
         wanted, found = workflow_for(table, timezone, options), scheduler.workflow(table.id)
-        if found is None and wanted.active:
-            scheduler.create(CreateWorkflow(workflow=wanted, table=table))
-        elif found is not None and replace(found, next_fire=wanted.next_fire) != wanted:
-            scheduler.modify(ModifyWorkflow(workflow=wanted, table=table))
-        else:
+        try:
+            if found is None and wanted.active:
+                scheduler.create(CreateWorkflow(workflow=wanted, table=table))
+            elif found is not None and replace(found, next_fire=wanted.next_fire) != wanted:
+                scheduler.modify(ModifyWorkflow(workflow=wanted, table=table))
+            else:
+                continue
+        except ServerError as problem:
+            # One schedule that is over must not keep the server from starting.
+            log.warning("the workflow of %s cannot be as defined: %s", table.name, problem)
             continue
         log.warning("the workflow of %s is again as defined", table.name)
         changed.append(table.name)
     return tuple(changed)
+
+
+def _suspended_unless_readable(
+    table: MaterializedTable, catalog: Catalog, options: Mapping[str, str]
+) -> MaterializedTable:
+    cron = table_option(table, options)(CRON_OPTION)
+    if cron is None or table.watched or table.downstream:
+        return table
+    try:
+        check_cron(cron.strip())
+    except ServerError as problem:
+        start, end = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
+        if catalog.move(table.id, start, end, problem.message):
+            log.warning("%s is suspended: %s", table.name, problem)
+        return catalog.by_id(table.id) or table
+    return table
 
 
 def realign_storage(

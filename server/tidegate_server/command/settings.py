@@ -8,12 +8,13 @@ from contextlib import closing
 from tidegate_server.command.context import Context
 from tidegate_server.command.notices import warn
 from tidegate_server.command.options import check_session_option, is_tidegate_key
-from tidegate_server.command.spark import run, unexpected
+from tidegate_server.command.spark import run, session_zone, unexpected
 from tidegate_server.link.client import Engine
 from tidegate_server.link.messages.answers import SettingsChecked
 from tidegate_server.link.messages.requests import CheckSettings
 from tidegate_server.model.result import Result, RowsResult, nothing
 from tidegate_server.model.types import text_schema
+from tidegate_server.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
 from tidegate_server.sql.statements import ResetOption, SetOption, ShowOption, ShowOptions
 
 _PAIRS = text_schema("key", "value")
@@ -31,6 +32,9 @@ def set_option(statement: SetOption, context: Context) -> Result:
         for the others.
     """
     key, value = statement.key, statement.value
+    if key.lower() == LOCAL_ZONE:
+        _set_zone(_unquoted(value).strip(), context)
+        return _rows(key, _unquoted(value))
     if is_tidegate_key(key):
         value = _unquoted(value)
         warn(own_notices({key: value}, context.services.config.engine.master), context)
@@ -93,6 +97,8 @@ def check_overlay(context: Context) -> None:
 
 def show_option(statement: ShowOption, context: Context) -> Result:
     """Answer one setting's key and value."""
+    if statement.key.lower() == LOCAL_ZONE:
+        return _rows(statement.key, session_zone(context))
     if is_tidegate_key(statement.key):
         return _rows(statement.key, context.setting(statement.key) or _UNDEFINED)
     return run(f"SET {_quoted(statement.key)}", context)
@@ -118,12 +124,26 @@ def reset_option(statement: ResetOption, context: Context) -> Result:
         result: Result = run("RESET", context)
         settings.clear()
         return result
+    if statement.key.lower() == LOCAL_ZONE:
+        _set_zone(UNSET, context)
+        return nothing()
     if is_tidegate_key(statement.key):
         settings.pop(statement.key, None)
         return nothing()
     result = run(f"RESET {_quoted(statement.key)}", context)
     settings.pop(statement.key, None)
     return result
+
+
+def _set_zone(value: str, context: Context) -> None:
+    """Set the session's time zone, or return it to the server's with Flink's word for none."""
+    none = value.lower() == UNSET
+    key = _quoted(SESSION_ZONE)
+    run(f"RESET {key}" if none else f"SET {key}={_quoted(value)}", context).close()
+    if none:
+        context.session.settings.pop(SESSION_ZONE, None)
+    else:
+        context.session.settings[SESSION_ZONE] = value
 
 
 def _rows(key: str, value: str) -> Result:

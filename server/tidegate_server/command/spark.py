@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import closing
 
 from tidegate_server.command.context import Context
 from tidegate_server.command.options import spark_settings
@@ -17,7 +18,8 @@ from tidegate_server.link.messages.requests import (
     Survey,
 )
 from tidegate_server.link.result import EngineResult
-from tidegate_server.sql.query import dropped_object, temporary_object
+from tidegate_server.model.zones import SESSION_ZONE
+from tidegate_server.sql.query import dropped_object, sets_time_zone, temporary_object
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,17 @@ def run(
     if (made := temporary_object(text)) is not None:
         session.temporary.add(made)
     session.temporary.discard(dropped_object(text) or "")
+    if sets_time_zone(text):
+        # What the session is in now is stored with its tables, and given to a new engine.
+        session.settings[SESSION_ZONE] = session_zone(context)
     return EngineResult(context.services.engine, answer)
+
+
+def session_zone(context: Context) -> str:
+    """Return the time zone of the session, as Spark spells it."""
+    with closing(run(f"SET {SESSION_ZONE}", context)) as found:
+        [(_, zone)] = [tuple(row.values()) for b in found.batches(0) for row in b.to_pylist()]
+    return str(zone)
 
 
 def survey(text: str, context: Context) -> Surveyed:

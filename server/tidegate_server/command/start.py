@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import datetime, timedelta, tzinfo
 
 from tidegate_server.command.options import START_MODE_KEY
 from tidegate_server.command.validate import Setting
@@ -14,9 +13,9 @@ from tidegate_server.model.table import MaterializedTable, RefreshMode
 from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.scheduler.partitions import (
     Grain,
-    PartitionPolicy,
+    partition_at,
+    partitions_between,
     pattern_grain,
-    scheduled_partitions,
 )
 
 _RESUME = "RESUME_OR_"
@@ -77,7 +76,7 @@ def resumes(mode: StartMode | None) -> bool:
     return mode is not None and mode.kind.value.startswith(_RESUME)
 
 
-def start_of(table: MaterializedTable, now: datetime, zone: ZoneInfo) -> datetime | None:
+def start_of(table: MaterializedTable, now: datetime, zone: tzinfo) -> datetime | None:
     """Return the moment from which the first load covers partitions; None for all.
 
     :param zone: the zone whose clock a TIMESTAMP without one is read on.
@@ -91,7 +90,7 @@ def start_of(table: MaterializedTable, now: datetime, zone: ZoneInfo) -> datetim
 
 
 def first_partitions(
-    table: MaterializedTable, now: datetime, zone: ZoneInfo
+    table: MaterializedTable, now: datetime, zone: tzinfo
 ) -> tuple[PartitionSpec, ...]:
     """Return the partitions that the first load covers; none means the whole table.
 
@@ -108,11 +107,9 @@ def first_partitions(
             f"its first load would cover more than {_MOST_PARTITIONS} partitions",
             "Begin later, and refresh older partitions with REFRESH PARTITION.",
         )
-    window = scheduled_partitions(formatters, reach, now, zone, PartitionPolicy.WINDOW)
-    current = scheduled_partitions(
-        formatters, timedelta(0), now, zone, PartitionPolicy.WINDOW_START
-    )
-    return (*(spec for spec in window if spec not in current), *current)
+    window = partitions_between(formatters, start, now, zone)
+    current = partition_at(formatters, now, zone)
+    return (*(spec for spec in window if spec != current), current)
 
 
 def _default(setting: Setting, *, or_alter: bool) -> StartMode | None:
@@ -125,7 +122,7 @@ def _default(setting: Setting, *, or_alter: bool) -> StartMode | None:
     return None if kind is StartKind.FROM_BEGINNING else StartMode(kind=kind)
 
 
-def _moment(mode: StartMode, text: str, zone: ZoneInfo) -> datetime:
+def _moment(mode: StartMode, text: str, zone: tzinfo) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=zone)
     except ValueError as failure:

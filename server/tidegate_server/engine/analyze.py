@@ -31,6 +31,7 @@ from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.model.table import ColumnOrigin
 from tidegate_server.model.types import Schema, distinct_names
 from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.model.zones import SESSION_ZONE
 from tidegate_server.sql.streams import Stream, find_stream
 from tidegate_server.storage.base import TableFormat
 
@@ -87,6 +88,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         temporary_objects=tuple(temporary),
         lineage=lineage,
         unstable=found,
+        time_zone=_time_zone(spark),
     )
 
 
@@ -116,7 +118,12 @@ def _analyze_stream(
         sources=(Source(name=stream.name, kind=SourceKind.STREAM, table_id=str(stream.name)),),
         temporary_objects=tuple(temporary),
         unstable=found,
+        time_zone=_time_zone(spark),
     )
+
+
+def _time_zone(spark: SparkSession) -> str:
+    return str(spark.conf.get(SESSION_ZONE))
 
 
 def _refuse_session_names(found: tuple[str, ...]) -> None:

@@ -56,6 +56,7 @@ class TableDetailBody(TableBody, frozen=True):
     expanded_query: str
     created_at: datetime
     cron: str | None
+    timezone: str | None
     next_refresh: datetime | None
     last_refresh: RefreshBody | None
 
@@ -154,6 +155,7 @@ def detail_body(
         expanded_query=table.expanded_query,
         created_at=table.created_at,
         cron=workflow.cron if workflow else None,
+        timezone=workflow.timezone if workflow and workflow.cron else None,
         next_refresh=workflow.next_fire if workflow and firing else None,
         last_refresh=refresh_body(last) if last else None,
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.rest.bodies import RefreshCommandBody
 from tidegate_server.scheduler.cron import read_timezone
 from tidegate_server.scheduler.fires import PAST_RUNS, partitions_of_fire
+from tidegate_server.scheduler.workflows import schedule_timezone, table_option
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ AT_ONCE = 32
 
 _FORMATTER = ("partition.fields.", ".date-formatter")
 _LOOK = 0.02
+_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 class Refreshes:
@@ -117,10 +120,17 @@ def refresh_request(
 def read_schedule_time(text: str | None, timezone: str) -> datetime:
     """Read a schedule time as it stands in a call, on the clock of ``timezone``.
 
+    With an offset, as in ``2024-10-27 02:00:00+01:00``, it is that very moment.
+
     :raises ServerError: MT_SCHEDULE_TIME.
     """
     if text is None:
         raise error(Code.MT_SCHEDULE_TIME, found="null")
+    if _WITH_OFFSET.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError) as problem:
+            raise error(Code.MT_SCHEDULE_TIME, found=repr(text)) from problem
     try:
         local = datetime.strptime(text, SCHEDULE_TIME_FORMAT)  # noqa: DTZ007 - the zone follows
     except ValueError as problem:
@@ -133,18 +143,23 @@ def read_schedule_time(text: str | None, timezone: str) -> datetime:
 def _periodic(
     body: RefreshCommandBody, table: MaterializedTable, services: Services, user: str
 ) -> RefreshRequest:
-    timezone = services.config.scheduler.timezone
+    config = services.config
+    timezone = schedule_timezone(table, config.timezone, config.options)
     fire = read_schedule_time(body.schedule_time, timezone)
     if body.static_partitions:
         reason = "a periodic refresh finds its partitions itself: leave staticPartitions out"
         raise error(Code.INVALID_REQUEST, reason=reason)
-    seen = replace(table, options={**table.options, **body.dynamic_options})
+    seen = replace(
+        table,
+        options={**table.options, **body.dynamic_options},
+        resume_options={**table.resume_options, **body.dynamic_options},
+    )
     partitions = partitions_of_fire(
         seen,
         fire,
         freshness=timedelta(seconds=table.freshness.seconds),
         timezone=timezone,
-        option=_option(seen, services.config.options),
+        option=table_option(seen, config.options),
         past=lambda: services.ledger.runs(table.id, limit=PAST_RUNS),
         newest=lambda: None,  # what came late is not looked for while a client waits
     )
@@ -156,11 +171,6 @@ def _periodic(
         partitions=partitions,
         settings=dict(body.execution_config),
     )
-
-
-def _option(table: MaterializedTable, server: Mapping[str, str]) -> Callable[[str], str | None]:
-    layers = (table.options, table.settings, server)
-    return lambda key: next((layer[key] for layer in layers if key in layer), None)
 
 
 def _check_options(options: Mapping[str, str]) -> None:

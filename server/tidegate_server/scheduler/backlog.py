@@ -37,12 +37,17 @@ class Backlog:
         self._database = database
 
     def take(
-        self, workflow: Workflow, following: datetime, fires: Sequence[Fire], *, supersede: bool
+        self,
+        workflow: Workflow,
+        following: datetime | None,
+        fires: Sequence[Fire],
+        *,
+        supersede: bool,
     ) -> bool:
         """Move a due workflow on to its following fire and keep ``fires`` until they are done.
 
-        ``supersede`` drops those of the table that still wait. False if another server was
-        quicker.
+        Without a following fire the workflow rests. ``supersede`` drops the fires of the table that
+        still wait. False if another server was quicker.
         """
         move = (
             update(w)

@@ -1,7 +1,7 @@
 """Freshness as a schedule, schedules as points in time; pure.
 
-A schedule is a Quartz cron expression of seven fields (second, minute, hour, day of month, month,
-day of week, year) or ``@every n UNIT``, counted from a Monday. Both are read on the clock of a time
+A schedule is a Quartz cron expression (second, minute, hour, day of month, month, day of week,
+year) or ``@every n UNIT``, counted from a Monday. Both are read on the clock of a time
 zone: a change of clocks neither loses nor doubles a fire. What names its hours fires once for each
 of them, at the first of two equal times, and after the gap for a time that is left out; what fires
 in every hour goes by elapsed time.
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, time, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from croniter import CroniterBadDateError, CroniterError, croniter
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.freshness import Freshness, TimeUnit
+from tidegate_server.model.zones import parse_zone
+from tidegate_server.scheduler.dialects import why_not_quartz
+from tidegate_server.scheduler.quartz import Quartz, parse_quartz
 
 CRON_OPTION = "materialized-table.schedule.cron"
 TIMEZONE_OPTION = "materialized-table.schedule.timezone"
@@ -64,10 +64,12 @@ def interval_schedule(freshness: Freshness) -> str:
 
 
 def check_cron(expression: str) -> None:
-    """Refuse what is no cron expression; raises as :func:`next_fire`."""
-    if expression.startswith("@"):
-        raise _unusable(expression, "write its fields: second minute hour day month weekday year")
-    next_fire(expression, "UTC", _MONDAY)
+    """Refuse what is not a Quartz expression, or one that never fires.
+
+    :raises ServerError: MT_OPTION_VALUE, with the translation of what another system would read.
+    """
+    if _read(expression).next_after(_MONDAY.replace(tzinfo=None)) is None:
+        raise _unusable(expression, "it never fires")
 
 
 def next_fire(schedule: str, timezone: str, after: datetime) -> datetime:
@@ -76,17 +78,23 @@ def next_fire(schedule: str, timezone: str, after: datetime) -> datetime:
     :raises ServerError: MT_OPTION_VALUE if the expression or the time zone cannot be used, or if
         the expression never fires again.
     """
+    fire = fire_after(schedule, timezone, after)
+    if fire is None:
+        raise _unusable(schedule, "it never fires again")
+    return fire
+
+
+def fire_after(schedule: str, timezone: str, after: datetime) -> datetime | None:
+    """Return the same, or None for an expression whose years are over.
+
+    :raises ServerError: MT_OPTION_VALUE if the expression or the time zone cannot be used.
+    """
     zone = read_timezone(timezone)
     after = after.astimezone(UTC)
     if (interval := _EVERY.fullmatch(schedule)) is not None:
         return _next_interval(int(interval[1]), TimeUnit[interval[2]], zone, after)
-    try:
-        every_hour = _every_hour(schedule)
-        return (_next_elapsed if every_hour else _next_named)(schedule, zone, after)
-    except CroniterBadDateError as failure:
-        raise _unusable(schedule, "it never fires again") from failure
-    except CroniterError as failure:
-        raise _unusable(schedule, str(failure).rstrip(".")) from failure
+    quartz = _read(schedule)
+    return (_next_elapsed if quartz.every_hour else _next_named)(quartz, zone, after)
 
 
 def fires_between(
@@ -94,79 +102,87 @@ def fires_between(
 ) -> Iterator[datetime]:
     """Yield the fires later than ``after`` and not later than ``until``, in UTC, earliest first.
 
-    Raises as :func:`next_fire`.
+    Raises as :func:`fire_after`.
     """
-    fire = next_fire(schedule, timezone, after)
-    while fire <= until:
+    fire = fire_after(schedule, timezone, after)
+    while fire is not None and fire <= until:
         yield fire
-        fire = next_fire(schedule, timezone, fire)
+        fire = fire_after(schedule, timezone, fire)
 
 
 def last_fire(schedule: str, timezone: str, until: datetime) -> datetime:
     """Return the latest fire not later than ``until``, in UTC.
 
-    :raises ServerError: as :func:`next_fire`, also when it did not fire in twenty years.
+    :raises ServerError: as :func:`fire_after`, also when it did not fire in twenty years.
     """
+
+    def fires_within(step: timedelta) -> bool:
+        fire = fire_after(schedule, timezone, until - step)
+        return fire is not None and fire <= until
+
     step = timedelta(minutes=1)
-    while next_fire(schedule, timezone, until - step) > until:
+    while not fires_within(step):
         step *= 2
         if step > _LOOK_BACK:
             raise _unusable(schedule, "it never fired before")
-    begin, end = until - step, until
-    while end - begin > timedelta(seconds=1):
-        middle = begin + (end - begin) / 2
-        if next_fire(schedule, timezone, middle) <= until:
-            begin = middle
+    short, long = timedelta(0), step
+    while long - short > timedelta(seconds=1):
+        middle = short + (long - short) / 2
+        if fires_within(middle):
+            long = middle
         else:
-            end = middle
-    return next_fire(schedule, timezone, begin)
+            short = middle
+    return next_fire(schedule, timezone, until - long)
 
 
-def read_timezone(name: str) -> ZoneInfo:
-    """Return the time zone of that name; raises as :func:`next_fire`."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as failure:
+def read_timezone(name: str) -> tzinfo:
+    """Return the time zone of that name; raises as :func:`fire_after`."""
+    zone = parse_zone(name)
+    if zone is None:
         reason = "no such time zone is known"
-        raise error(
-            Code.MT_OPTION_VALUE, key=TIMEZONE_OPTION, value=repr(name), reason=reason
-        ) from failure
+        raise error(Code.MT_OPTION_VALUE, key=TIMEZONE_OPTION, value=repr(name), reason=reason)
+    return zone
 
 
-def _every_hour(cron: str) -> bool:
-    """Say whether an expression fires in all hours, so that none can be named twice."""
-    hours = croniter(cron, second_at_beginning=True).expanded[1]
-    return hours == ["*"] or len(hours) == 24
+def _read(expression: str) -> Quartz:
+    try:
+        return parse_quartz(expression)
+    except ValueError as problem:
+        raise _unusable(expression, why_not_quartz(expression)) from problem
 
 
-def _next_named(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
+def _next_named(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | None:
     """Walk the wall clock; the first of two equal times counts, a missing one comes later."""
     begin = after.astimezone(zone)
     if (after - _SHIFT).astimezone(zone).utcoffset() != begin.utcoffset():
         begin = (after - _SHIFT).astimezone(zone)
-    walk = croniter(cron, begin.replace(tzinfo=None), second_at_beginning=True)
-    while True:
-        local: datetime = walk.get_next(datetime)
+    local = quartz.next_after(begin.replace(tzinfo=None))
+    while local is not None:
         fire = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
         if fire > after:
             return fire
+        local = quartz.next_after(local)
+    return None
 
 
-def _next_elapsed(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
-    """Walk the wall clock as if it were never changed, and begin anew at each change."""
+def _next_elapsed(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | None:
+    """Walk the wall clock as if it were never changed, and start again at each change."""
     offset = after.astimezone(zone).utcoffset() or timedelta()
     while True:
-        local = (after + offset).replace(tzinfo=None)
-        walk = croniter(cron, local, second_at_beginning=True)
-        fire: datetime = walk.get_next(datetime).replace(tzinfo=UTC) - offset
+        local = quartz.next_after((after + offset).replace(tzinfo=None))
+        if local is None:
+            return None
+        fire = local.replace(tzinfo=UTC) - offset
         if fire.astimezone(zone).utcoffset() == offset:
             return fire
         change = _first_change(zone, after, fire)
         offset = change.astimezone(zone).utcoffset() or timedelta()
+        if local < (change + offset).replace(tzinfo=None):
+            return change  # the time is left out
         after = change - timedelta(seconds=1)
 
 
-def _first_change(zone: ZoneInfo, begin: datetime, end: datetime) -> datetime:
+def _first_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
     """Return the second in which the zone's clock is first changed between two moments."""
     step = timedelta(hours=1)
     before = begin.astimezone(zone).utcoffset()
@@ -182,7 +198,7 @@ def _first_change(zone: ZoneInfo, begin: datetime, end: datetime) -> datetime:
     return end.replace(microsecond=0)
 
 
-def _next_interval(count: int, unit: TimeUnit, zone: ZoneInfo, after: datetime) -> datetime:
+def _next_interval(count: int, unit: TimeUnit, zone: tzinfo, after: datetime) -> datetime:
     if unit.value < TimeUnit.DAY.value:
         length = timedelta(seconds=count * unit.value)
         return _MONDAY + ((after - _MONDAY) // length + 1) * length

@@ -244,8 +244,8 @@ class EmbeddedScheduler:
                 continue
             try:
                 self._workflows.replace(self._armed(workflow))
-            except ServerError:
-                log.exception("the workflow of table %s cannot fire", workflow.table_id)
+            except ServerError as problem:
+                log.warning("the workflow of table %s cannot fire: %s", workflow.table_id, problem)
 
     def _armed(self, workflow: Workflow) -> Workflow:
         """Return the workflow with its next fire, which is the scheduler's own to set."""

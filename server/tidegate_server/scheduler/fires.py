@@ -13,7 +13,7 @@ from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.model.states import RunState
 from tidegate_server.model.table import MaterializedTable
 from tidegate_server.model.versions import PartitionSpec, SourceVector
-from tidegate_server.scheduler.cron import last_fire, next_fire, read_timezone
+from tidegate_server.scheduler.cron import fire_after, last_fire, read_timezone
 from tidegate_server.scheduler.lateness import read_lateness
 from tidegate_server.scheduler.partitions import (
     POLICY_OPTION,
@@ -48,11 +48,14 @@ class Misfire(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueFires:
-    """The fires to run now, the latest one left out because it was missed, the next to come."""
+    """The fires to run now, the latest one left out because it was missed, the next to come.
+
+    ``following`` is None when the schedule is over.
+    """
 
     run: tuple[datetime, ...]
     missed: datetime | None = None
-    following: datetime
+    following: datetime | None
 
 
 def due_fires(
@@ -63,14 +66,15 @@ def due_fires(
     :raises ServerError: MT_OPTION_VALUE if the schedule cannot be used any more.
     """
     if misfire is Misfire.ALL:
-        due = [first]
-        while (following := next_fire(schedule, timezone, due[-1])) <= now and len(due) < _CHUNK:
+        due, following = [first], fire_after(schedule, timezone, first)
+        while following is not None and following <= now and len(due) < _CHUNK:
             due.append(following)
+            following = fire_after(schedule, timezone, following)
         return DueFires(run=tuple(due), following=following)
-    latest, following = first, next_fire(schedule, timezone, first)
-    if following <= now:
+    latest, following = first, fire_after(schedule, timezone, first)
+    if following is not None and following <= now:
         latest = last_fire(schedule, timezone, now)
-        following = next_fire(schedule, timezone, latest)
+        following = fire_after(schedule, timezone, latest)
     if misfire is Misfire.SKIP and now - latest > LATE:
         return DueFires(run=(), missed=latest, following=following)
     return DueFires(run=(latest,), following=following)

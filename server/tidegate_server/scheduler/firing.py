@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tidegate_server.errors import ServerError
+from tidegate_server.errors import Code, ServerError
 from tidegate_server.model.clock import Clock
 from tidegate_server.model.freshness import parse_duration
 from tidegate_server.model.runs import RefreshRun, Trigger
@@ -106,8 +106,18 @@ class Firing:
         for workflow in self._workflows.due(now):
             try:
                 self._take(workflow, now, busy(workflow.table_id))
-            except ServerError:
+            except ServerError as problem:
                 log.exception("workflow of table %s cannot fire", workflow.table_id)
+                if problem.code == Code.MT_OPTION_VALUE.name:
+                    # Its schedule is unreadable, and will be at the next look.
+                    self._give_up(workflow.table_id, problem)
+
+    def _give_up(self, table_id: str, problem: ServerError) -> None:
+        table = self._tables.by_id(table_id)
+        if table is not None and table.refresh_status is RefreshStatus.ACTIVATED:
+            self._suspend(table, problem.message)
+        else:
+            self._workflows.rest(table_id)
 
     def _take(self, workflow: Workflow, now: datetime, busy: bool) -> None:
         table = self._tables.by_id(workflow.table_id)

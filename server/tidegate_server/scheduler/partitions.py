@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
-from zoneinfo import ZoneInfo
 
 from babel.dates import parse_pattern
 
@@ -21,7 +20,8 @@ class PartitionPolicy(Enum):
     """Which partitions a run at schedule time T refreshes, F being the freshness.
 
     SCHEDULE_TIME: that of T, and those since the run before (at least since T - F) that no refresh
-    has read since they ended. WINDOW_START: that of T - F. WINDOW: all that meet [T - F, T).
+    has read since they ended; the first run of a table that of T alone. WINDOW_START: that of
+    T - F. WINDOW: all that meet [T - F, T).
     """
 
     SCHEDULE_TIME = "SCHEDULE_TIME"
@@ -76,6 +76,7 @@ _GRAINS: Mapping[str, Grain] = {
     "m": Grain.MINUTE,
     "s": Grain.SECOND,
 }
+_NONE, _HOUR, _DAY = timedelta(0), timedelta(hours=1), timedelta(days=1)
 _QUOTED = re.compile(r"'[^']*'")
 _RESERVED = frozenset("[]{}#")
 
@@ -125,7 +126,7 @@ def scheduled_partitions(
     formatters: Mapping[str, str],
     freshness: timedelta,
     schedule_time: datetime,
-    zone: ZoneInfo,
+    zone: tzinfo,
     policy: PartitionPolicy = PartitionPolicy.SCHEDULE_TIME,
     past: Sequence[PastRefresh] = (),
     late: Late | None = None,
@@ -143,24 +144,57 @@ def scheduled_partitions(
     if not formatters:
         return ()
     check_formatters(formatters)
-    opening = schedule_time - freshness
+    opening = _opening(schedule_time, freshness, zone)
     match policy:
         case PartitionPolicy.WINDOW_START:
-            return (_spec(formatters, opening.astimezone(zone)),)
+            return (partition_at(formatters, opening, zone),)
         case PartitionPolicy.WINDOW:
-            spans = _spans(formatters, opening, schedule_time, zone)
-            return _distinct(span.spec for span in spans)
+            return partitions_between(formatters, opening, schedule_time, zone)
         case PartitionPolicy.SCHEDULE_TIME:
             closing = _to_close(formatters, opening, schedule_time, zone, past, late or Late())
-            current = _spec(formatters, schedule_time.astimezone(zone))
+            current = partition_at(formatters, schedule_time, zone)
             return (*(spec for spec in closing if spec != current), current)
+
+
+def partition_at(formatters: Mapping[str, str], moment: datetime, zone: tzinfo) -> PartitionSpec:
+    """Return the partition of a moment (aware), on the clock of ``zone``."""
+    return _spec(formatters, moment.astimezone(zone))
+
+
+def partitions_between(
+    formatters: Mapping[str, str], begin: datetime, end: datetime, zone: tzinfo
+) -> tuple[PartitionSpec, ...]:
+    """Return the partitions that meet [begin, end), oldest first.
+
+    :raises ServerError: MT_DATE_FORMATTER_PATTERN.
+    """
+    return _distinct(span.spec for span in _spans(formatters, begin, end, zone))
+
+
+def _opening(schedule_time: datetime, freshness: timedelta, zone: tzinfo) -> datetime:
+    """Return when the window of a fire begins: T - F, on the clock that its schedule follows.
+
+    Days, and hours that cron names, are counted on the wall clock, so that the day before is meant
+    also when it has 23 or 25 hours; everything else is elapsed time. So is a single hour, which
+    comes twice or not at all, unless the clock is changed by half of one.
+    """
+    elapsed = schedule_time - freshness
+    local = schedule_time.astimezone(zone)
+    named = freshness >= _HOUR and freshness % _HOUR == _NONE and _DAY % freshness == _NONE
+    if freshness == _HOUR:
+        before = elapsed.astimezone(zone).utcoffset() or _NONE
+        named = ((local.utcoffset() or _NONE) - before) % _HOUR != _NONE
+    if freshness % _DAY != _NONE and not named:
+        return elapsed
+    wall = local.replace(tzinfo=None, fold=0) - freshness
+    return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _to_close(
     formatters: Mapping[str, str],
     opening: datetime,
     schedule_time: datetime,
-    zone: ZoneInfo,
+    zone: tzinfo,
     past: Sequence[PastRefresh],
     late: Late,
 ) -> tuple[PartitionSpec, ...]:
@@ -194,7 +228,7 @@ def _is_complete(span: _Span, past: Sequence[PastRefresh], late: Late) -> bool:
 
 
 def _spans(
-    formatters: Mapping[str, str], begin: datetime, end: datetime, zone: ZoneInfo
+    formatters: Mapping[str, str], begin: datetime, end: datetime, zone: tzinfo
 ) -> Iterator[_Span]:
     """Yield the partitions that meet [begin, end), walking on the clock of ``zone``."""
     grains = [pattern_grain(pattern) for pattern in formatters.values()]

@@ -19,7 +19,8 @@ class PeriodicRefresh:
     """All that a scheduler of somebody else's needs to keep one FULL table fresh.
 
     At each fire it posts ``{"isPeriodic": true, "scheduleTime": "yyyy-MM-dd HH:mm:ss"}`` to
-    ``endpoint``; ``scheduleTime`` is read on the clock of the server's ``scheduler.timezone``.
+    ``endpoint``; ``scheduleTime`` is read on the clock of ``timezone``, unless it ends with an
+    offset such as ``+01:00``.
     """
 
     table_id: str
@@ -28,6 +29,7 @@ class PeriodicRefresh:
     cron: str
     """A Quartz expression of seven fields, or ``@every n UNIT``."""
     timezone: str
+    """The zone in which the expression and the partitions' date-formatters are meant."""
     active: bool
     """False while the table is SUSPENDED."""
     expanded_query: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, tzinfo
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.versions import PartitionSpec
@@ -68,7 +67,7 @@ def dated_range(
 
 
 def partition_end(
-    formatters: Mapping[str, str], spec: PartitionSpec, zone: ZoneInfo
+    formatters: Mapping[str, str], spec: PartitionSpec, zone: tzinfo
 ) -> datetime | None:
     """Return when a partition ends; None if its columns do not tell."""
     dated = {column: value for column, value in spec.items() if column in formatters}

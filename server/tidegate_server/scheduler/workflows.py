@@ -13,6 +13,7 @@ from tidegate_server.errors import Code, error
 from tidegate_server.model.freshness import Freshness
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import MaterializedTable, RefreshMode
+from tidegate_server.model.zones import SESSION_ZONE, parse_zone
 from tidegate_server.scheduler.base import Workflow
 from tidegate_server.scheduler.cron import (
     CRON_OPTION,
@@ -47,7 +48,7 @@ def workflow_for(
 ) -> Workflow:
     """Return the standing order a definition asks for; it is active unless the table is SUSPENDED.
 
-    :param timezone: where the schedule is read on the clock, unless the table says it.
+    :param timezone: the server's, see :func:`schedule_timezone`.
     :param options: the server's defaults of the tables' options.
     :raises ServerError: MT_FRESHNESS_* if cron cannot express a scheduled table's freshness,
         MT_OPTION_VALUE for a cron expression of a table that has no schedule.
@@ -58,9 +59,30 @@ def workflow_for(
         mode=table.refresh_mode,
         freshness_seconds=table.freshness.seconds,
         cron=_schedule(table, option),
-        timezone=(option(TIMEZONE_OPTION) or timezone).strip(),
+        timezone=schedule_timezone(table, timezone, options),
         active=table.refresh_status is not RefreshStatus.SUSPENDED,
     )
+
+
+def schedule_timezone(
+    table: MaterializedTable, timezone: str, options: Mapping[str, str] | None = None
+) -> str:
+    """Return the time zone of a table's schedule, and of its partitions' date-formatters.
+
+    It is the table's own option, else the zone of the session that created it, else the server's.
+
+    :param timezone: the server's, unless ``options`` has one.
+    :param options: the server's defaults of the tables' options.
+    """
+    own = table_option(table, {})(TIMEZONE_OPTION)
+    if own is not None:
+        return own.strip()
+    for layer in (table.resume_options, table.settings):
+        zone = layer.get(SESSION_ZONE)
+        # Of a zone that is unknown here only Spark's own reading counts.
+        if zone is not None and parse_zone(zone) is not None:
+            return zone.strip()
+    return ((options or {}).get(TIMEZONE_OPTION) or timezone).strip()
 
 
 def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from tidegate_server.command.authorize import check_settings
 from tidegate_server.command.context import Services, SessionState
+from tidegate_server.command.options import sparks_names
 from tidegate_server.command.settings import own_notices, spark_notices
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
@@ -208,7 +209,7 @@ class SessionManager:
         An engine that does not come up keeps nobody from connecting: the session's first statement
         in Spark applies the settings, and says what is wrong with them.
         """
-        config, settings = self._services.config, options.settings
+        config, settings = self._services.config, sparks_names(options.settings)
         check_settings(settings, config, user)
         notices = own_notices(settings, config.engine.master)
         try:
@@ -217,7 +218,7 @@ class SessionManager:
             if problem.code not in _NO_ENGINE:
                 raise
             logger.warning("OpenSession of user %s: its settings were not tried: %s", user, problem)
-        return replace(options, warnings=(*options.warnings, *notices))
+        return replace(options, settings=settings, warnings=(*options.warnings, *notices))
 
     def _require_place(self, user: str) -> None:
         limit = self._settings.max_sessions

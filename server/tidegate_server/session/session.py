@@ -11,6 +11,7 @@ from datetime import datetime
 
 from tidegate_server.command.authorize import hidden_names
 from tidegate_server.command.context import Context, Services, SessionState
+from tidegate_server.command.options import sparks_names
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import CloseSession
 from tidegate_server.model.names import FunctionName
@@ -104,7 +105,8 @@ class Session:
             too many at work; INVALID_SESSION_HANDLE once closed.
         """
         self._require_turn(self)
-        statement = substitute(text, {**self.state.settings, **(overlay or {})})
+        overlay = sparks_names(overlay or {})
+        statement = substitute(text, {**self.state.settings, **overlay})
         answers_rows = self._returns_rows(statement)
         operation = self._register(
             OperationKind.EXECUTE_STATEMENT,

@@ -10,6 +10,7 @@ from tidegate_server.sql.cursor import Cursor
 from tidegate_server.sql.dialect import head, readable, tokenize
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_TIME_ZONE = re.compile(r"\bSET\s+TIME\s+ZONE\b|\bspark\.sql\.session\.timeZone\b", re.IGNORECASE)
 _INSERT = re.compile(r"\bINSERT\b", re.IGNORECASE)
 _BEFORE_PATHS = frozenset({"ADD", "LIST", "REFRESH", "RESET", "SET"})
 _AROUND_OTHERS = frozenset({"BEGIN", "CALL", "EXECUTE"})
@@ -121,6 +122,14 @@ def may_read_rows(text: str) -> bool:
     while at.accept_any("OR", "REPLACE", "GLOBAL", "TEMPORARY", "TEMP"):
         pass
     return at.accept_any(*_NAMED_ONLY) is None
+
+
+def sets_time_zone(text: str) -> bool:
+    """Say whether this is SET TIME ZONE, or runs statements of which one may be."""
+    at = Cursor("", head(text, 3))
+    if at.accept("SET"):
+        return at.accept("TIME", "ZONE")
+    return runs_others(text) and _TIME_ZONE.search(text) is not None
 
 
 def temporary_object(text: str) -> str | None:

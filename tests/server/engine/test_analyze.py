@@ -264,6 +264,14 @@ def test_a_view_keeps_the_settings_it_was_created_under(tables: Lake) -> None:
     assert tables.rows("SHOW VIEWS LIKE '__tidegate*'") == []
 
 
+def test_the_time_zone_of_the_session_is_known(tables: Lake) -> None:
+    tables.sql("SET TIME ZONE 'Asia/Tokyo'")
+    try:
+        assert analyze(tables, "select a from t").time_zone == "Asia/Tokyo"
+    finally:
+        tables.sql("RESET spark.sql.session.timeZone")
+
+
 def test_a_view_with_columns_of_one_name_is_read_by_position(tables: Lake) -> None:
     tables.sql("CREATE VIEW d (l, r) AS SELECT one.a, two.a FROM t one JOIN t two USING (b)")
     assert pinned(tables, "select * from d") == [(1, 1), (2, 2)]

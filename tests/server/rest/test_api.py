@@ -19,6 +19,7 @@ from tidegate_server.refresh.request import RefreshRequest
 from tidegate_server.rest.openapi import document
 
 TABLES = "/v1/materialized-tables"
+DS = {"partition.fields.Ds.date-formatter": "yyyy-MM-dd"}
 
 
 def refresh(rest: Rest, body: object = None, of: str = "t-1") -> Any:
@@ -109,6 +110,45 @@ def test_a_periodic_refresh_covers_the_partition_of_its_schedule_time(rest: Rest
     assert request.trigger is Trigger.SCHEDULED
     assert request.schedule_time == datetime(2024, 1, 2, tzinfo=UTC)
     assert request.partitions == ({"Ds": "2024-01-02"},)
+
+
+NEW_YEAR_IN_TOKYO = datetime(2024, 12, 31, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"options": {**DS, "materialized-table.schedule.timezone": "Asia/Tokyo"}},
+        {"settings": {"spark.sql.session.timeZone": "Asia/Tokyo"}},
+    ],
+)
+@pytest.mark.parametrize("time", ["2025-01-01 00:00:00", "2024-12-31T15:00:00Z"])
+def test_a_fire_is_read_and_named_in_the_zone_of_its_table(
+    rest: Rest, changes: dict[str, Any], time: str
+) -> None:
+    rest.catalog.replace(table(**changes))
+    request = asked(rest, {"isPeriodic": True, "scheduleTime": time})
+    assert request.schedule_time == NEW_YEAR_IN_TOKYO
+    assert request.partitions == ({"Ds": "2025-01-01"},)
+
+
+def test_an_offset_tells_the_two_hours_of_a_doubled_one_apart(rest: Rest) -> None:
+    rest.catalog.replace(table(settings={"spark.sql.session.timeZone": "Europe/Berlin"}))
+    for offset in ("+02:00", "+01:00"):
+        body = {"isPeriodic": True, "scheduleTime": f"2024-10-27 02:00:00{offset}"}
+        assert refresh(rest, body).status_code == 202
+    first, second = (request.schedule_time for request in rest.requests)
+    assert (first, second) == (
+        datetime(2024, 10, 27, 0, tzinfo=UTC),
+        datetime(2024, 10, 27, 1, tzinfo=UTC),
+    )
+
+
+def test_the_options_of_the_last_resume_hold_for_a_periodic_refresh(rest: Rest) -> None:
+    policy = {"materialized-table.partition-refresh.policy": "WINDOW_START"}
+    rest.catalog.replace(table(resume_options=policy))
+    request = asked(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
+    assert request.partitions == ({"Ds": "2024-01-01"},)
 
 
 def test_dynamic_options_hold_for_one_periodic_refresh(rest: Rest) -> None:

@@ -150,6 +150,17 @@ def test_a_change_of_half_an_hour_moves_hourly_fires_with_the_clock() -> None:
     ]
 
 
+def test_an_hour_whose_beginning_is_left_out_fires_after_the_gap() -> None:
+    start = utc(2024, 10, 5, 13, 30)
+    fires = fires_between("0 0 0/1 * * ? *", "Australia/Lord_Howe", start, utc(2024, 10, 5, 17))
+    assert list(fires) == [
+        utc(2024, 10, 5, 14, 30),
+        utc(2024, 10, 5, 15, 30),
+        utc(2024, 10, 5, 16),
+        utc(2024, 10, 5, 17),
+    ]
+
+
 @pytest.mark.parametrize(
     "schedule", [DAILY, "0 30 2 * * ? *", "0 0 0/4 * * ? *", "0 0/20 * * * ? *", "@every 40 MINUTE"]
 )
@@ -216,3 +227,55 @@ def test_an_unknown_time_zone_is_refused(zone: str) -> None:
     with pytest.raises(ServerError) as caught:
         read_timezone(zone)
     assert caught.value.code == "MT_OPTION_VALUE"
+
+
+def test_numbered_weekdays_are_quartzs() -> None:
+    fires = list(fires_between("0 0 12 ? * 2-6 *", "UTC", utc(2024, 3, 3), utc(2024, 3, 10)))
+    assert [f"{fire:%a}" for fire in fires] == ["Mon", "Tue", "Wed", "Thu", "Fri"]
+
+
+@pytest.mark.parametrize("year", [2025, 2026, 2050, 2099])
+def test_a_year_to_come_fires(year: int) -> None:
+    cron = f"0 0 12 1 1 ? {year}"
+    assert next_fire(cron, "UTC", utc(2024, 1, 1)) == utc(year, 1, 1, 12)
+
+
+def test_a_schedule_whose_years_are_over_fires_no_more() -> None:
+    cron = "0 0 12 1 1 ? 2024"
+    fires = list(fires_between(cron, "UTC", utc(2023, 1, 1), utc(2030, 1, 1)))
+    assert fires == [utc(2024, 1, 1, 12)]
+    assert last_fire(cron, "UTC", utc(2027, 1, 1)) == utc(2024, 1, 1, 12)
+    with pytest.raises(ServerError, match="never fires again"):
+        next_fire(cron, "UTC", utc(2024, 1, 1, 12))
+
+
+def test_what_other_systems_write_is_refused_with_its_translation() -> None:
+    with pytest.raises(ServerError) as caught:
+        check_cron("0 12 * * 1-5")
+    assert caught.value.code == "MT_OPTION_VALUE"
+    assert "in Quartz it is 0 0 12 ? * MON-FRI" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("zone", "after", "expected"),
+    [
+        ("Asia/Tokyo", utc(2024, 12, 31), utc(2024, 12, 31, 15)),
+        ("Asia/Kolkata", utc(2024, 12, 31), utc(2024, 12, 31, 18, 30)),
+        ("Australia/Lord_Howe", utc(2024, 10, 5, 14), utc(2024, 10, 6, 13)),
+        ("Australia/Lord_Howe", utc(2024, 4, 6, 14), utc(2024, 4, 7, 13, 30)),
+        ("America/Havana", utc(2024, 3, 9, 12), utc(2024, 3, 10, 5)),
+        ("America/Havana", utc(2024, 11, 2, 12), utc(2024, 11, 3, 4)),
+        ("+05:30", utc(2024, 12, 31), utc(2024, 12, 31, 18, 30)),
+        ("GMT+8", utc(2024, 12, 31), utc(2024, 12, 31, 16)),
+        ("PST", utc(2024, 12, 31), utc(2024, 12, 31, 8)),
+    ],
+)
+def test_midnight_is_that_of_the_zone(zone: str, after: datetime, expected: datetime) -> None:
+    assert next_fire(DAILY, zone, after) == expected
+
+
+def test_hourly_fires_of_a_half_hour_zone_are_at_its_full_hours() -> None:
+    fires = list(
+        fires_between("0 0 0/1 * * ? *", "Asia/Kolkata", utc(2024, 1, 1), utc(2024, 1, 1, 3))
+    )
+    assert fires == [utc(2024, 1, 1, hour, 30) for hour in range(3)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -15,6 +16,7 @@ from tidegate_server.model.runs import Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import HeldVersion
 from tidegate_server.scheduler.fires import Misfire, due_fires, jitter
+from tidegate_server.scheduler.workflows import WorkflowStore
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}
 MINUTE = timedelta(minutes=1)
@@ -359,3 +361,98 @@ def test_claims_last_while_their_server_lives(world: World) -> None:
         other.fire_due(now)
     world.executor.run_all()
     assert attempts(world) == [(NEXT, 1)]
+
+
+def test_the_last_fire_of_a_schedule_runs_and_none_follows(world: World) -> None:
+    world.add(cron="0 1 12 2 1 ? 2024")
+    tick(world, 60)
+    tick(world, 3600)
+    assert attempts(world) == [(NEXT, 1)]
+    stored = world.scheduler.workflow("t-1")
+    assert stored is not None
+    assert (stored.active, stored.next_fire) == (True, None)
+
+
+@pytest.mark.parametrize("policy", ["ONCE", "ALL", "SKIP"])
+def test_a_schedule_that_ended_while_the_server_was_down_is_made_up_for(
+    world: World, policy: str
+) -> None:
+    world.add(cron="0 1,2 12 2 1 ? 2024", **option("schedule.misfire", policy))
+    tick(world, 86_400)
+    for _ in range(3):
+        tick(world, 1)
+    second = NEXT + MINUTE
+    fires = {"ONCE": [second], "ALL": [NEXT, second], "SKIP": []}
+    assert [moment for moment, _ in attempts(world)] == fires[policy]
+
+
+def test_a_schedule_that_cannot_be_read_suspends_its_table(world: World) -> None:
+    workflow = world.add()
+    stored = replace(workflow, cron="0 12 * * 1-5", next_fire=NEXT)
+    WorkflowStore(world.database).replace(stored)
+    tick(world, 60)
+    tick(world, 60)
+    [(table_id, reason)] = world.suspended
+    assert table_id == "t-1"
+    assert "in Quartz it is 0 0 12 ? * MON-FRI" in reason
+    table = world.catalog.by_id("t-1")
+    assert table is not None
+    assert table.refresh_status is RefreshStatus.SUSPENDED
+
+
+def test_the_partitions_of_a_fire_are_those_of_its_schedules_zone(world: World) -> None:
+    options = {
+        "partition.fields.Ds.date-formatter": "yyyy-MM-dd",
+        "materialized-table.schedule.timezone": "Asia/Shanghai",
+    }
+    world.add(cron="0 0 0/1 * * ? *", options=options)
+    for _ in range(6):  # noon in UTC is eight in the evening in Shanghai
+        tick(world, 3600)
+    yesterday, today = {"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}
+    assert [request.partitions for request in world.runner.requests] == [
+        (yesterday,),
+        (yesterday,),
+        (yesterday,),
+        (yesterday, today),
+        (today,),
+        (today,),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Asia/Kolkata", "2024-03-31", 24),
+        ("Europe/Berlin", "2024-03-31", 23),
+        ("Europe/Berlin", "2024-10-27", 24),
+        ("America/Havana", "2024-03-10", 23),
+        ("America/Havana", "2024-11-03", 24),
+        ("Australia/Lord_Howe", "2024-04-07", 24),
+        ("Australia/Lord_Howe", "2024-10-06", 24),
+    ],
+)
+@pytest.mark.parametrize("policy", ["SCHEDULE_TIME", "WINDOW_START", "WINDOW"])
+def test_every_hour_of_a_day_is_read_after_its_end_when_clocks_are_changed(
+    world: World, zone: str, day: str, hours: int, policy: str
+) -> None:
+    clock = ZoneInfo(zone)
+    midnight = datetime.fromisoformat(day).replace(tzinfo=clock).astimezone(UTC)
+    world.clock.moment = midnight - timedelta(hours=2)
+    options = {
+        "partition.fields.Ds.date-formatter": "yyyy-MM-dd HH",
+        "materialized-table.schedule.timezone": zone,
+        "materialized-table.partition-refresh.policy": policy,
+    }
+    workflow = world.add(cron="0 0 0/1 * * ? *", options=options)
+    world.modify(replace(workflow, freshness_seconds=3600))
+    for _ in range(30 * 2):
+        tick(world, 1800)
+    ends: dict[str, datetime] = {}
+    for n in range(27 * 12):
+        moment = midnight + timedelta(minutes=5) * n
+        ends[f"{moment.astimezone(clock):%Y-%m-%d %H}"] = moment
+    read = [name for name in ends if name.startswith(day)]
+    assert len(read) == hours
+    for name in read:
+        times = [r.schedule_time for r in world.runner.requests if {"Ds": name} in r.partitions]
+        assert max(time for time in times if time is not None) > ends[name], name

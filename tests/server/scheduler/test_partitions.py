@@ -263,6 +263,84 @@ def test_the_day_that_gained_an_hour_names_it_once() -> None:
     assert found == [f"2024-10-27/{hour:02}" for hour in range(24)]
 
 
+TOKYO = ZoneInfo("Asia/Tokyo")
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+KOLKATA = ZoneInfo("Asia/Kolkata")
+LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
+BERLIN = ZoneInfo("Europe/Berlin")
+HAVANA = ZoneInfo("America/Havana")
+NEW_YEAR_IN_TOKYO = utc(2024, 12, 31, 15)
+
+
+@pytest.mark.parametrize("hours", [1, 24])
+def test_the_fire_at_tokyos_midnight_closes_tokyos_day(hours: int) -> None:
+    freshness = timedelta(hours=hours)
+    before = scheduled(NEW_YEAR_IN_TOKYO - freshness, {"ds": "2024-12-31"})
+    found = covered(DAY, freshness, NEW_YEAR_IN_TOKYO, before, zone=TOKYO)
+    assert found == ["2024-12-31", "2025-01-01"]
+    start = covered(
+        DAY, freshness, NEW_YEAR_IN_TOKYO, zone=TOKYO, policy=PartitionPolicy.WINDOW_START
+    )
+    assert start == ["2024-12-31"]
+
+
+def test_a_first_fire_at_midnight_refreshes_the_day_that_begins() -> None:
+    assert covered(DAY, timedelta(days=1), NEW_YEAR_IN_TOKYO, zone=TOKYO) == ["2025-01-01"]
+
+
+def test_an_hourly_fire_refreshes_the_day_of_its_zone() -> None:
+    at_one = utc(2026, 11, 25, 17)
+    before = scheduled(at_one - timedelta(hours=1), {"ds": "2026-11-25"}, {"ds": "2026-11-26"})
+    assert covered(DAY, timedelta(hours=1), at_one, before, zone=SHANGHAI) == ["2026-11-26"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "fire", "freshness", "expected"),
+    [
+        (BERLIN, utc(2024, 3, 31, 22), timedelta(days=1), "2024-03-31/00"),
+        (BERLIN, utc(2024, 10, 27, 23), timedelta(days=1), "2024-10-27/00"),
+        (BERLIN, utc(2024, 3, 31, 2), timedelta(hours=4), "2024-03-31/00"),
+        (BERLIN, utc(2024, 10, 27, 3), timedelta(hours=4), "2024-10-27/00"),
+        (BERLIN, utc(2024, 3, 31, 1), timedelta(hours=1), "2024-03-31/01"),
+        (BERLIN, utc(2024, 3, 31, 2), timedelta(hours=2), "2024-03-31/03"),
+        (BERLIN, utc(2024, 10, 27, 1), timedelta(hours=1), "2024-10-27/02"),
+        (BERLIN, utc(2024, 10, 27, 2), timedelta(hours=1), "2024-10-27/02"),
+        (KOLKATA, utc(2024, 12, 31, 18, 30), timedelta(hours=1), "2024-12-31/23"),
+        (KOLKATA, utc(2024, 12, 31, 18, 30), timedelta(days=1), "2024-12-31/00"),
+        (LORD_HOWE, utc(2024, 10, 5, 16), timedelta(hours=1), "2024-10-06/02"),
+        (LORD_HOWE, utc(2024, 10, 6, 13), timedelta(days=1), "2024-10-06/00"),
+        (LORD_HOWE, utc(2024, 4, 7, 13, 30), timedelta(days=1), "2024-04-07/00"),
+        (HAVANA, utc(2024, 3, 11, 4), timedelta(days=1), "2024-03-10/01"),
+        (HAVANA, utc(2024, 11, 4, 5), timedelta(days=1), "2024-11-03/00"),
+    ],
+)
+def test_the_window_opens_on_the_clock_of_the_schedule(
+    zone: ZoneInfo, fire: datetime, freshness: timedelta, expected: str
+) -> None:
+    found = covered(HOUR, freshness, fire, zone=zone, policy=PartitionPolicy.WINDOW_START)
+    assert found == [expected]
+
+
+@pytest.mark.parametrize(
+    ("zone", "fire", "hours"),
+    [
+        (BERLIN, utc(2024, 3, 31, 22), [n for n in range(24) if n != 2]),
+        (BERLIN, utc(2024, 10, 27, 23), list(range(24))),
+        (KOLKATA, utc(2024, 10, 27, 18, 30), list(range(24))),
+        (LORD_HOWE, utc(2024, 10, 6, 13), list(range(24))),
+        (LORD_HOWE, utc(2024, 4, 7, 13, 30), list(range(24))),
+        (HAVANA, utc(2024, 3, 11, 4), list(range(1, 24))),
+        (HAVANA, utc(2024, 11, 4, 5), list(range(24))),
+    ],
+)
+def test_a_window_of_a_day_has_all_its_hours_and_no_others(
+    zone: ZoneInfo, fire: datetime, hours: list[int]
+) -> None:
+    day = f"{(fire - timedelta(hours=1)).astimezone(zone):%Y-%m-%d}"
+    found = covered(HOUR, timedelta(days=1), fire, zone=zone, policy=PartitionPolicy.WINDOW)
+    assert found == [f"{day}/{hour:02}" for hour in hours]
+
+
 def test_policies_are_read_without_regard_to_case() -> None:
     assert read_policy(None) is PartitionPolicy.SCHEDULE_TIME
     assert read_policy(" window_start ") is PartitionPolicy.WINDOW_START
@@ -274,14 +352,28 @@ def test_policies_are_read_without_regard_to_case() -> None:
 @settings(deadline=None)
 @given(
     gaps=st.lists(st.integers(min_value=1, max_value=60), min_size=1, max_size=8),
-    zone=st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"]),
+    zone=st.sampled_from(
+        [
+            "UTC",
+            "Europe/Berlin",
+            "Asia/Shanghai",
+            "Asia/Kolkata",
+            "America/St_Johns",
+            "America/Havana",
+            "Australia/Lord_Howe",
+        ]
+    ),
+    first=st.sampled_from(
+        [utc(2024, 3, 8, 20), utc(2024, 3, 29, 20), utc(2024, 4, 5), utc(2024, 10, 4, 6)]
+        + [utc(2024, 10, 25, 20), utc(2024, 11, 1, 20)]
+    ),
     formatters=st.sampled_from([DAY, HOUR]),
 )
 def test_every_partition_is_read_once_more_after_its_end(
-    gaps: list[int], zone: str, formatters: dict[str, str]
+    gaps: list[int], zone: str, first: datetime, formatters: dict[str, str]
 ) -> None:
     clock, hour = ZoneInfo(zone), timedelta(hours=1)
-    first = fire = utc(2024, 3, 29, 20)
+    fire = first
     past: list[PastRefresh] = []
     for gap in [0, *gaps]:
         fire += hour * gap

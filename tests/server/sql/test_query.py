@@ -10,6 +10,7 @@ from tidegate_server.sql.query import (
     begins_like_rows,
     dropped_object,
     may_read_rows,
+    sets_time_zone,
     spark_text,
     temporary_object,
 )
@@ -127,3 +128,24 @@ def test_what_a_session_makes_for_itself_is_known_by_its_words(text: str, made: 
 )
 def test_what_is_dropped_is_known_by_its_words(text: str, dropped: str | None) -> None:
     assert dropped_object(text) == dropped
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET TIME ZONE 'Asia/Tokyo'",
+        "-- here\nset time zone LOCAL;",
+        "SET TIME ZONE INTERVAL '08:00' HOUR TO MINUTE",
+        "EXECUTE IMMEDIATE 'SET TIME ZONE LOCAL'",
+        "BEGIN SET spark.sql.session.timeZone = 'Asia/Tokyo'; END",
+    ],
+)
+def test_statements_that_set_the_time_zone_are_known(text: str) -> None:
+    assert sets_time_zone(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["SET x = 'TIME ZONE'", "SELECT 'SET TIME ZONE'", "SET", "BEGIN SELECT 1; END"]
+)
+def test_other_statements_set_no_time_zone(text: str) -> None:
+    assert not sets_time_zone(text)

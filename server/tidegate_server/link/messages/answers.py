@@ -90,6 +90,8 @@ class Analysis:
     """What may give other rows from the same sources, each after its class: D1 is one value in
     one run (``D1 current_date``), D2 depends on the order of equal rows (``D2 row_number``), D3
     is another value each time or nobody knows (``D3 rand``)."""
+    time_zone: str = ""
+    """That of the session in which the query was analyzed."""
 
 
 class Reach(Enum):
