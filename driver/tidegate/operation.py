@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from tidegate.errors import Error, NotSupportedError, server_error
+from tidegate.errors import Error, NotSupportedError, Warning, server_error, server_message
 from tidegate.result import Pause
 from tidegate.status import check
 from tidegate.wire.columns import decode_column
@@ -52,13 +52,15 @@ class OperationStatus:
     """How far an operation is.
 
     ``progress`` counts from 0.0 to 1.0 where the server tells it; ``modified_rows`` is None for
-    anything but DML, or where the server does not count.
+    anything but DML, or where the server does not count. ``messages`` are the server's warnings
+    and notes.
     """
 
     state: OperationState
     has_result_set: bool
     modified_rows: int | None = None
     progress: float | None = None
+    messages: tuple[Warning, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -127,6 +129,7 @@ class Operation:
             has_result_set=has_result_set,
             modified_rows=reply.numModifiedRows,
             progress=_progress(reply.progressUpdateResponse),
+            messages=tuple(map(server_message, reply.status.infoMessages or ())),
         )
 
     def wait(self) -> OperationStatus:

@@ -80,6 +80,12 @@ def _types(connection: Any, sql: str) -> list[list[Any]]:
     ]
 
 
+def _log(connection: Any, sql: str) -> list[str]:
+    statement = connection.createStatement()
+    statement.execute(sql)
+    return [str(line) for line in statement.getQueryLog(False, 100)]
+
+
 def _query_id(connection: Any, sql: str) -> str | None:
     statement = connection.createStatement()
     statement.executeQuery(sql)
@@ -107,6 +113,7 @@ _STEPS = {
     "prepared": _prepared,
     "types": _types,
     "query_id": _query_id,
+    "log": _log,
     "client_info": _client_info,
     "schema": _schema,
     "valid": _valid,

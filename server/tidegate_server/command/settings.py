@@ -37,7 +37,7 @@ def set_option(statement: SetOption, context: Context) -> Result:
         if key.lower() == EXECUTION_MODE_KEY:
             check_target(value, context.services.config.engine.master)
         if (reason := without_effect(key)) is not None:
-            context.log(f"Warning: {key} changes nothing here: {reason}.")
+            context.warn(f"{key} changes nothing here: {reason}.")
         context.session.settings[key] = value
         return _rows(key, value)
     if (option := whole_name(key)) is not None:
