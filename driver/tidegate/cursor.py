@@ -91,6 +91,11 @@ class Cursor:
         """The server's id of the last statement, None before the first one."""
         return self._operation.query_id if self._operation else None
 
+    @property
+    def operation_handle(self) -> str | None:
+        """What ``Connection.cancel_operation`` takes, None before the first statement."""
+        return self._operation.portable_handle if self._operation else None
+
     # Running statements.
 
     def execute(

@@ -27,12 +27,14 @@ def literal(value: object) -> str:
 
     :raises DataError: if the type or this value has none.
     """
-    return _writer(type(value))(value)
+    kind: type = type(value)
+    return _writer(kind)(value)
 
 
 def is_null(value: object) -> bool:
     """Return whether a value is written as NULL: None, pandas.NaT, pandas.NA."""
-    return value is None or _writer(type(value)) is _null
+    kind: type = type(value)
+    return _writer(kind) is _null
 
 
 @lru_cache(maxsize=256)

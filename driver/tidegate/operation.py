@@ -96,6 +96,12 @@ class Operation:
             self._query_id = self._query_id or str(UUID(bytes=self.handle.operationId.guid))
         return self._query_id
 
+    @property
+    def portable_handle(self) -> str:
+        """The handle as text, by which another connection can name the operation."""
+        identifier = self.handle.operationId
+        return f"{identifier.guid.hex()}.{identifier.secret.hex()}"
+
     def poll(self) -> OperationStatus:
         """Ask for the state once; the server may hold the answer until the state changes.
 
@@ -189,6 +195,17 @@ class Operation:
         except Error as error:
             # It may be gone: closed with its session, expired, or lost with the connection.
             _log.debug("the operation could not be closed: %s", error)
+
+
+def cancel_request(portable_handle: str) -> Any:
+    """Return the request that cancels an operation of any connection.
+
+    :raises ValueError: if the text is no handle.
+    """
+    guid, _, secret = portable_handle.partition(".")
+    identifier = ttypes.THandleIdentifier(bytes.fromhex(guid), bytes.fromhex(secret))
+    kind = ttypes.TOperationType.EXECUTE_STATEMENT
+    return ttypes.TCancelOperationReq(ttypes.TOperationHandle(identifier, kind, False))
 
 
 def _state(number: int | None) -> OperationState:

@@ -97,7 +97,8 @@ class Template:
         return bound
 
     def _replace(self, replace: Callable[[Token], str]) -> str:
-        pieces, position = [], 0
+        pieces: list[str] = []
+        position = 0
         for token in self._tokens:
             pieces += (self.sql[position : token.start], replace(token))
             position = token.end

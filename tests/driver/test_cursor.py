@@ -93,6 +93,22 @@ def test_the_type_code_of_a_nested_type_equals_its_name_without_being_text(name:
     assert pickle.loads(pickle.dumps(code)) == code
 
 
+def test_another_connection_cancels_a_statement_by_its_handle() -> None:
+    with (
+        connected({"forever": Answer(endless=True)}) as (server, connection),
+        tidegate.connect("127.0.0.1", server.port, user="ann") as other,
+        connection.cursor() as cursor,
+    ):
+        assert cursor.operation_handle is None
+        cursor.execute_async("forever")
+        assert cursor.operation_handle is not None
+        other.cancel_operation(cursor.operation_handle)
+        with pytest.raises(tidegate.OperationalError, match="canceled"):
+            cursor.wait()
+        with pytest.raises(tidegate.ProgrammingError, match="not the handle"):
+            other.cancel_operation("x")
+
+
 def test_warnings_and_notes_of_a_statement_are_messages_until_the_next_one() -> None:
     said = ["Warning: the ice is thin", "Note: nothing was changed", "of another server"]
     answers = {"warn": Answer(messages=said), "silent": Answer()}
