@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 from sqlglot import exp
@@ -19,6 +20,8 @@ _READING = frozenset(
     {"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VERIFY", "USE", "SET", "RESET", "LIST"}
 )
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
+_READ_ONLY = (exp.Query, exp.Values, exp.Describe, exp.Show, exp.Set, exp.Use)
+_QUERY_BEHIND = re.compile(r"\bAS\s+(?=(?:SELECT|WITH|FROM|VALUES)\b|\()", re.IGNORECASE)
 _NOTHING_BUT_COMMENTS = compile_tokens(r"(?P<never> (?!) )")
 
 
@@ -65,18 +68,32 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
             first, _, rest = _without_comments(statement).strip().partition(" ")
             if first.upper() in _QUERIES or first.startswith("("):
                 raise
-            return exp.Command(this=first.upper(), expression=rest)
+            return exp.Command(this=first.upper(), expression=exp.Literal.string(rest))
         if len(parsed) != 1:
             raise SupersetParseError(
                 statement, engine, message="SQLStatement should have exactly one statement"
             )
         return parsed[0]
 
+    @classmethod
+    def _extract_tables_from_statement(cls, parsed: exp.Expression, engine: str) -> set[Any]:
+        """Return what a statement reads, in a command what the query in it reads.
+
+        :raises SupersetParseError: for a query that cannot be parsed.
+        """
+        tables: set[Any] = super()._extract_tables_from_statement(parsed, engine)
+        if isinstance(parsed, exp.Command) and parsed.name.upper() not in _READING:
+            # sqlglot itself has plain text there, this class a literal.
+            text = str(getattr(parsed.expression, "name", parsed.expression))
+            if (found := _QUERY_BEHIND.search(text)) is not None:
+                tables |= cls(text[found.end() :], engine).tables
+        return tables
+
     def is_mutating(self) -> bool:
         """Return whether the statement may change something: all but queries and listings do."""
         if isinstance(self._parsed, exp.Command):
             return self._parsed.name.upper() not in _READING
-        return bool(super().is_mutating())
+        return not isinstance(self._parsed, _READ_ONLY) or bool(super().is_mutating())
 
     def format(self, comments: bool = True) -> str:
         """Return the text of the statement; a query with a limit is wrapped into another one."""

@@ -25,6 +25,24 @@ FRESHNESS = INTERVAL '1' DAY AS {SOURCE}"""
 REFRESH = "ALTER MATERIALIZED TABLE mt REFRESH"
 
 
+JUDGED = (
+    "SELECT 'it''s' FROM a -- b",
+    "FROM a SELECT 1",
+    "SHOW MATERIALIZED TABLES",
+    "DESCRIBE EXTENDED a",
+    "EXPLAIN ALTER MATERIALIZED TABLE a REFRESH",
+    "VERIFY MATERIALIZED TABLE a",
+    "SET a = b",
+    "ALTER MATERIALIZED TABLE m REFRESH",
+    "ALTER MATERIALIZED TABLE m AS SELECT * FROM a",
+    "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM a",
+    "CREATE OR ALTER MATERIALIZED TABLE m IMMUTABLE WHERE (d < 'x') AS SELECT * FROM a",
+    "INSERT INTO m SELECT * FROM a",
+    "GRANT SELECT ON m TO USER x",
+    "BEGIN DROP TABLE m; END",
+)
+
+
 def main() -> None:
     """Carry out every step in one application context."""
     folder, uri = sys.argv[1:]
@@ -73,6 +91,8 @@ def _carry_out(app: Any, uri: str) -> dict[str, Any]:
             table, limit=2, latest_partition=True, cols=database.get_columns(table)
         ),
         "grains": _grains(database),
+        "judged": _judge(),
+        "secured": _secure(),
         "canceled": _cancel(app, database),
     }
 
@@ -100,6 +120,29 @@ def _run(database: Any, sql: str, limit: int | None = None) -> Any:
         return {"error": payload["status"], "message": payload["error"]}
     columns = [(column["column_name"], column["type"]) for column in payload["columns"]]
     return {"columns": columns, "data": payload["data"], "sql": query.executed_sql}
+
+
+def _judge() -> dict[str, Any]:
+    """Return whether a statement changes something, what it reads, and how it goes out."""
+    from superset.sql.parse import SQLScript
+
+    found = {}
+    for text in JUDGED:
+        (statement,) = SQLScript(text, "tidegate").statements
+        tables = sorted(str(table) for table in statement.tables)
+        found[text] = [statement.is_mutating(), tables, statement.format().rstrip("\n")]
+    return found
+
+
+def _secure() -> str:
+    """Return a statement with a predicate of row level security."""
+    from superset.sql.parse import RLSMethod, SQLScript, Table
+
+    (statement,) = SQLScript("SELECT 'it''s' AS s FROM a", "tidegate").statements
+    statement.set_limit_value(7)
+    rules = {Table("a"): [statement.parse_predicate("b = 'x''y'")]}
+    statement.apply_rls(None, None, rules, RLSMethod.AS_SUBQUERY)
+    return " ".join(statement.format().split())
 
 
 def _grains(database: Any) -> dict[str, Any]:

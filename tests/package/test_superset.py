@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.package.environments import install, succeed
 
 from tests.fix_server import Server
+from tests.package.environments import install, succeed
 
 pytestmark = [pytest.mark.package, pytest.mark.spark, pytest.mark.timeout(3600)]
 
@@ -43,6 +43,22 @@ def test_statements_go_out_as_they_were_written(answers: dict[str, Any]) -> None
     assert answers["texts"]["data"] == [{"a": "it's", "b": "C:\\", "c": ":x"}]
     written = "SELECT 'it''s' AS a, r'C:\\' AS b, ':x' AS c -- done"
     assert answers["texts"]["sql"] == f"SELECT * FROM ({written}\n) LIMIT 6"
+
+
+def test_statements_are_judged_by_what_they_read_and_change(answers: dict[str, Any]) -> None:
+    judged = answers["judged"]
+    assert [text for text, (_, _, written) in judged.items() if written != text] == []
+    reading = [text.split()[0] for text, (changes, _, _) in judged.items() if not changes]
+    assert reading == ["SELECT", "FROM", "SHOW", "DESCRIBE", "EXPLAIN", "VERIFY", "SET"]
+    with_query = [text for text in judged if "FROM a" in text]
+    assert [judged[text][1] for text in with_query] == [["a"]] * 6
+
+
+def test_row_level_security_keeps_literals_and_limit(answers: dict[str, Any]) -> None:
+    secured = (
+        "SELECT * FROM ( SELECT 'it\\'s' AS s FROM ( SELECT * FROM a WHERE b = 'x\\'y' ) AS `a` )"
+    )
+    assert answers["secured"] == f"{secured} LIMIT 7"
 
 
 def test_a_limit_bounds_the_rows_in_their_order(answers: dict[str, Any]) -> None:
