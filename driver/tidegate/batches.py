@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from tidegate.parameters import Parameters, bind
+from tidegate.lexical import compile_tokens, find_tokens
+from tidegate.literals import is_null
+from tidegate.parameters import Parameters, Template, bind
 
 MAX_ROWS: Final = 1000
 """Rows per statement; Spark's parser slows down with more."""
@@ -14,15 +16,8 @@ MAX_ROWS: Final = 1000
 MAX_CHARACTERS: Final = 1 << 20
 """Characters of values per statement."""
 
-_TOKEN = re.compile(
-    r"""
-      '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*` | --[^\n]* | /\*.*?\*/
-    | (?P<values> \bVALUES\b ) | (?P<open> \( ) | (?P<close> \) )
-    """,
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
+_TOKEN = compile_tokens(r"(?P<values> \b(?i:VALUES)\b ) | (?P<open> \( ) | (?P<close> \) )")
 _INSERT = re.compile(r"\s*INSERT\b", re.IGNORECASE)
-_MARKER = re.compile(r"%\([^)]*\)s|%s|\?")
 
 
 def insert_batches(sql: str, parameter_sets: Iterable[Parameters]) -> Iterator[str]:
@@ -34,15 +29,17 @@ def insert_batches(sql: str, parameter_sets: Iterable[Parameters]) -> Iterator[s
     """
     split = split_insert(sql)
     if split is None:
+        whole = Template(sql)
         for parameters in parameter_sets:
-            yield bind(sql, parameters)
+            yield whole.bind(parameters)
         return
-    head, group = split
+    group = Template(split[1])
+    head = split[0] if group.uses_question_marks else bind(split[0], ())
     rows: list[str] = []
     kinds: dict[int, type] = {}
     characters = 0
     for parameters in parameter_sets:
-        row = bind(group, parameters)
+        row = group.bind(parameters)
         full = len(rows) == MAX_ROWS or characters + len(row) > MAX_CHARACTERS
         if rows and (full or not _agree(kinds, parameters)):
             yield head + ", ".join(rows)
@@ -57,7 +54,7 @@ def insert_batches(sql: str, parameter_sets: Iterable[Parameters]) -> Iterator[s
 def split_insert(sql: str) -> tuple[str, str] | None:
     """Return an INSERT's text up to its one group of values, and that group.
 
-    None for any other statement, and where markers stand outside of the group.
+    None for any other statement, and if there are markers outside of the group.
     """
     if not _INSERT.match(sql):
         return None
@@ -65,32 +62,32 @@ def split_insert(sql: str) -> tuple[str, str] | None:
     if start is None or _group_end(sql, start) != len(sql.rstrip("; \t\r\n")):
         return None
     head, group = sql[:start], sql[start:].rstrip("; \t\r\n")
-    if _MARKER.search(head) or not _MARKER.search(group):
+    if Template(head).has_markers or not Template(group).has_markers:
         return None
-    return head.replace("%%", "%"), group
+    return head, group
 
 
 def _group_start(sql: str) -> int | None:
     after_values = False
-    for token in _TOKEN.finditer(sql):
-        if after_values and token["open"]:
-            return token.start()
-        after_values = token["values"] is not None
+    for token in find_tokens(_TOKEN, sql):
+        if after_values and token.kind == "open":
+            return token.start
+        after_values = token.kind == "values"
     return None
 
 
 def _group_end(sql: str, start: int) -> int | None:
     depth = 0
-    for token in _TOKEN.finditer(sql, start):
-        depth += (token["open"] is not None) - (token["close"] is not None)
+    for token in find_tokens(_TOKEN, sql, start):
+        depth += (token.kind == "open") - (token.kind == "close")
         if depth == 0:
-            return token.end()
+            return token.end
     return None
 
 
 def _kinds(parameters: Parameters) -> dict[int, type]:
     values = parameters.values() if isinstance(parameters, Mapping) else parameters
-    return {position: type(value) for position, value in enumerate(values) if value is not None}
+    return {position: type(value) for position, value in enumerate(values) if not is_null(value)}
 
 
 def _agree(kinds: dict[int, type], parameters: Parameters) -> bool:

@@ -27,6 +27,7 @@ from tidegate.errors import (
     Warning,
 )
 from tidegate.http import HttpTransport
+from tidegate.operation import cancel_request
 from tidegate.rows import RowFactory, tuple_row
 from tidegate.status import check
 from tidegate.tls import tls_context
@@ -184,6 +185,18 @@ class Connection:
         """
         request = ttypes.TGetInfoReq(self._handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
         check(self.call("GetInfo", request).status)
+
+    def cancel_operation(self, handle: str) -> None:
+        """Cancel a statement, also of another connection, by its ``Cursor.operation_handle``.
+
+        :raises ProgrammingError: if the text is no handle.
+        :raises Error: if the server does not know the operation, or refuses.
+        """
+        try:
+            request = cancel_request(handle)
+        except ValueError:
+            raise ProgrammingError(f"{handle!r} is not the handle of an operation") from None
+        check(self.call("CancelOperation", request).status)
 
     def delegation_token(self, *, renewer: str = "", owner: str | None = None) -> str:
         """Return a token with which a program can log in for a while with ``auth="TOKEN"``.

@@ -14,12 +14,14 @@ from tidegate.errors import (
     InterfaceError,
     NotSupportedError,
     ProgrammingError,
+    Warning,
 )
 from tidegate.operation import Operation, OperationStatus
 from tidegate.parameters import Parameters, bind
 from tidegate.result import ResultSet
 from tidegate.rows import RowFactory, tuple_row
 from tidegate.status import check
+from tidegate.types import NestedType, type_code
 from tidegate.wire.schema import WireColumn
 from tidegate.wire.service import ttypes
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Description = list[tuple[str, str, None, None, int | None, int | None, bool | None]]
+Description = list[tuple[str, str | NestedType, None, None, int | None, int | None, bool | None]]
 
 _UNKNOWN_COUNT: Final = -1
 
@@ -49,6 +51,8 @@ class Cursor:
         self.row_factory = row_factory
         self.arraysize = 1
         """Rows that ``fetchmany`` returns unless told otherwise."""
+        self.messages: list[tuple[type[Warning], Warning]] = []
+        """Warnings and notes of the server about the last statement, as PEP 249 has them."""
         self._closed = False
         self._operation: Operation | None = None
         self._status: OperationStatus | None = None
@@ -62,13 +66,13 @@ class Cursor:
     def description(self) -> Description | None:
         """One tuple per column: name, type_code, None, None, precision, scale, null_ok.
 
-        ``type_code`` is the SQL type's name, such as ``DECIMAL``, and equals one of the type
+        ``type_code`` equals the SQL type's name, such as ``DECIMAL``, and one of the type
         objects STRING, BINARY, NUMBER and DATETIME. None when there are no rows to fetch.
         """
         if not self._columns:
             return None
         return [
-            (c.name, c.type.name, None, None, c.type.precision, c.type.scale, None)
+            (c.name, type_code(c.type.name), None, None, c.type.precision, c.type.scale, None)
             for c in self._columns
         ]
 
@@ -86,6 +90,11 @@ class Cursor:
     def query_id(self) -> str | None:
         """The server's id of the last statement, None before the first one."""
         return self._operation.query_id if self._operation else None
+
+    @property
+    def operation_handle(self) -> str | None:
+        """What ``Connection.cancel_operation`` takes, None before the first statement."""
+        return self._operation.portable_handle if self._operation else None
 
     # Running statements.
 
@@ -140,12 +149,15 @@ class Cursor:
         An ``INSERT … VALUES (…)`` runs with many rows at a time. ``rowcount`` is the sum.
         """
         self._refuse_closed()
-        total = 0
+        self.messages.clear()
+        total, messages = 0, []
         for statement in insert_batches(operation, seq_of_parameters):
             self.execute(statement, settings=settings)
+            messages += self.messages
             known = total >= 0 and self._rowcount >= 0
             total = total + self._rowcount if known else _UNKNOWN_COUNT
         self._rowcount = total
+        self.messages[:] = messages
         return self
 
     def poll(self) -> OperationStatus:
@@ -381,6 +393,7 @@ class Cursor:
             )
         if status.modified_rows is not None and status.modified_rows >= 0:
             self._rowcount = status.modified_rows
+        self.messages += [(type(message), message) for message in status.messages]
         self._status = status
 
     def _row_maker(self) -> Any:
@@ -392,6 +405,7 @@ class Cursor:
         operation, self._operation = self._operation, None
         self._status, self._result, self._columns = None, None, ()
         self._rowcount = _UNKNOWN_COUNT
+        self.messages.clear()
         if operation is not None and not self.connection.closed:
             operation.close()
 

@@ -22,9 +22,17 @@ from typing import Final
 
 
 class Warning(Exception):  # noqa: N818 - PEP 249 names it so
-    """An important warning, such as data cut while inserting; the driver itself raises none."""
+    """A warning or a note of the server about a statement that went well.
+
+    The driver raises none: they are in ``Cursor.messages``. ``severity`` is ``"warning"``, or
+    ``"note"`` for what only informs.
+    """
 
     __module__ = "tidegate"
+
+    def __init__(self, message: str = "", *, severity: str = "warning") -> None:
+        super().__init__(message)
+        self.severity = severity
 
 
 class Error(Exception):
@@ -209,6 +217,14 @@ def _first_line(text: str) -> str:
     telling = next((line for line in lines if not _ONLY_CODES.fullmatch(line)), text)
     # Spark's own Thrift server says "[CODE] some.Exception: [CODE] message".
     return re.sub(r"(\[[A-Z0-9_.]+\]) (?=\1)", "", telling)
+
+
+def server_message(text: str) -> Warning:
+    """Return what a server says about a statement that went well; only Tidegate marks warnings."""
+    for prefix, severity in (("Warning: ", "warning"), ("Note: ", "note")):
+        if text.startswith(prefix):
+            return Warning(text.removeprefix(prefix), severity=severity)
+    return Warning(text, severity="note")
 
 
 def connection_lost(reason: object) -> OperationalError:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from tidegate.errors import Error, NotSupportedError, server_error
+from tidegate.errors import Error, NotSupportedError, Warning, server_error, server_message
 from tidegate.result import Pause
 from tidegate.status import check
 from tidegate.wire.columns import decode_column
@@ -52,13 +52,15 @@ class OperationStatus:
     """How far an operation is.
 
     ``progress`` counts from 0.0 to 1.0 where the server tells it; ``modified_rows`` is None for
-    anything but DML, or where the server does not count.
+    anything but DML, or where the server does not count. ``messages`` are the server's warnings
+    and notes.
     """
 
     state: OperationState
     has_result_set: bool
     modified_rows: int | None = None
     progress: float | None = None
+    messages: tuple[Warning, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -94,6 +96,12 @@ class Operation:
             self._query_id = self._query_id or str(UUID(bytes=self.handle.operationId.guid))
         return self._query_id
 
+    @property
+    def portable_handle(self) -> str:
+        """The handle as text, by which another connection can name the operation."""
+        identifier = self.handle.operationId
+        return f"{identifier.guid.hex()}.{identifier.secret.hex()}"
+
     def poll(self) -> OperationStatus:
         """Ask for the state once; the server may hold the answer until the state changes.
 
@@ -127,6 +135,7 @@ class Operation:
             has_result_set=has_result_set,
             modified_rows=reply.numModifiedRows,
             progress=_progress(reply.progressUpdateResponse),
+            messages=tuple(map(server_message, reply.status.infoMessages or ())),
         )
 
     def wait(self) -> OperationStatus:
@@ -186,6 +195,17 @@ class Operation:
         except Error as error:
             # It may be gone: closed with its session, expired, or lost with the connection.
             _log.debug("the operation could not be closed: %s", error)
+
+
+def cancel_request(portable_handle: str) -> Any:
+    """Return the request that cancels an operation of any connection.
+
+    :raises ValueError: if the text is no handle.
+    """
+    guid, _, secret = portable_handle.partition(".")
+    identifier = ttypes.THandleIdentifier(bytes.fromhex(guid), bytes.fromhex(secret))
+    kind = ttypes.TOperationType.EXECUTE_STATEMENT
+    return ttypes.TCancelOperationReq(ttypes.TOperationHandle(identifier, kind, False))
 
 
 def _state(number: int | None) -> OperationState:

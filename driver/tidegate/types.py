@@ -48,6 +48,41 @@ DATETIME: Final = TypeObject(
 )
 ROWID: Final = TypeObject("ROWID")
 
+
+class NestedType:
+    """The ``type_code`` of an ARRAY, MAP or STRUCT: equal to that name, but not a ``str``.
+
+    Libraries such as polars derive a scalar type from the text of a type code.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NestedType):
+            return self.name == other.name
+        return self.name == other if isinstance(other, str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+
+_NESTED: Final = {name: NestedType(name) for name in ("ARRAY", "MAP", "STRUCT", "UNIONTYPE")}
+
+
+def type_code(name: str) -> str | NestedType:
+    """Return what ``Cursor.description`` has for a SQL type's name."""
+    return _NESTED.get(name, name)
+
+
 Date = date
 Time = time_of_day
 Timestamp = datetime

@@ -19,8 +19,8 @@ from alembic.operations.ops import MigrateOperation, UpgradeOps
 from alembic.runtime.plugins import Plugin
 from alembic.util import DispatchPriority, PriorityDispatchResult, to_list
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import ExecutableDDLElement
 
+from tidegate_sqlalchemy.compat import ExecutableDDLElement
 from tidegate_sqlalchemy.ddl import (
     AlterMaterializedTableQuery,
     CreateMaterializedTable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import exc, schema
+from sqlalchemy import exc, schema, util
 from sqlalchemy import types as sqltypes
 from sqlalchemy.sql import compiler, elements
 
@@ -179,14 +179,13 @@ class TidegateDDLCompiler(compiler.DDLCompiler):
         include_table_schema: bool = True,
         **kw: Any,
     ) -> str:
-        """Refuse an index."""
-        raise exc.CompileError(
-            "Spark tables have no indexes: leave the Index out (with pandas: to_sql(index=False))"
-        )
+        """Write nothing, with a warning: an index changes no result, so the rest is carried out."""
+        util.warn(f"Spark tables have no indexes: {create.element.name} was not created")
+        return ""
 
     def visit_drop_index(self, drop: Any, **kw: Any) -> str:
-        """Refuse an index."""
-        raise exc.CompileError("Spark tables have no indexes")
+        """Write nothing: there is no index to drop."""
+        return ""
 
     def visit_create_sequence(self, create: Any, prefix: Any = None, **kw: Any) -> str:
         """Refuse a sequence."""
@@ -225,6 +224,9 @@ class TidegateTypeCompiler(compiler.GenericTypeCompiler):
 
     def visit_REAL(self, type_: Any, **kw: Any) -> str:  # noqa: N802
         return "FLOAT"
+
+    def visit_DOUBLE(self, type_: Any, **kw: Any) -> str:  # noqa: N802
+        return "DOUBLE"
 
     def visit_DOUBLE_PRECISION(self, type_: Any, **kw: Any) -> str:  # noqa: N802
         return "DOUBLE"

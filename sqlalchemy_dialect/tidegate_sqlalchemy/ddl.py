@@ -10,8 +10,9 @@ from sqlalchemy import exc
 from sqlalchemy import types as sqltypes
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
+
+from tidegate_sqlalchemy.compat import ExecutableDDLElement
 
 Freshness = datetime.timedelta | str
 """A whole number of seconds, or an interval literal such as ``INTERVAL '3' MINUTE``."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import types as sqltypes
 from sqlalchemy.engine import URL, default
-from sqlalchemy.engine.interfaces import ConnectArgsType, DBAPIConnection
 
+from tidegate_sqlalchemy.compat import IS_1_4
 from tidegate_sqlalchemy.compiler import (
     CONSTRUCT_ARGUMENTS,
     TidegateCompiler,
@@ -26,10 +26,30 @@ from tidegate_sqlalchemy.types import (
     SparkString,
 )
 
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import ConnectArgsType, DBAPIConnection
+
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
-class TidegateDialect(ReflectionMixin, default.DefaultDialect):
+if TYPE_CHECKING or not IS_1_4:
+    _DefaultDialect = default.DefaultDialect
+else:
+
+    class _DefaultDialect(default.DefaultDialect):
+        """The default dialect of SQLAlchemy 1.4 with the names of SQLAlchemy 2."""
+
+        type_compiler = TidegateTypeCompiler
+        type_compiler_instance = property(lambda self: self.type_compiler)
+        loaded_dbapi = property(lambda self: self.dbapi)
+
+        @classmethod
+        def dbapi(cls) -> ModuleType:
+            """Return the driver's module."""
+            return cls.import_dbapi()
+
+
+class TidegateDialect(ReflectionMixin, _DefaultDialect):
     """Spark SQL over HiveServer2, with materialized tables; there are no transactions."""
 
     name = "tidegate"
@@ -87,8 +107,11 @@ class TidegateDialect(ReflectionMixin, default.DefaultDialect):
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         """Run a statement; text that SQLAlchemy did not compile goes out as it is.
 
-        In compiled text every percent sign is doubled, in text by hand it is not.
+        In compiled text every percent sign is doubled, in text by hand it is not. DDL that has
+        nothing to say to Spark, such as that of an index, is empty and goes nowhere.
         """
+        if not statement:
+            return
         by_hand = context is not None and context.compiled is None and not parameters
         cursor.execute(statement, None if by_hand else parameters)
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exc
-from sqlalchemy.engine import Connection, reflection
-from sqlalchemy.engine.interfaces import (
-    ReflectedColumn,
-    ReflectedForeignKeyConstraint,
-    ReflectedIndex,
-    ReflectedPrimaryKeyConstraint,
-    ReflectedTableComment,
-)
+from sqlalchemy.engine import Connection
 
+from tidegate_sqlalchemy.compat import cache
 from tidegate_sqlalchemy.types import parse_type
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import (
+        ReflectedColumn,
+        ReflectedForeignKeyConstraint,
+        ReflectedIndex,
+        ReflectedPrimaryKeyConstraint,
+        ReflectedTableComment,
+    )
 
 _WILDCARD = re.compile(r"([\\_%])")
 _SIZED = {"DECIMAL": "{size},{digits}", "VARCHAR": "{size}", "CHAR": "{size}"}
@@ -31,41 +34,41 @@ class ReflectionMixin:
     identifier_preparer: Any
     loaded_dbapi: Any
 
-    @reflection.cache
+    @cache
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
         """Return the names of all schemas."""
         rows = _metadata(connection, lambda cursor: cursor.schemas())
         return [row["TABLE_SCHEM"] for row in rows]
 
-    @reflection.cache
+    @cache
     def get_table_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
         """Return the names of tables; a materialized table is one of them."""
         return self._names_of(connection, schema, "TABLE")
 
-    @reflection.cache
+    @cache
     def get_materialized_table_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
         """Return the names of materialized tables only; none on other servers."""
         return self._names_of(connection, schema, "MATERIALIZED_TABLE")
 
-    @reflection.cache
+    @cache
     def get_view_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
         """Return the names of views."""
         return self._names_of(connection, schema, "VIEW")
 
-    @reflection.cache
+    @cache
     def get_temp_table_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
         """Return nothing: Spark has temporary views, no temporary tables."""
         return []
 
-    @reflection.cache
+    @cache
     def get_temp_view_names(
         self, connection: Connection, schema: str | None = None, **kw: Any
     ) -> list[str]:
@@ -73,12 +76,12 @@ class ReflectionMixin:
         rows = connection.exec_driver_sql("SHOW VIEWS").mappings()
         return [row["viewName"] for row in rows if row["isTemporary"]]
 
-    @reflection.cache
+    @cache
     def get_view_definition(
         self, connection: Connection, view_name: str, schema: str | None = None, **kw: Any
     ) -> str:
         """Return the statement that creates a view."""
-        if not self.has_table(connection, view_name, schema):
+        if self._require(connection, view_name, schema)["TABLE_TYPE"] != "VIEW":
             raise exc.NoSuchTableError(view_name)
         name = self.identifier_preparer.quote(view_name)
         if schema is not None:
@@ -87,6 +90,7 @@ class ReflectionMixin:
         name = name.replace("%%", "%")
         return str(connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").scalar())
 
+    @cache
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
@@ -99,7 +103,7 @@ class ReflectionMixin:
         """Return False: Spark has no sequences."""
         return False
 
-    @reflection.cache
+    @cache
     def get_columns(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedColumn]:
@@ -112,7 +116,7 @@ class ReflectionMixin:
         own.sort(key=lambda row: int(row["ORDINAL_POSITION"] or 0))
         return [_column(row) for row in own]
 
-    @reflection.cache
+    @cache
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> ReflectedPrimaryKeyConstraint:
@@ -127,7 +131,7 @@ class ReflectionMixin:
         name = rows[0]["PK_NAME"] if rows else None
         return {"constrained_columns": [row["COLUMN_NAME"] for row in rows], "name": name}
 
-    @reflection.cache
+    @cache
     def get_foreign_keys(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedForeignKeyConstraint]:
@@ -135,7 +139,7 @@ class ReflectionMixin:
         self._require(connection, table_name, schema)
         return []
 
-    @reflection.cache
+    @cache
     def get_indexes(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedIndex]:
@@ -143,7 +147,7 @@ class ReflectionMixin:
         self._require(connection, table_name, schema)
         return []
 
-    @reflection.cache
+    @cache
     def get_unique_constraints(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
@@ -151,7 +155,7 @@ class ReflectionMixin:
         self._require(connection, table_name, schema)
         return []
 
-    @reflection.cache
+    @cache
     def get_check_constraints(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[Any]:
@@ -159,7 +163,7 @@ class ReflectionMixin:
         self._require(connection, table_name, schema)
         return []
 
-    @reflection.cache
+    @cache
     def get_table_comment(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> ReflectedTableComment:

@@ -10,9 +10,8 @@ from typing import Any
 from sqlalchemy import types as sqltypes
 from sqlalchemy import util
 from sqlalchemy.engine.interfaces import Dialect
-from sqlalchemy.types import TypeEngine
 
-AnyType = TypeEngine[Any]
+from tidegate_sqlalchemy.compat import DOUBLE, AnyType
 
 
 class TINYINT(sqltypes.Integer):
@@ -27,7 +26,7 @@ class TIMESTAMP_NTZ(sqltypes.DateTime):  # noqa: N801 - SQL types are written in
     __visit_name__ = "TIMESTAMP_NTZ"
 
 
-class INTERVAL(TypeEngine[Any]):
+class INTERVAL(AnyType):
     """An interval; ``fields`` are its units, for example ``DAY TO SECOND`` or ``YEAR TO MONTH``."""
 
     __visit_name__ = "INTERVAL"
@@ -36,13 +35,13 @@ class INTERVAL(TypeEngine[Any]):
         self.fields = fields
 
 
-class VARIANT(TypeEngine[Any]):
+class VARIANT(AnyType):
     """A semi-structured value."""
 
     __visit_name__ = "VARIANT"
 
 
-class _Nested(TypeEngine[Any]):
+class _Nested(AnyType):
     """A nested value: Python lists and dicts, also where a server sends JSON text."""
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
@@ -137,7 +136,7 @@ _SIMPLE: dict[str, Callable[[], AnyType]] = {
     "long": sqltypes.BIGINT,
     "float": sqltypes.FLOAT,
     "real": sqltypes.FLOAT,
-    "double": sqltypes.DOUBLE,
+    "double": DOUBLE,
     "string": sqltypes.TEXT,
     "binary": sqltypes.BINARY,
     "date": sqltypes.DATE,

@@ -197,6 +197,32 @@ def test_a_missing_table_is_an_error(engine: sa.Engine) -> None:
         sa.Table("nope", sa.MetaData(), autoload_with=engine)
 
 
+def test_an_inspector_asks_once_whether_a_table_is_there(
+    engine: sa.Engine, driver: FakeConnection
+) -> None:
+    inspector = sa.inspect(engine)
+    driver.asked.clear()
+    assert inspector.has_table("a_b")
+    assert inspector.has_table("a_b")
+    assert len(driver.asked) == 1
+    inspector.clear_cache()
+    assert inspector.has_table("a_b")
+    assert len(driver.asked) == 2
+
+
+def test_only_a_view_has_the_definition_of_a_view(engine: sa.Engine) -> None:
+    with pytest.raises(sa.exc.NoSuchTableError):
+        sa.inspect(engine).get_view_definition("a_b")
+
+
+def test_an_index_is_not_sent_and_its_table_is(engine: sa.Engine, driver: FakeConnection) -> None:
+    table = sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer, index=True))
+    with pytest.warns(sa.exc.SAWarning, match="no indexes: ix_t_a was not created"):
+        table.create(engine, checkfirst=False)
+    sent = [str(statement).split() for statement, *_ in driver.asked]
+    assert [words[0] for words in sent] == ["SELECT", "SELECT", "CREATE"]
+
+
 def test_temporary_views_are_listed(engine: sa.Engine, driver: FakeConnection) -> None:
     columns = ["namespace", "viewName", "isTemporary"]
     driver.answers["SHOW VIEWS"] = (columns, [("", "t", True), ("s", "v", False)])

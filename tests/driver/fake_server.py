@@ -47,6 +47,7 @@ class Answer:
     refused: Any = None
     polls: int = 0
     endless: bool = False
+    messages: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     def wire_columns(self) -> list[WireColumn]:
@@ -232,7 +233,7 @@ class _Handler:
                 errorMessage=answer.error.errorMessage,
             )
         return ttypes.TGetOperationStatusResp(
-            OK,
+            ttypes.TStatus(OK.statusCode, infoMessages=answer.messages or None),
             ttypes.TOperationState.FINISHED_STATE,
             hasResultSet=bool(answer.columns),
             numModifiedRows=answer.modified,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,6 +79,60 @@ def test_type_codes_equal_the_type_objects() -> None:
         codes = [column[1] for column in cursor.description or ()]
     assert codes == [tidegate.DATETIME, tidegate.NUMBER, tidegate.BINARY]
     assert codes[0] != tidegate.STRING
+
+
+@pytest.mark.parametrize("name", ["ARRAY", "MAP", "STRUCT"])
+def test_the_type_code_of_a_nested_type_equals_its_name_without_being_text(name: str) -> None:
+    with cursor_on(Answer([("a", name)])) as cursor:
+        ((_, code, *_),) = cursor.description or ()
+    assert code == name == str(code)
+    assert [code] == [tidegate.STRING]
+    assert [code] == [tidegate.STRING]
+    assert code != tidegate.NUMBER
+    assert not isinstance(code, str)
+    assert pickle.loads(pickle.dumps(code)) == code
+
+
+def test_another_connection_cancels_a_statement_by_its_handle() -> None:
+    with (
+        connected({"forever": Answer(endless=True)}) as (server, connection),
+        tidegate.connect("127.0.0.1", server.port, user="ann") as other,
+        connection.cursor() as cursor,
+    ):
+        assert cursor.operation_handle is None
+        cursor.execute_async("forever")
+        assert cursor.operation_handle is not None
+        other.cancel_operation(cursor.operation_handle)
+        with pytest.raises(tidegate.OperationalError, match="canceled"):
+            cursor.wait()
+        with pytest.raises(tidegate.ProgrammingError, match="not the handle"):
+            other.cancel_operation("x")
+
+
+def test_warnings_and_notes_of_a_statement_are_messages_until_the_next_one() -> None:
+    said = ["Warning: the ice is thin", "Note: nothing was changed", "of another server"]
+    answers = {"warn": Answer(messages=said), "silent": Answer()}
+    with connected(answers) as (_, connection), connection.cursor() as cursor:
+        messages = cursor.messages
+        cursor.execute("warn")
+        assert [(str(message), message.severity) for _, message in messages] == [
+            ("the ice is thin", "warning"),
+            ("nothing was changed", "note"),
+            ("of another server", "note"),
+        ]
+        assert {kind for kind, _ in messages} == {tidegate.Warning}
+        cursor.execute("silent")
+        assert messages == cursor.messages == []
+
+
+def test_executemany_keeps_the_messages_of_all_its_statements() -> None:
+    answers = {
+        "UPDATE t SET a = 1": Answer(messages=["Warning: one"]),
+        "UPDATE t SET a = 2": Answer(messages=["Warning: two"]),
+    }
+    with connected(answers) as (_, connection), connection.cursor() as cursor:
+        cursor.executemany("UPDATE t SET a = ?", [(1,), (2,)])
+        assert [str(message) for _, message in cursor.messages] == ["one", "two"]
 
 
 VALUES = [

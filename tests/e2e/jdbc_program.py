@@ -81,9 +81,10 @@ def _types(connection: Any, sql: str) -> list[list[Any]]:
 
 
 def _log(connection: Any, sql: str) -> list[str]:
-    """Return the log of a query, read once its rows are."""
+    """Return the log of a statement, read once its rows are."""
     statement = connection.createStatement()
-    _rows(statement.executeQuery(sql))
+    if statement.execute(sql):
+        _rows(statement.getResultSet())
     return [str(line) for line in statement.getQueryLog()]
 
 

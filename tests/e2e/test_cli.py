@@ -49,6 +49,18 @@ def test_a_long_result_streams_through(server: Any) -> None:
     assert done.stderr.startswith("12345 rows (")
 
 
+def test_warnings_and_notes_are_written(server: Any, schema: str) -> None:
+    create = f"CREATE MATERIALIZED TABLE IF NOT EXISTS {schema}.noted AS SELECT 1 AS a"
+    done = tidegate(server, "-e", f"{create}; {create}; SET table.refresh-handler = x")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert f"[INFO] Materialized table spark_catalog.{schema}.noted exists already; " in (
+        lines[1].removesuffix("nothing was changed.")
+    )
+    assert any(line.startswith("[WARN] table.refresh-handler changes nothing") for line in lines)
+    assert tidegate(server, "-e", f"DROP MATERIALIZED TABLE {schema}.noted").returncode == 0
+
+
 def test_settings_and_use_hold_for_the_session(server: Any, schema: str) -> None:
     script = f"USE {schema}; SET a.b=c; SELECT current_schema(), '${{a.b}}'"
     done = tidegate(server, "-q", "--format", "tsv", "--no-header", "-f", "-", stdin=script)

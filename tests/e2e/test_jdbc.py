@@ -111,6 +111,13 @@ def test_the_rest_of_the_surface_answers(jdbc: Ask, table: str) -> None:
     assert "ANALYZE" in got["keywords"].split(",")
 
 
+def test_what_a_statement_notes_is_in_its_log(jdbc: Ask, table: str) -> None:
+    create = f"CREATE MATERIALIZED TABLE IF NOT EXISTS {table}.mt AS SELECT id, v FROM {table}.src"
+    log = jdbc(("log", "log", create))["log"]
+    said = f"Materialized table spark_catalog.{table}.mt exists already; nothing was changed."
+    assert f"INFO  : {said}" in log
+
+
 def test_drivers_of_hive_4_are_told_how_many_rows_an_insert_made(
     jdbc: Ask, table: str, request: pytest.FixtureRequest
 ) -> None:

@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.fix_server import running_server
+from tests.package.environments import ROOT, install, run, succeed
 
 pytestmark = pytest.mark.package
-
-ROOT = Path(__file__).parents[2]
-
-
-def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env=environment,
-    )
-
-
-def succeed(*command: str | Path) -> str:
-    done = run(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel built from the repository."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
-    succeed(*build)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-def install(folder: Path, wheel: Path, extras: str = "") -> Path:
-    """Return the bin directory of an environment with the wheel and what it needs, no more."""
-    venv.create(folder, with_pip=True)
-    succeed(folder / "bin" / "python", "-m", "pip", "install", "--quiet", f"{wheel}{extras}")
-    return folder / "bin"
 
 
 @pytest.fixture(scope="session")

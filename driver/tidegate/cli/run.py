@@ -48,8 +48,11 @@ class Display:
 
     def notice(self, text: str) -> None:
         """Write a line about a statement, on the error stream unless a person reads both."""
-        if self.quiet:
-            return
+        if not self.quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Write a line as :meth:`notice` does, even if notices are not wanted."""
         beside_the_data = self.format == "table" and self.out.isatty()
         stream = self.out if beside_the_data else self.err
         self.out.flush()
@@ -134,6 +137,7 @@ def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[st
                 progress.erase()
 
         in_background(lambda: execute(note if display.progress else None))
+        _show_messages(cursor, display)
         if cursor.description is None:
             _report_success(cursor, display)
             return
@@ -232,6 +236,14 @@ def _projected(
         return list(names), pages
     kept = ([[row[place] for place in places] for row in page] for page in pages)
     return [names[place] for place in places], kept
+
+
+def _show_messages(cursor: Cursor, display: Display) -> None:
+    for _, message in cursor.messages:
+        if message.severity == "warning":
+            display.warn(f"[WARN] {message}")
+        else:
+            display.notice(f"[INFO] {message}")
 
 
 def _report_success(cursor: Cursor, display: Display) -> None:

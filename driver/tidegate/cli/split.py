@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from tidegate.lexical import LINE_COMMENT, QUOTED, RAW, comment_end
+
 _TOKEN = re.compile(
-    r"""
+    rf"""
       (?P<space>\s++)
-    | (?P<comment>--(?:\\\n|[^\r\n])*+ | (?<![^\s,;()])//(?:\\\n|[^\r\n])*+)
+    | (?P<comment>{LINE_COMMENT} | (?<![^\s,;()])//(?:\\\n|[^\r\n])*+)
     | (?P<bracket>/\*)
-    | (?P<raw>(?<!\w)[rR](?:'[^']*+'|"[^"]*+"))
-    | (?P<quoted>'(?:[^'\\]++|\\.)*+' | "(?:[^"\\]++|\\.)*+" | `[^`]*+`)
+    | (?P<raw>{RAW})
+    | (?P<quoted>{QUOTED})
     | (?P<open>['"`])
     | (?P<end>;)
     | (?P<word>\w++)
@@ -30,7 +32,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_BRACKET = re.compile(r"/\*|\*/")
 _LINE_END = re.compile(r"\r?\n|\Z")
 _STATEMENT_OPENERS = frozenset({"BEGIN", "IF", "LOOP", "REPEAT"})
 _STATEMENT_BEGINS = frozenset({";", ":", "BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"})
@@ -151,7 +152,7 @@ def _scan(script: str, start: int) -> tuple[int, int, list[str], Ending]:
         assert match is not None  # the last alternative takes any character
         kind, text, position = match.lastgroup, match.group(), match.end()
         if kind == "bracket":
-            closed = _bracket_end(script, position)
+            closed = comment_end(script, position)
             stop = len(script) if closed is None else closed
             text = script[match.start() : stop]
             if begin is not None:
@@ -184,13 +185,3 @@ def _command(script: str, begin: int) -> tuple[int, int, list[str], Ending]:
     assert match is not None  # \Z matches at the latest
     text = script[begin : match.start()].rstrip().rstrip(";")
     return match.end(), begin, [text], Ending.COMMAND
-
-
-def _bracket_end(script: str, position: int) -> int | None:
-    """Return the offset behind the comment whose ``/*`` ends at ``position``, if it is closed."""
-    depth = 1
-    for match in _BRACKET.finditer(script, position):
-        depth += 1 if match.group() == "/*" else -1
-        if depth == 0:
-            return match.end()
-    return None

@@ -139,7 +139,7 @@ def set_options(statement: AlterSetOptions, context: Context) -> Result:
     if TIMEZONE_OPTION in statement.options:
         warning = zone_warning(changed, "", context)
         if warning is not None:
-            context.log(warning)
+            context.warn(warning)
     return restart_with(table, changed, context)
 
 

@@ -29,7 +29,7 @@ def zone_warning(table: MaterializedTable, query_zone: str, context: Context) ->
         return None
     dates = " and its date-formatters" if table.date_formatters() else ""
     return (
-        f"Warning: the query of {table.name} runs in the time zone {name}, but its schedule{dates} "
+        f"the query of {table.name} runs in the time zone {name}, but its schedule{dates} "
         f"in {workflow.timezone}. One zone for both is set by '{TIMEZONE_OPTION}', or before "
         f"CREATE by SET '{LOCAL_ZONE}'."
     )

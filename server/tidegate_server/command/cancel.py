@@ -29,7 +29,7 @@ def cancel_refresh(statement: AlterCancelRefresh, context: Context) -> Result:
         services.ledger.ask_cancel(run.refresh_id)
     here = services.waves.queue.cancel_table(table.id)
     if not services.waves.queue.wait_ended(here, _PATIENCE):
-        context.log("A refresh has not stopped yet; it stops when its Spark tasks end.")
+        context.note("A refresh has not stopped yet; it stops when its Spark tasks end.")
     found = dict.fromkeys([*here, *(run.refresh_id for run in unfinished)])
     states = [(refresh_id, services.ledger.find(refresh_id)) for refresh_id in found]
     log.info("Canceled %d refreshes of %s", len(found), table.name)

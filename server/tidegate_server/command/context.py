@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidegate_server.catalog.base import Catalog
 from tidegate_server.command.background import Background
@@ -17,6 +18,11 @@ from tidegate_server.observability.metrics import Metrics
 from tidegate_server.scheduler.base import Ledger, RunRefresh, WorkflowScheduler
 from tidegate_server.store.database import StoreState
 from tidegate_server.store.privileges import MemoryPrivileges, Privileges
+
+WARNING: Final = "Warning: "
+"""Begins a log line that warns of something; clients get it as a message of the statement."""
+NOTE: Final = "Note: "
+"""Begins a log line that says what came of a statement; clients get it as a message, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +81,20 @@ class Context:
     session: SessionState
     operation_id: str
     log: Callable[[str], None]
+    """Adds a line to the statement's log; :meth:`warn` and :meth:`note` reach a person for sure."""
     progress: Callable[[Progress], None]
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Settings for this statement alone (Thrift's confOverlay)."""
     require_wanted: Callable[[], None] = lambda: None
     """Raises why the statement is over, once a client or a timeout has ended it."""
+
+    def warn(self, text: str) -> None:
+        """Warn whoever runs the statement, which goes on."""
+        self.log(WARNING + text)
+
+    def note(self, text: str) -> None:
+        """Say what came of the statement where its result does not show it."""
+        self.log(NOTE + text)
 
     def setting(self, key: str) -> str | None:
         """Return a setting as this statement sees it, or None."""

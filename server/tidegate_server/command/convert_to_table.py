@@ -47,7 +47,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
         _release(table, readers, context, undo)
         undo.pop_all()
     context.services.privileges.forget(TableObject(table_id=table.id))
-    context.log(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
+    context.note(f"{table.name} is a plain table from now on; nothing refreshes it any more.")
     log.info("Converted materialized table %s (%s) to a plain table", table.name, table.id)
     return nothing()
 

@@ -58,7 +58,7 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
         undo.pop_all()
     log.info("Created materialized table %s (%s)", table.name, table.id)
     if note is not None:
-        context.log(note)
+        context.note(note)
     return nothing()
 
 
@@ -107,11 +107,11 @@ def _exists(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Result:
     if statement.if_not_exists:
-        context.log(f"Materialized table {existing.name} exists already; nothing was changed.")
+        context.note(f"Materialized table {existing.name} exists already; nothing was changed.")
         return nothing()
     if statement.or_alter:
         if statement.backfill_from is not None:
-            context.log(
+            context.warn(
                 f"{existing.name} exists: BACKFILL FROM copies rows only when it is created."
             )
         return alter_query.create_or_alter(statement, existing, text, context)

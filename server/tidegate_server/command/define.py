@@ -129,7 +129,7 @@ def define(
     )
     warning = zone_warning(table, analysis.time_zone, context)
     if warning is not None and existing is None:
-        context.log(warning)
+        context.warn(warning)
     catalog = context.services.catalog
     check_neighbours(table, catalog.consumers, catalog.find, setting)
     table = _with_derived(statement, table, context)

@@ -32,7 +32,7 @@ def settle(changed: Name, context: Context) -> None:
     found = resolve.find(changed, context)
     if found is not None:
         for line in warnings(found, services.catalog.consumers, services.catalog.find):
-            context.log(f"Warning: {line}")
+            context.warn(line)
 
 
 def _settle_alone(table: MaterializedTable, context: Context) -> None:
@@ -43,7 +43,7 @@ def _settle_alone(table: MaterializedTable, context: Context) -> None:
     except ServerError as problem:
         if problem.code != Code.MT_STATE.name:
             raise
-        context.log(f"Warning: the freshness of {table.name} is settled later: {problem.message}")
+        context.warn(f"the freshness of {table.name} is settled later: {problem.message}")
 
 
 def _settle(table_id: str, context: Context) -> None:

@@ -69,7 +69,7 @@ def revoke(statement: RevokePrivileges, context: Context) -> Result:
     privileges = context.services.privileges
     gone = [privileges.revoke(statement.user, p, on) for p in _parts(statement.privileges)]
     if not any(gone):
-        context.log(f"User {statement.user} had none of these privileges; nothing was changed.")
+        context.note(f"User {statement.user} had none of these privileges; nothing was changed.")
     log.info("User %s lost %s on %s", statement.user, statement.privileges, on)
     return nothing()
 

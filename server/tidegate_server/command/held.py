@@ -36,7 +36,7 @@ def publish(statement: AlterPublishHeld, context: Context) -> Result:
     )
     raise_failure(context.services.run_refresh(request))
     log.info("Published the held version of %s, made by %s", table.name, table.held.refresh_id)
-    context.log(f"{table.name} serves what refresh {table.held.refresh_id} made.")
+    context.note(f"{table.name} serves what refresh {table.held.refresh_id} made.")
     return nothing()
 
 
@@ -57,5 +57,5 @@ def discard(statement: AlterDiscardHeld, context: Context) -> Result:
         context.services.engine.call(DiscardHeld(name=table.storage, table_id=table.id))
         context.services.catalog.hold(table.id, None)
     log.info("Discarded the held version of %s, made by %s", table.name, table.held.refresh_id)
-    context.log(f"What refresh {table.held.refresh_id} of {table.name} made is thrown away.")
+    context.note(f"What refresh {table.held.refresh_id} of {table.name} made is thrown away.")
     return nothing()

@@ -238,4 +238,4 @@ def _warn_consumers(table: MaterializedTable, context: Context) -> None:
     consumers = context.services.catalog.consumers(table.name)
     if consumers:
         names = ", ".join(str(consumer.name) for consumer in consumers)
-        context.log(f"These materialized tables read {table.name}, which is gone: {names}")
+        context.warn(f"These materialized tables read {table.name}, which is gone: {names}")

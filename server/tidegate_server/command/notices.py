@@ -18,9 +18,9 @@ _KAFKA = "read_kafka("
 
 
 def warn(notices: Iterable[str], context: Context) -> None:
-    """Write warnings to the statement's log, one line each."""
+    """Warn whoever runs the statement, once for each notice."""
     for notice in notices:
-        context.log(f"Warning: {notice}.")
+        context.warn(f"{notice}.")
 
 
 def definition_notices(

@@ -176,7 +176,7 @@ def _restore(
 
 def _told(table: MaterializedTable, version: int, context: Context) -> Result:
     log.info("Rolled %s back to version %d", table.name, version)
-    context.log(
+    context.note(
         f"{table.name} holds the rows of version {version} and is suspended; "
         "RESUME or REFRESH brings it up to date again."
     )

@@ -30,7 +30,7 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
     earlier, found = _wanted(statement, text, context)
     carry_out(found, context)
     log.info("Rolled the definition of %s back to version %d", found.before.name, _number(earlier))
-    context.log(_told(found, _number(earlier)))
+    context.note(_told(found, _number(earlier)))
     return nothing()
 
 

@@ -89,7 +89,7 @@ def _tell(tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context
         reason = _reason(old[table.id], bound)
         if bound.on_stale is not OnStale.SERVE:
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
-        context.log(f"Warning: {table.name} is stale: {reason}.")
+        context.warn(f"{table.name} is stale: {reason}.")
 
 
 def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable]:

@@ -64,7 +64,7 @@ def restore_lost_storage(table: MaterializedTable, context: Context) -> None:
         if _is_stored(found, context):
             return
         context.services.catalog.replace(replace(found, location=create_storage(found, context)))
-    context.log(f"The storage of {table.name} was lost; it was created again.")
+    context.note(f"The storage of {table.name} was lost; it was created again.")
     log.warning("created the lost storage of %s again", table.name)
 
 

@@ -61,7 +61,7 @@ def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
     if not isinstance(answer, Verified):
         raise unexpected(answer)
     if answer.left_out is not None:
-        context.log(f"Immutable rows were not compared: those where {answer.left_out}")
+        context.note(f"Immutable rows were not compared: those where {answer.left_out}")
     if not answer.equal:
         log.warning("%s differs from its query: %s", table.name, answer)
     row = (

@@ -19,6 +19,7 @@ from tidegate_server.auth.tokens import DelegationTokens
 from tidegate_server.config import ServerSection
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.result import Result
+from tidegate_server.model.states import OperationState
 from tidegate_server.model.types import Schema, text_schema
 from tidegate_server.observability.context import note, serving
 from tidegate_server.protocol import convert, encode, status
@@ -35,7 +36,7 @@ from tidegate_server.session.configuration import (
 from tidegate_server.session.cursor import FetchOrientation, Page
 from tidegate_server.session.manager import SessionManager
 from tidegate_server.session.metadata import TablePattern
-from tidegate_server.session.operation import Operation, OperationKind
+from tidegate_server.session.operation import Operation, OperationKind, OperationView
 from tidegate_server.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -164,7 +165,8 @@ class Handler:
             await until_ended(operation, None)
             await self._require_result(session, operation)
         return ttypes.TExecuteStatementResp(
-            status=status.success(), operationHandle=convert.operation_handle(operation)
+            status=status.success(_messages(operation.view())),
+            operationHandle=convert.operation_handle(operation),
         )
 
     def ended_status(self, request: Any, caller: Caller) -> tuple[Operation, Any] | None:
@@ -468,11 +470,19 @@ def _shown_schema(operation: Operation) -> Schema:
     return text_schema("Result") if not schema and operation.view().has_result_set else schema
 
 
+def _messages(view: OperationView) -> tuple[str, ...]:
+    """Return the warnings and notes of a statement that went well.
+
+    Of one that did not, clients would show them as parts of its error; its log has them.
+    """
+    return view.messages if view.state is OperationState.FINISHED else ()
+
+
 def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
     view = operation.view(with_progress=with_progress)
     problem = view.error
     return ttypes.TGetOperationStatusResp(
-        status=status.success(),
+        status=status.success(_messages(view)),
         operationState=status.wire_state(view.state),
         sqlState=problem.sqlstate if problem else None,
         errorCode=status.ERROR_NUMBER if problem else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tidegate.wire.service import ttypes
@@ -28,9 +29,14 @@ _QUOTED: Final = re.compile(r"`([^`]+)`")
 _BAD_HANDLES = frozenset({Code.INVALID_SESSION_HANDLE.name, Code.INVALID_OPERATION_HANDLE.name})
 
 
-def success() -> Any:
-    """Return the TStatus of a call that went well."""
-    return ttypes.TStatus(statusCode=ttypes.TStatusCode.SUCCESS_STATUS)
+def success(messages: Sequence[str] = ()) -> Any:
+    """Return the TStatus of a call that went well, with a statement's warnings and notes.
+
+    The code is SUCCESS even with messages: PyHive, and Hive's JDBC driver in most of its calls,
+    take SUCCESS_WITH_INFO for an error.
+    """
+    code = ttypes.TStatusCode.SUCCESS_STATUS
+    return ttypes.TStatus(statusCode=code, infoMessages=list(messages) or None)
 
 
 def still_executing() -> Any:

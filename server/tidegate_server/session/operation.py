@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
+from tidegate_server.command.context import NOTE, WARNING
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.clock import Clock
@@ -19,6 +20,10 @@ from tidegate_server.session.handle import Handle
 
 LOG_LINES = 10_000
 """Lines an operation keeps; older ones are dropped."""
+MESSAGES = 100
+"""Warnings and notes an operation keeps for its client; the log has the further ones."""
+MESSAGE_LENGTH = 2_000
+"""Characters of a message that a client gets; the log has the whole line."""
 SHOWN_STEP = 10
 """Percent that progress must gain to be logged again."""
 
@@ -86,6 +91,8 @@ class OperationView:
     has_result_set: bool
     modified_rows: int | None
     progress: Progress | None
+    messages: tuple[str, ...]
+    """Warnings and notes, each beginning with ``Warning: `` or ``Note: ``."""
     started_at: datetime
     ended_at: datetime | None
 
@@ -132,6 +139,7 @@ class Operation:
         self._ended_at: datetime | None = None
         self._on_end = on_end
         self._listeners: set[Callable[[], None]] = set()
+        self._messages: list[str] = []
         self._shown_percent = -1
         self._started = False
 
@@ -173,6 +181,7 @@ class Operation:
                 or (result is not None and result.has_result_set),
                 modified_rows=None if result is None else result.modified_rows,
                 progress=progress,
+                messages=tuple(self._messages),
                 started_at=self._started_at,
                 ended_at=self._ended_at,
             )
@@ -254,8 +263,13 @@ class Operation:
             cursor.put_back(page)
 
     def write_log(self, line: str) -> None:
-        """Add a line for people in Hive's form."""
-        self.log.append(f"INFO  : {line}")
+        """Add a line for people in Hive's form; a warning or a note also becomes a message."""
+        level = "WARN" if line.startswith(WARNING) else "INFO"
+        self.log.append(f"{level:<5} : {line.removeprefix(WARNING).removeprefix(NOTE)}")
+        if line.startswith((WARNING, NOTE)):
+            with self._lock:
+                if len(self._messages) < MESSAGES:
+                    self._messages.append(line[:MESSAGE_LENGTH])
         self._notify()
 
     def log_start(self) -> None:

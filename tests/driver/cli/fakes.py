@@ -20,6 +20,7 @@ class Answer:
     error: tidegate.Error | None = None
     rowcount: int = -1
     blocks: bool = False
+    messages: Sequence[tidegate.Warning] = ()
 
 
 @dataclass
@@ -69,6 +70,10 @@ class FakeCursor:
     @property
     def rowcount(self) -> int:
         return self._answer.rowcount
+
+    @property
+    def messages(self) -> list[tuple[type[tidegate.Warning], tidegate.Warning]]:
+        return [(type(message), message) for message in self._answer.messages]
 
     def execute_async(self, sql: str) -> Self:
         self._server.statements.append(sql)

@@ -58,6 +58,19 @@ def test_changed_rows_are_counted(server: FakeServer, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "[INFO] Execute statement succeeded: 3 rows.\n"
 
 
+def test_warnings_and_notes_of_the_server_are_written(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [tidegate.Warning("thin ice"), tidegate.Warning("as it was", severity="note")]
+    server.answers["select 1"] = Answer(["a"], [(1,)], messages=messages)
+    run(server, "--format", "csv", "--no-header", "-e", "select 1")
+    out, err = capsys.readouterr()
+    assert out == "1\n"
+    assert err.splitlines()[:2] == ["[WARN] thin ice", "[INFO] as it was"]
+    run(server, "-q", "--format", "csv", "--no-header", "-e", "select 1")
+    assert capsys.readouterr() == ("1\n", "[WARN] thin ice\n")
+
+
 def test_quiet_writes_nothing_but_the_data(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,8 @@ def test_a_list_of_statements_comes_back(given_statements: list[str]) -> None:
         (r"select 'it\'s; ok'; x", [r"select 'it\'s; ok'", "x"]),
         (r"select 'a\\'; x", [r"select 'a\\'", "x"]),
         (r"select r'a\'; x", [r"select r'a\'", "x"]),
+        (r"""select R"a\"; x""", [r"""select R"a\"""", "x"]),
+        ("select 1 -- a \\\n ; b\n; x", ["select 1 -- a \\\n ; b", "x"]),
         ("select `a;``b`; x", ["select `a;``b`", "x"]),
         ('select "a;b"; x', ['select "a;b"', "x"]),
         ("select 1 -- ; '\n; x", ["select 1 -- ; '", "x"]),

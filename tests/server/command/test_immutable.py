@@ -179,7 +179,8 @@ def test_a_table_that_exists_is_not_filled_again(world: World) -> None:
     world.execute(f"{again} AS SELECT * FROM t1")
     assert world.table("m").backfilled_from == name("old")
     assert world.refreshed == []
-    assert "c.d.m exists: BACKFILL FROM copies rows only when it is created." in world.logged
+    said = "c.d.m exists: BACKFILL FROM copies rows only when it is created."
+    assert f"Warning: {said}" in world.logged
 
 
 def test_a_plain_table_is_not_taken_over_with_a_region(world: World) -> None:

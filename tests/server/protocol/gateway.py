@@ -241,6 +241,11 @@ def running_gateway(config: Config | None = None, catalog: Any = None) -> Iterat
             wait_for_cancel(engine, context)
         if text == "TALK":
             return talk(context)
+        if text.startswith("WARN"):
+            context.warn("the ice is thin")
+            context.note("nothing was changed")
+        if text == "WARN":
+            return nothing()
         raise ServerError(
             code="TABLE_OR_VIEW_NOT_FOUND",
             sqlstate="42P01",

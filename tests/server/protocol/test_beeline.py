@@ -89,6 +89,15 @@ def test_beeline_with_a_wrong_password_is_refused(
     assert "password is wrong" in done.stderr or "401" in done.stderr
 
 
+def test_beeline_prints_warnings_and_notes(guarded: Gateway, tmp_path: Path) -> None:
+    plain = beeline(guarded, tmp_path, ";ssl=false")
+    done = plain.run("WARN", options=("-p", "lovelace"), user="ada")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert "WARN  : the ice is thin" in lines
+    assert "INFO  : nothing was changed" in lines
+
+
 def test_beeline_acts_as_another_user(guarded: Gateway, tmp_path: Path) -> None:
     done = log_in(guarded, tmp_path, ";hive.server2.proxy.user=eva")
     assert done.stdout.splitlines() == ["who", "eva"], done.stderr

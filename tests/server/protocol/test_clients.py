@@ -135,6 +135,13 @@ def test_pyhive_reads_the_log_by_falling_back_from_getlog(pyhive: Any) -> None:
     assert pyhive.fetch_logs()[1] == "INFO  : one line of the log"
 
 
+def test_pyhive_reads_warnings_in_the_log(pyhive: Any) -> None:
+    pyhive.execute("WARN")
+    assert pyhive.fetch_logs() == ["WARN  : the ice is thin", "INFO  : nothing was changed"]
+    pyhive.execute("SELECT nothing")
+    assert pyhive.fetchall() == []
+
+
 def test_pyhive_changes_the_schema_of_its_connection(gateway: Gateway) -> None:
     connection = hive.connect(gateway.host, port=gateway.port, username="e", database="other_db")
     states = [session.state for session in gateway.sessions.sessions()]
@@ -200,6 +207,11 @@ def test_impyla_raises_the_servers_sentence(impyla: Any) -> None:
 def test_impyla_reads_the_log_by_falling_back_from_getlog(impyla: Any) -> None:
     impyla.execute("TALK")
     assert "one line of the log" in impyla.get_log()
+
+
+def test_impyla_reads_warnings_in_the_log(impyla: Any) -> None:
+    impyla.execute("WARN")
+    assert "WARN  : the ice is thin" in impyla.get_log()
 
 
 def test_impyla_cancels(impyla: Any) -> None:

@@ -715,6 +715,31 @@ def test_the_lines_of_a_statements_start_wake_nobody(gateway: Gateway, peer: Pee
     assert peer.status(operation).operationState == STATES.FINISHED_STATE
 
 
+def test_warnings_and_notes_come_with_a_success_that_every_client_takes(peer: Peer) -> None:
+    messages = ["Warning: the ice is thin", "Note: nothing was changed"]
+    synchronous = peer.execute(peer.session(), "WARN").status
+    assert (synchronous.statusCode, synchronous.infoMessages) == (CODES.SUCCESS_STATUS, messages)
+    operation = peer.start(peer.session(), "WARN")
+    status = peer.status(operation)
+    while status.operationState != STATES.FINISHED_STATE:
+        status = peer.status(operation)
+    assert status.status.statusCode == CODES.SUCCESS_STATUS
+    assert status.status.infoMessages == messages
+    assert peer.fetch(operation, fetchType=1).results.columns[0].stringVal.values == [
+        b"WARN  : the ice is thin",
+        b"INFO  : nothing was changed",
+    ]
+
+
+def test_the_error_of_a_statement_that_warned_has_no_warnings_in_it(peer: Peer) -> None:
+    operation = peer.start(peer.session(), "WARN AND FAIL")
+    status = peer.status(operation)
+    while status.operationState != STATES.ERROR_STATE:
+        status = peer.status(operation)
+    assert status.status.infoMessages is None
+    assert "ice" not in status.errorMessage
+
+
 # ---- types ---------------------------------------------------------------------------------
 
 

@@ -14,7 +14,13 @@ from tidegate_server.link.messages.answers import Progress
 from tidegate_server.model.result import nothing
 from tidegate_server.model.states import OPERATION_MOVES, OperationState
 from tidegate_server.session.handle import issue
-from tidegate_server.session.operation import Operation, OperationKind, OperationLog
+from tidegate_server.session.operation import (
+    MESSAGE_LENGTH,
+    MESSAGES,
+    Operation,
+    OperationKind,
+    OperationLog,
+)
 
 
 def new_operation() -> Operation:
@@ -153,6 +159,28 @@ def test_progress_of_stopped_tasks_is_not_told() -> None:
     shown = [line for line in operation.log.read(10)[1] if "Stage-1" in line]
     assert shown == ["INFO  : Stage-1 map = 25%,  reduce = 25%"]
     assert operation.view(with_progress=True).progress == progress(1, 4)
+
+
+def test_warnings_and_notes_are_messages_and_lines_of_the_log() -> None:
+    operation = running_operation()
+    operation.write_log("Warning: the ice is thin")
+    operation.write_log("one line")
+    operation.write_log("Note: nothing was changed")
+    assert operation.view().messages == ("Warning: the ice is thin", "Note: nothing was changed")
+    assert operation.log.read(9)[1] == [
+        "WARN  : the ice is thin",
+        "INFO  : one line",
+        "INFO  : nothing was changed",
+    ]
+
+
+def test_messages_are_bounded_and_the_log_has_them_whole() -> None:
+    operation = running_operation()
+    for _ in range(2 * MESSAGES):
+        operation.write_log("Warning: " + "x" * 2 * MESSAGE_LENGTH)
+    messages = operation.view().messages
+    assert (len(messages), len(messages[0])) == (MESSAGES, MESSAGE_LENGTH)
+    assert len(operation.log.read(1)[1][0]) > MESSAGE_LENGTH
 
 
 def test_a_log_is_read_once_unless_from_its_start() -> None:

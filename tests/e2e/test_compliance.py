@@ -1,0 +1,26 @@
+"""SQLAlchemy's compliance suite for dialects, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fix_server import Server
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
+
+ROOT = Path(__file__).parents[2]
+SUITE = ROOT / "tests" / "compliance"
+
+
+def test_the_dialect_passes_sqlalchemy_s_compliance_suite(server: Server) -> None:
+    uri = f"tidegate+tidegate://{server.host}:{server.port}/default"
+    command = [sys.executable, "-m", "pytest", "-c", str(SUITE / "setup.cfg")]
+    command += [str(SUITE / "suite.py"), "--dburi", f"{uri}?spark.sql.sources.default=delta"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=2300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -1,0 +1,38 @@
+"""Environments with a wheel and what it needs, no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    """Run a command with nothing of this process's environment of Python."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=environment,
+    )
+
+
+def succeed(*command: str | Path, timeout: float = 600) -> str:
+    """Run a command that has to go well, and return its output."""
+    done = run(*command, timeout=timeout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def install(folder: Path, wheel: Path, extras: str = "", *others: str) -> Path:
+    """Return the bin directory of an environment with the wheel and what it needs, no more."""
+    venv.create(folder, with_pip=True)
+    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
+    succeed(*pip, f"{wheel}{extras}", *others, timeout=1800)
+    return folder / "bin"
