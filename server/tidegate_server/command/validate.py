@@ -42,6 +42,7 @@ Setting = Callable[[str], str | None]
 
 _FORMATTER_PREFIX, _FORMATTER_SUFFIX = "partition.fields.", ".date-formatter"
 _TEXTS = (TypeKind.CHAR, TypeKind.VARCHAR, TypeKind.STRING)
+_PLAIN_STRINGS = ("string", "string collate utf8_binary")
 _PARTITION_TYPES = frozenset(
     {
         *_TEXTS,
@@ -254,8 +255,10 @@ def check_partition_types(keys: Sequence[str], schema: Schema) -> None:
 
 
 def _is_partition_type(data_type: str) -> bool:
-    collated = parse_type(data_type).kind is TypeKind.STRING and data_type.lower() != "string"
-    return parse_type(data_type).kind in _PARTITION_TYPES and not collated
+    word = data_type.strip().lower()
+    if parse_type(word).kind is TypeKind.STRING:
+        return word in _PLAIN_STRINGS
+    return parse_type(word).kind in _PARTITION_TYPES or word.startswith("character")
 
 
 def check_enforced(table: MaterializedTable) -> None:

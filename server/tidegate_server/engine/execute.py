@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.engine.guard import disown, guard
+from tidegate_server.engine.change_feed import without_feed_if_reserved
+from tidegate_server.engine.guard import check_targets, disown
 from tidegate_server.engine.immediate import written_out
 from tidegate_server.engine.inline import inlined
 from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
+from tidegate_server.engine.relations import FileChanges, changes_files
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
+from tidegate_server.engine.targets import targets
 from tidegate_server.link.messages.answers import Executed
 from tidegate_server.link.messages.requests import Execute
 from tidegate_server.model.types import Schema
@@ -33,9 +37,11 @@ def execute(
     operation: Operation,
     results: ResultStore,
     format: TableFormat,
+    changes: FileChanges,
 ) -> Executed:
     """Run the statement; commands run inside ``spark.sql`` and are never run again.
 
+    :param changes: where it counts if it changes tables of files.
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
         tables cannot be replaced or given versions in it, or if it is not known beforehand,
         MT_SNAPSHOT_UNAVAILABLE if those versions are gone.
@@ -43,11 +49,17 @@ def execute(
     started = time.time_ns() // 1_000_000
     with child.overlaid(request.settings), readable(request.pinned):
         text = written_out(child.spark, request.sql)
-        copies = guard(child.spark, text)
-        try:
-            frame = _analyzed(replace(request, sql=text), child, format)
-        finally:
-            disown(child.spark, copies)
+        found = tuple(targets(child.spark, text))
+        copies = check_targets(child.spark, text, found)
+        counted = changes_files(child.spark, text, found)
+        with changes.changing() if counted else nullcontext():
+            try:
+                written = replace(request, sql=text)
+                frame = without_feed_if_reserved(
+                    child, text, lambda: _analyzed(written, child, format)
+                )
+            finally:
+                disown(child.spark, copies)
         operation.check()
         catalog, schema = child.current()
         if not frame.columns:

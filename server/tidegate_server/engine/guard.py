@@ -16,6 +16,7 @@ from tidegate_server.engine.targets import (
     PathTarget,
     SchemaTarget,
     TableTarget,
+    Target,
     is_path,
     targets,
 )
@@ -90,16 +91,29 @@ _HINTS: Mapping[str, str] = {
 def guard(spark: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
     """Refuse a statement that changes the storage of a materialized table.
 
-    Returns the names of tables that it makes as copies of materialized ones: they get the
+    Returns what :func:`check_targets` does.
+
+    :raises ServerError: as that; NOT_SUPPORTED for an EXECUTE IMMEDIATE that cannot be read
+        beforehand.
+    :raises pyspark.errors.ParseException: if Spark cannot parse the statement.
+    """
+    return check_targets(spark, text, targets(spark, text))
+
+
+def check_targets(
+    spark: SparkSession, text: str, found: Iterable[Target]
+) -> tuple[tuple[str, ...], ...]:
+    """Refuse to change the storage of a materialized table.
+
+    Returns the names of tables that are made as copies of materialized ones: they get the
     properties by which those are known, and are to be disowned (:func:`disown`).
 
-    :raises ServerError: MT_WRONG_KIND naming the statement to use; NOT_SUPPORTED for an EXECUTE
-        IMMEDIATE that cannot be read beforehand.
-    :raises pyspark.errors.ParseException: if Spark cannot parse the statement.
+    :param found: what the statement ``text`` changes.
+    :raises ServerError: MT_WRONG_KIND naming the statement to use.
     """
     owners = _Owners(spark)
     copies = []
-    for target in targets(spark, text):
+    for target in found:
         if isinstance(target, CopyTarget):
             copied = owners.of_table(target.source, through_views=False) is not None
             # IF NOT EXISTS leaves what is there as it is.
