@@ -40,6 +40,17 @@ class Code(Enum):
         "Partition column {name} is not produced by the query; it produces {available}.",
         "Add the column to the SELECT list or to PARTITIONED BY's spelling.",
     )
+    MT_PARTITION_UNSUPPORTED = ErrorSpec(
+        "0A000",
+        "Partition column {name} is {type}, and a table cannot be partitioned by values of that "
+        "type.",
+        "{hint}",
+    )
+    MT_PARTITION_VALUE = ErrorSpec(
+        "22023",
+        "{table} cannot store the value {value} in its partition column {name}: {reason}.",
+        "{hint}",
+    )
     MT_DATE_FORMATTER_NOT_PARTITION = ErrorSpec(
         "42611",
         "The date-formatter names {name}, which is not a partition column; those are: {available}.",

@@ -141,6 +141,14 @@ def test_a_model_is_made_altered_and_left_alone(project: Project, server: Server
         assert len(last_rows(cursor, rows)) == 3
         assert len(last_rows(cursor, versions)) == 1
 
+        # Nor is a seed that was dropped and created again another definition.
+        project.run("seed", "--full-refresh")
+        project.model(MODEL, on_configuration_change="fail")
+        project.run("run")
+        assert [(str(ds), n, note) for ds, n, note in last_rows(cursor, rows)] == first
+        assert len(last_rows(cursor, versions)) == 1
+        last_rows(cursor, f"INSERT INTO {project.schema}.orders SELECT DATE '2024-01-03', 2")
+
         project.model(APPENDED, on_configuration_change="continue")
         told = project.run("run")
         assert "differs from its model in" in told

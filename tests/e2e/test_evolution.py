@@ -41,6 +41,21 @@ def until(expected: Any, look: Callable[[], Any], seconds: float = 60.0) -> None
         time.sleep(0.2)
 
 
+def test_a_source_that_was_created_again_is_a_matter_of_the_data(sql: Callable[..., Any]) -> None:
+    words = f"CREATE OR ALTER MATERIALIZED TABLE m {FULL} AS {TOTALS}"
+    sql(words, "ALTER MATERIALIZED TABLE m REFRESH")
+    sql("DROP TABLE src", "CREATE TABLE src (k STRING, n INT) USING delta")
+    sql("INSERT INTO src VALUES ('c', 4)")
+    assert sql(f"EXPLAIN {words}") == []
+    sql("ALTER MATERIALIZED TABLE m REFRESH")
+    assert sql("SELECT * FROM m") == [("c", 4)]
+    versions = sql("SHOW VERSIONS m")
+    assert sql(f"EXPLAIN {words}") == []
+    sql(words, "ALTER MATERIALIZED TABLE m REFRESH")
+    assert sql("SHOW VERSIONS m") == versions
+    assert len(sql("SHOW VERSIONS m DEFINITION")) == 1
+
+
 def test_a_full_table_keeps_its_rows_until_it_is_refreshed(sql: Callable[..., Any]) -> None:
     sql(f"CREATE MATERIALIZED TABLE m {FULL} AS {TOTALS}", "ALTER MATERIALIZED TABLE m REFRESH")
     wider = TOTALS.replace("AS total", "AS total, count(*) AS c")

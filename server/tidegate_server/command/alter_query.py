@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.command import resolve
-from tidegate_server.command.apply import put_in_place
+from tidegate_server.command.apply import changing, compensate, put_in_place, write_definition
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import (
     analyze,
@@ -92,8 +93,25 @@ def carry_out(found: Evolution, context: Context) -> None:
         raise found.rejection
     if not found.changes:
         log.info("%s has the wanted definition already", found.before.name)
+        _note_sources(found, context)
         return
     put_in_place(found.before, found.after, context, restarts=found.restarts)
+
+
+def _note_sources(found: Evolution, context: Context) -> None:
+    """Note the identities of sources that were dropped and created again under their names.
+
+    The definition is the same: no version, no restart. The next refresh reads the new tables.
+    """
+    sources = found.after.sources
+    if [s.table_id for s in found.before.sources] == [s.table_id for s in sources]:
+        return
+    with changing([found.before], context) as [before], ExitStack() as undo:
+        after = replace(before, sources=sources, lineage=found.after.lineage)
+        write_definition(before, after, context, undo)
+        compensate(undo, lambda: context.services.catalog.replace(before))
+        context.services.catalog.replace(after)
+        undo.pop_all()
 
 
 def ready(table: MaterializedTable) -> MaterializedTable:

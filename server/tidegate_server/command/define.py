@@ -68,6 +68,7 @@ _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
     Code.MT_PK_NULLABLE.name: ("PRIMARY", "KEY"),
     Code.MT_PARTITION_COLUMN_NOT_FOUND.name: ("PARTITIONED", "BY"),
+    Code.MT_PARTITION_UNSUPPORTED.name: ("PARTITIONED", "BY"),
     Code.MT_COLUMN_NOT_FOUND.name: ("(",),
     Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name: ("(",),
     Code.MT_INCOMPATIBLE_TYPE.name: ("(",),
@@ -99,8 +100,10 @@ def define(
     if requested is None and existing is not None:
         requested = asked_mode(existing.logical_refresh_mode)
     setting = layered(statement.options, context.setting)
+    defaults = context.setting if existing is None else _defaults_of(existing, context)
+    paced = layered(statement.options, defaults)
     try:
-        chosen = pace(statement.freshness, requested, setting, statement.on_update)
+        chosen = pace(statement.freshness, requested, paced, statement.on_update)
     except ServerError as problem:
         raise at_freshness(problem, statement.freshness, text) from problem.__cause__
     need_scheduler("CREATE", chosen.mode, context)
@@ -122,7 +125,7 @@ def define(
             statement.start_mode,
             chosen.mode,
             table.date_formatters(),
-            setting,
+            paced,
             or_alter=statement.or_alter,
             on_update=chosen.on_update is not None,
         ),
@@ -264,6 +267,15 @@ def asked_mode(logical: LogicalRefreshMode) -> RequestedMode | None:
     if logical is LogicalRefreshMode.AUTOMATIC:
         return None
     return RequestedMode(logical.value)
+
+
+def _defaults_of(table: MaterializedTable, context: Context) -> Setting:
+    """Return the lookup of defaults for the clauses that a definition leaves out.
+
+    They are those under which the table was defined, so that the same words mean the same
+    definition in every session.
+    """
+    return layered(table.settings, context.services.config.options.get)
 
 
 def stored_settings(context: Context) -> dict[str, str]:

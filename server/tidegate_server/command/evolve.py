@@ -73,7 +73,8 @@ def evolution(
     :param loosened: lower-case names of columns that are nullable although the query of
         ``before`` never produces NULL in them.
     """
-    schema, columns = _columns(before, wanted, loosened)
+    same = same_query(before.expanded_query, wanted.expanded_query)
+    schema, columns = _columns(before, wanted, loosened, same=same)
     rebuild = _rebuilding(before)
     query = tuple(_query(before, wanted))
     changes = (
@@ -198,15 +199,23 @@ def _rejected(what: str, old: str | None, new: str | None, problem: ServerError)
 
 
 def _columns(
-    before: MaterializedTable, wanted: MaterializedTable, loosened: Collection[str]
+    before: MaterializedTable,
+    wanted: MaterializedTable,
+    loosened: Collection[str],
+    *,
+    same: bool,
 ) -> tuple[Schema, tuple[Change, ...]]:
-    """Return the stored columns afterwards: those that are there, and new ones behind them."""
+    """Return the stored columns afterwards: those that are there, and new ones behind them.
+
+    :param same: whether the query is the same. Then it was a source that lost a NOT NULL, and the
+        table keeps its own, as refreshes do.
+    """
     kept: list[Column] = []
     changes: list[Change] = []
     new = list(wanted.schema)
     for position, old in enumerate(before.schema, start=1):
         now = new[position - 1] if position <= len(new) else None
-        if now is None or not _fits(old, now, loosened):
+        if now is None or not _fits(old, now, loosened, same=same):
             changes.append(_unsupported(before, position, old, now))
             kept.append(old)
             continue
@@ -229,10 +238,12 @@ def _columns(
     return Schema(tuple(kept)), tuple(changes)
 
 
-def _fits(old: Column, now: Column, loosened: Collection[str]) -> bool:
-    same = old.name.lower() == now.name.lower() and plain_type(old.type) == plain_type(now.type)
-    nullability = old.nullable == now.nullable or (old.nullable and old.name.lower() in loosened)
-    return same and nullability
+def _fits(old: Column, now: Column, loosened: Collection[str], *, same: bool) -> bool:
+    if old.name.lower() != now.name.lower() or plain_type(old.type) != plain_type(now.type):
+        return False
+    if old.nullable == now.nullable:
+        return True
+    return old.name.lower() in loosened if old.nullable else same
 
 
 def _unsupported(
@@ -278,10 +289,15 @@ def _query(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
     old, new = before.original_query, wanted.original_query
     if not same_query(before.expanded_query, wanted.expanded_query):
         yield Change(object="QUERY", before=old, after=new, effect=_rebuilding(before))
-    elif [source.table_id for source in before.sources] != [s.table_id for s in wanted.sources]:
-        old = ", ".join(str(source.name) for source in before.sources)
-        new = ", ".join(str(source.name) for source in wanted.sources)
+    elif _source_names(before) != _source_names(wanted):
+        # A view in the query reads other tables now. That a source of the same name is another
+        # table is a matter of the data, which the next refresh finds.
+        old, new = ", ".join(_source_names(before)), ", ".join(_source_names(wanted))
         yield Change(object="SOURCES", before=old, after=new, effect=_rebuilding(before))
+
+
+def _source_names(table: MaterializedTable) -> list[str]:
+    return [str(source.name.folded()) for source in table.sources]
 
 
 def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:

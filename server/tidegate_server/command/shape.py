@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidegate_server.command.validate import date_formatters, is_text
+from tidegate_server.command.validate import check_partition_types, date_formatters, is_text
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.table import PrimaryKey
@@ -61,7 +61,7 @@ def shape(
     ``strict`` refuses repeated output names instead of numbering them.
 
     :raises ServerError: the codes of checks V1 to V9; MT_QUERY_UNSUPPORTED for what no
-        table can store.
+        table can store, MT_PARTITION_UNSUPPORTED for what no table can be partitioned by.
     """
     if strict:
         refuse_repeated(produced.names())
@@ -270,6 +270,7 @@ def _partition_keys(wanted: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
         if column is None:
             raise error(Code.MT_PARTITION_COLUMN_NOT_FOUND, name=name, available=available(schema))
         found.append(column.name)
+    check_partition_types(found, schema)
     return tuple(found)
 
 

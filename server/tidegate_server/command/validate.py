@@ -23,13 +23,14 @@ from tidegate_server.model.freshness import (
     THRESHOLD,
     Freshness,
 )
+from tidegate_server.model.names import quote_identifier
 from tidegate_server.model.table import (
     ENFORCE_OPTION,
     LogicalRefreshMode,
     MaterializedTable,
     RefreshMode,
 )
-from tidegate_server.model.types import TypeKind, parse_type
+from tidegate_server.model.types import Schema, TypeKind, parse_type
 from tidegate_server.model.versions import Source, SourceKind
 from tidegate_server.refresh.downstream import misfits
 from tidegate_server.refresh.waves import Consumers, Find
@@ -42,6 +43,17 @@ Setting = Callable[[str], str | None]
 
 _FORMATTER_PREFIX, _FORMATTER_SUFFIX = "partition.fields.", ".date-formatter"
 _TEXTS = (TypeKind.CHAR, TypeKind.VARCHAR, TypeKind.STRING)
+_PLAIN_STRINGS = ("string", "string collate utf8_binary")
+_PARTITION_TYPES = frozenset(
+    {
+        *_TEXTS,
+        *(TypeKind.BOOLEAN, TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT),
+        *(TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL),
+        *(TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ),
+    }
+)
+"""Types whose values, with the exceptions that each refresh looks for, Delta reads back from the
+text it keeps of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +232,38 @@ def check_options(options: Mapping[str, str], place: Place) -> tuple[str, ...]:
     for pattern in date_formatters(options).values():
         pattern_grain(pattern)
     return tuple(f"option {key} changes nothing: {why}" for key, why in reasons.items() if why)
+
+
+def check_partition_types(keys: Sequence[str], schema: Schema) -> None:
+    """Refuse partition columns of types that no table can be partitioned by.
+
+    :raises ServerError: MT_PARTITION_UNSUPPORTED.
+    """
+    for name in keys:
+        column = schema.find(name)
+        if column is None or _is_partition_type(column.type):
+            continue
+        written = quote_identifier(column.name)
+        match parse_type(column.type).kind:
+            case TypeKind.BINARY:
+                remedy = f"Partition by hex({written})"
+            case TypeKind.STRING:
+                remedy = f"Partition by {written} COLLATE UTF8_BINARY"
+            case TypeKind.ARRAY | TypeKind.MAP | TypeKind.STRUCT | TypeKind.VARIANT:
+                remedy = f"Partition by one of its values, or by to_json({written})"
+            case _:
+                remedy = f"Partition by CAST({written} AS STRING)"
+        hint = f"{remedy} as a column of the query, or leave PARTITIONED BY out."
+        raise error(
+            Code.MT_PARTITION_UNSUPPORTED, name=column.name, type=column.type.upper(), hint=hint
+        )
+
+
+def _is_partition_type(data_type: str) -> bool:
+    word = data_type.strip().lower()
+    if parse_type(word).kind is TypeKind.STRING:
+        return word in _PLAIN_STRINGS
+    return parse_type(word).kind in _PARTITION_TYPES or word.startswith("character")
 
 
 def check_enforced(table: MaterializedTable) -> None:

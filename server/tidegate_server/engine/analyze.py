@@ -38,11 +38,17 @@ from tidegate_server.storage.base import TableFormat
 _OF_A_SESSION = frozenset({"current_schema", "current_catalog"})
 _SQL_FUNCTIONS = frozenset({"SQLScalarFunction", "SQLFunctionNode"})
 _CHANGE_FEEDS = frozenset({"table_changes", "table_changes_by_path"})
+_ALIASES = "give the tables aliases"
 _WHAT_TO_DO: Mapping[str, str] = {
+    "AMBIGUOUS_COLUMN_OR_FIELD": _ALIASES,
+    "AMBIGUOUS_REFERENCE": _ALIASES,
+    "CANNOT_RESOLVE_STAR_EXPAND": _ALIASES,
+    "UNRESOLVED_COLUMN": _ALIASES,
     "UNRESOLVABLE_TABLE_VALUED_FUNCTION": "Spark looks for a table function in the current schema"
-    " only, and a refresh has none of yours: write its query in the place of the call"
+    " only, and a refresh has none of yours: write its query in the place of the call",
 }
-"""By the condition under which a refresh could not run a query that its author can."""
+"""By the condition, without its subcondition, under which a refresh could not run a query that its
+author can. Other conditions say themselves what is wrong."""
 
 
 def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
@@ -179,8 +185,8 @@ def _kept(
             found = column_origins(analyzed_plan(frame), names)
         except PySparkException as failed:
             cause = failed
-            advice = _WHAT_TO_DO.get(str(failed.getCondition()), "give the tables aliases")
-            problem = f"{_first_line(failed)}; {advice}"
+            advice = _WHAT_TO_DO.get(str(failed.getCondition()).partition(".")[0])
+            problem = "; ".join(filter(None, (_first_line(failed), advice)))
             continue
         finally:
             tables.forget()

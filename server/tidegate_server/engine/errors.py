@@ -14,6 +14,15 @@ from tidegate_server.engine.messages import whole_message
 from tidegate_server.errors import Code, ServerError, error
 
 _CAUSES = 20
+_FEED_NAMES = frozenset(
+    {
+        "RESERVED_CDC_COLUMNS_ON_WRITE",
+        "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS",
+        "DELTA_TABLE_CONTAINS_RESERVED_CDC_COLUMNS",
+    }
+)
+# What Delta's UPDATE and MERGE call the columns of what they write for the feed.
+_FEED_COLUMN = re.compile(r"packed(Data|Cdc)\.")
 _CANCELED = re.compile(r"cancelled|canceled|interrupted", re.IGNORECASE)
 _WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
 """Beginnings of conditions that any other one says more than."""
@@ -73,6 +82,14 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
 def _no_answer(caught: BaseException) -> bool:
     """Say whether Py4J, which swallows the error of its socket, got no answer from the JVM."""
     return type(caught) is Py4JError and "Trace:" not in str(caught)
+
+
+def condition_of(caught: BaseException) -> str | None:
+    """Return the error condition of Spark or Delta with which something failed, or None."""
+    if isinstance(caught, PySparkException) and caught.getCondition():
+        return str(caught.getCondition())
+    found = _first_condition(_java_exception(caught))
+    return None if found is None else str(found.getCondition())
 
 
 def exceeds_result_limit(caught: BaseException) -> bool:
@@ -228,6 +245,17 @@ def _hint(condition: str, message: str) -> str:
         return (
             "UPDATE SET * and INSERT * take every column of the target from the source: list the "
             "columns to set, or write MERGE WITH SCHEMA EVOLUTION INTO."
+        )
+    if condition in _FEED_NAMES:
+        return (
+            "Delta's change feed has columns of these names: rename yours, or turn the feed off "
+            "with ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')."
+        )
+    if condition == "INVALID_ATTRIBUTE_NAME_SYNTAX" and _FEED_COLUMN.search(message):
+        return (
+            "Delta cannot write the change feed of a column with a backtick in its name: turn the "
+            "feed off with ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = "
+            "'false'), or rename the column."
         )
     if condition == "PARSE_SYNTAX_ERROR" and "'MATERIALIZED'" in message:
         return (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from tidegate_server.engine.change_feed import without_feed_if_reserved
 from tidegate_server.engine.drop import only_own_files
 from tidegate_server.engine.guard import disown, guard
 from tidegate_server.engine.immediate import written_out
@@ -16,6 +18,7 @@ from tidegate_server.engine.operations import Operation
 from tidegate_server.engine.pin import pinned, readable
 from tidegate_server.engine.projection import result_schema
 from tidegate_server.engine.registered import registered
+from tidegate_server.engine.relations import FileChanges, changes_files
 from tidegate_server.engine.resources import check_resources
 from tidegate_server.engine.results import ResultStore
 from tidegate_server.engine.sessions import Child
@@ -39,9 +42,11 @@ def execute(
     operation: Operation,
     results: ResultStore,
     format: TableFormat,
+    changes: FileChanges,
 ) -> Executed:
     """Run the statement; commands run inside ``spark.sql`` and are never run again.
 
+    :param changes: where it counts if it changes tables of files.
     :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
         tables cannot be replaced or given versions in it, or if it is not known beforehand,
         MT_SNAPSHOT_UNAVAILABLE if those versions are gone, RESOURCE_NOT_FOUND.
@@ -51,13 +56,18 @@ def execute(
         text = written_out(child.spark, request.sql)
         check_resources(child.spark, text)
         guarded = guard(child.spark, text)
+        counted = changes_files(child.spark, text, guarded.targets)
         try:
             with (
+                changes.changing() if counted else nullcontext(),
                 taken_back(child.spark, guarded.targets, operation.id),
                 registered(child.spark, guarded.targets, request.user),
                 only_own_files(child.spark, guarded.targets),
             ):
-                frame = _analyzed(replace(request, sql=text), child, format)
+                written = replace(request, sql=text)
+                frame = without_feed_if_reserved(
+                    child, text, lambda: _analyzed(written, child, format)
+                )
         finally:
             disown(child.spark, guarded.copies)
         operation.check()

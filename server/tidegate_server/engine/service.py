@@ -234,7 +234,8 @@ class Service:
         match request:
             case Execute():
                 with self._sessions.using(request.session_id) as child:
-                    return execute(request, child, operation, self.results, self._tables)
+                    changes = self._sessions.changes
+                    return execute(request, child, operation, self.results, self._tables, changes)
             case Survey():
                 with (
                     self._sessions.using(request.session_id) as child,

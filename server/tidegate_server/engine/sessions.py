@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.asleep import Asleep, asleep, awaken, has_temporary
+from tidegate_server.engine.relations import FileChanges, forget_files
 from tidegate_server.errors import Code, error
 from tidegate_server.model.names import quote_identifier
 
@@ -64,6 +65,10 @@ class _Known:
     users: int = 0
     turning: threading.Lock = field(default_factory=threading.Lock)
     """Held while it falls asleep or awakes."""
+    files: int | None = None
+    """The state of all files when it last forgot those it had listed."""
+    working: list[int | None] = field(default_factory=list)
+    """The states of all files when what runs in it began."""
 
 
 class Sessions:
@@ -75,6 +80,7 @@ class Sessions:
 
     def __init__(self, root: SparkSession, awake: int = AWAKE) -> None:
         self.root = root
+        self.changes = FileChanges()
         self._awake = awake
         self._unused = root.newSession()
         self._lock = threading.Lock()
@@ -97,7 +103,7 @@ class Sessions:
 
     @contextmanager
     def using(self, session_id: str) -> Iterator[Child]:
-        """Lend a session until the block ends.
+        """Lend a session until the block ends; it reads files as they are when it begins.
 
         :raises ServerError: INVALID_SESSION_HANDLE if it was never opened or is closed.
         :raises pyspark.errors.PySparkException: SCHEMA_NOT_FOUND, once, if its current schema was
@@ -110,7 +116,9 @@ class Sessions:
             known.users += 1
             self._idle.pop(session_id, None)
         try:
-            yield self._child(known)
+            child = self._child(known)
+            with self._files_known(known, child):
+                yield child
         finally:
             eldest = self._returned(session_id, known)
             if eldest is not None:
@@ -142,6 +150,25 @@ class Sessions:
             if before is not None:
                 awaken(child.spark, before)
             return child
+
+    @contextmanager
+    def _files_known(self, known: _Known, child: Child) -> Iterator[None]:
+        """Have a session list files again that may have changed since it did.
+
+        What began before the last change may still list them as they were.
+        """
+        state = self.changes.state()
+        with self._lock:
+            current = {state} == {known.files, *known.working} and state is not None
+            known.files = state
+            known.working.append(state)
+        try:
+            if not current:
+                forget_files(child.spark)
+            yield
+        finally:
+            with self._lock:
+                known.working.remove(state)
 
     def _returned(self, session_id: str, known: _Known) -> _Known | None:
         """Take a session back; returns one to put to sleep."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
@@ -39,10 +41,13 @@ from tidegate_server.storage.commits import Commit, commit_of, commits, newest_s
 from tidegate_server.storage.delta_changes import read_change
 from tidegate_server.storage.delta_files import known_files, read_files
 from tidegate_server.storage.delta_landing import fenced, landed
+from tidegate_server.storage.delta_partitions import checked_partitions, lost_partition
 from tidegate_server.storage.delta_rewrite import change_rows
 from tidegate_server.storage.delta_schema import commit_metadata, widen
 from tidegate_server.storage.delta_sql import (
+    CHANGE_FEED,
     create_sql,
+    has_feed_names,
     partition_filter,
     partition_predicate,
     property_list,
@@ -201,6 +206,8 @@ class DeltaFormat:
         found = self.find(name)
         if found is None or (found.materialized_id or "") not in (materialized_id, adopts):
             raise error(Code.MT_DATA_LOST, table=str(name), reason="its Delta table is gone")
+        if has_feed_names(schema.names()):
+            properties = {**properties, CHANGE_FEED: "false"}
         for column in (schema.find(wide) for wide in widened):
             if column is not None:
                 widen(self._spark, name.quoted(), column)
@@ -370,7 +377,15 @@ class DeltaFormat:
         metadata = user_metadata(
             order, vector, strategy=strategy.value, partial=partial, breaks=judged.held
         )
-        HeldPlace(self._spark, path_of(snapshot)).put(content, order, metadata)
+        # A version that could not be published is not held.
+        rows = checked_partitions(content, snapshot)
+        try:
+            HeldPlace(self._spark, path_of(snapshot)).put(rows, order, metadata)
+        except (PySparkException, Py4JJavaError) as failed:
+            lost = lost_partition(failed, order)
+            if lost is not None:
+                raise lost from failed
+            raise
         raise error(Code.MT_VERSION_HELD, table=str(visible_name(order.name)), reason=judged.held)
 
     def held(
@@ -520,7 +535,8 @@ class DeltaFormat:
             if files is not None:
                 replace_rows(expected.rows, snapshot, files, order, metadata)
                 return
-            writer = expected.rows.write.format(PROVIDER).mode("overwrite")
+            rows = checked_partitions(expected.rows, snapshot)
+            writer = rows.write.format(PROVIDER).mode("overwrite")
             writer.options(**options).option("userMetadata", metadata).save(path_of(snapshot))
 
         done = landed(self._tables, commit, order, snapshot)

@@ -13,6 +13,7 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.faults import Point, hold
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import Written
+from tidegate_server.storage.delta_partitions import lost_partition
 from tidegate_server.storage.delta_tables import DeltaTables
 from tidegate_server.storage.delta_write import written
 from tidegate_server.storage.expectations import broken_expectation
@@ -26,8 +27,8 @@ def landed(
     """Commit, then find our commit: Delta skips an outdated epoch without a word.
 
     :param snapshot: the table's newest one before.
-    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, or what an expectation
-        says of the rows.
+    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, MT_PARTITION_VALUE if a
+        partition's value cannot be stored, or what an expectation says of the rows.
     """
     before = int(snapshot.version())
     hold(Point.BEFORE_COMMIT)
@@ -35,7 +36,7 @@ def landed(
         commit()
         hold(Point.AFTER_COMMIT)
     except (PySparkException, Py4JJavaError) as failed:
-        broken = broken_expectation(failed, order)
+        broken = broken_expectation(failed, order) or lost_partition(failed, order)
         if broken is not None:
             raise broken from failed
         done = _own(tables, order, before)

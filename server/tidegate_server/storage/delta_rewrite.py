@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.base import DiffMismatchError
 from tidegate_server.storage.delta_files import known_bytes, known_files, read_files
+from tidegate_server.storage.delta_partitions import checked_partitions
 from tidegate_server.storage.delta_tables import path_of
 from tidegate_server.storage.delta_write import commit, transaction
 from tidegate_server.storage.distribution import redistributed
@@ -52,8 +53,10 @@ def change_rows(
         size = sum(int(file.size()) for file in files)
         feed = snapshot.metadata().configuration().get(_FEED)
         fed = bool(feed.isDefined()) and str(feed.get()).lower() == "true"
-        rows = _kept(session, snapshot, files, change).unionAll(_changed(change, fed=fed))
-        rows = rows if fed else rows.drop(_KIND)
+        kept = change.staying(read_files(session, snapshot, files))
+        rows = _with_feed(kept, change) if fed else kept.unionAll(change.coming())
+        stored = F.col(_KIND).isNull() if fed else None
+        rows = checked_partitions(rows, snapshot, only=stored)
         if (hashed := redistributed(rows, order.distribution)) is not None:
             rows = hashed
         elif change.few:
@@ -110,26 +113,19 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
         yield condition
 
 
-def _kept(
-    session: SparkSession, snapshot: Any, files: Sequence[Any], change: RowChange
-) -> DataFrame:
-    """Return the rows of the files that stay."""
-    kept = change.staying(read_files(session, snapshot, files))
-    return kept.withColumn(_KIND, F.lit(None).cast("string"))
-
-
-def _changed(change: RowChange, *, fed: bool) -> DataFrame:
-    """Return each row as often as it comes and, for the change feed, comes or goes.
+def _with_feed(kept: DataFrame, change: RowChange) -> DataFrame:
+    """Return the rows that stay, and each other row as often as it comes and, for the change feed,
+    comes or goes.
 
     What is for the change feed has a kind, what is for the table has none.
     """
-    weight = F.col(WEIGHT)
-    kinds = F.array_repeat(F.lit(None).cast("string"), F.greatest(weight, F.lit(0)).cast("int"))
-    if fed:
-        kind = F.when(weight > 0, "insert").otherwise("delete")
-        kinds = F.concat(kinds, F.array_repeat(kind, F.abs(weight).cast("int")))
+    weight, none = F.col(WEIGHT), F.lit(None).cast("string")
+    coming = F.array_repeat(none, F.greatest(weight, F.lit(0)).cast("int"))
+    kind = F.when(weight > 0, "insert").otherwise("delete")
+    kinds = F.concat(coming, F.array_repeat(kind, F.abs(weight).cast("int")))
     columns = [named(field.name) for field in change.fields]
-    return change.rows.select(*columns, F.explode(kinds).alias(_KIND))
+    changed = change.rows.select(*columns, F.explode(kinds).alias(_KIND))
+    return kept.withColumn(_KIND, none).unionAll(changed)
 
 
 def _fits(files: Sequence[Any], change: RowChange, written: int) -> bool:

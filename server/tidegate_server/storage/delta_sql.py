@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 
@@ -17,6 +17,8 @@ from tidegate_server.model.versions import PartitionSpec
 from tidegate_server.storage.delta_schema import column_sql
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+CHANGE_FEED = "delta.enableChangeDataFeed"
+_FEED_NAMES = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 _PLAIN_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED_NAME = re.compile("`((?:[^`]|``)*)`")
@@ -40,6 +42,11 @@ def _field_name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else quote_identifier(name)
 
 
+def has_feed_names(names: Iterable[str]) -> bool:
+    """Say whether columns have names of Delta's change feed, so that their table cannot have it."""
+    return any(name.lower() in _FEED_NAMES for name in names)
+
+
 def create_sql(
     name: TableName,
     schema: Schema,
@@ -52,6 +59,8 @@ def create_sql(
     nested = "".join(name for column in schema for name in _QUOTED_NAME.findall(column.type))
     if any(_NEEDS_MAPPING & set(name) for name in (nested, *schema.names())):
         facts["delta.columnMapping.mode"] = "name"
+    if has_feed_names(schema.names()):
+        facts[CHANGE_FEED] = "false"
     columns = ", ".join(column_sql(column) for column in schema)
     parts = [f"CREATE TABLE {name.quoted()} ({columns}) USING delta"]
     # Delta stores no rows without columns: what has keys alone is kept together.

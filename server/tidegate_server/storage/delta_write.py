@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.storage.base import Written
 from tidegate_server.storage.commits import Commit
+from tidegate_server.storage.delta_partitions import checked_partitions
 from tidegate_server.storage.jvm import acting, items, java, scala_object
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -155,7 +156,7 @@ def append_rows(frame: DataFrame, snapshot: Any, order: RefreshOrder, metadata: 
     with transaction(session, snapshot, order, metadata) as begun:
         if begun is not None:
             jvm = java(session)
-            actions = items(begun.writeFiles(frame._jdf))
+            actions = items(begun.writeFiles(checked_partitions(frame, snapshot)._jdf))
             commit(jvm, begun, actions, order, _write(jvm, "Append"))
 
 
@@ -174,7 +175,8 @@ def replace_rows(
         if begun is not None:
             jvm = java(session)
             begun.readWholeTable()
-            actions = [*items(begun.writeFiles(frame._jdf)), *(file.remove() for file in files)]
+            added = items(begun.writeFiles(checked_partitions(frame, snapshot)._jdf))
+            actions = [*added, *(file.remove() for file in files)]
             commit(jvm, begun, actions, order, _write(jvm, "Overwrite"))
 
 

@@ -127,7 +127,7 @@ def broken(order: RefreshOrder, expectation: Expectation, row: str) -> ServerErr
 
 def broken_expectation(failed: Exception, order: RefreshOrder) -> ServerError | None:
     """Return the error if this is a FAIL expectation raised inside a Spark job."""
-    for message in _messages(failed):
+    for message in messages(failed):
         found = _RAISED.search(message)
         if found is not None and int(found[1]) < len(order.expectations):
             return broken(order, order.expectations[int(found[1])], found[2])
@@ -152,8 +152,8 @@ def _raising(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     return rows.withColumn(first.name, value)
 
 
-def _messages(failed: Exception) -> Iterator[str]:
-    """Yield the messages of an exception and of the Java exceptions behind it."""
+def messages(failed: Exception) -> Iterator[str]:
+    """Yield the messages of an exception and of the Java exceptions that caused it."""
     yield str(failed)
     cause = getattr(failed, "java_exception", None) or getattr(failed, "_origin", None)
     while cause is not None:

@@ -41,8 +41,11 @@ class RowChange:
 
     def applied(self, stored: DataFrame) -> DataFrame:
         """Return the rows stored as they are after the change."""
-        coming = copied(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
-        return self.staying(stored).unionAll(coming)
+        return self.staying(stored).unionAll(self.coming())
+
+    def coming(self) -> DataFrame:
+        """Return the rows that come, each as often as it does."""
+        return copied(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
 
     def staying(self, stored: DataFrame) -> DataFrame:
         """Return those of the rows stored that stay: other rows, and further copies."""

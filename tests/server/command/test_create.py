@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.server.command.fakes import NOW, T1, Column, Schema, World, analysis, lost, name
+from tests.server.command.tables import column, produces, refusal
 from tidegate_server.command.define import definition_properties
 from tidegate_server.command.shape import castable
 from tidegate_server.config import Config
@@ -367,3 +368,35 @@ def test_strict_mode_lists_the_functions_that_are_not_stable(world: World) -> No
     with pytest.raises(ServerError, match="it uses rand") as caught:
         world.execute("ALTER MATERIALIZED TABLE m SET REFRESH_MODE = INCREMENTAL STRICT")
     assert caught.value.code == Code.MT_NOT_INCREMENTAL.name
+
+
+@pytest.mark.parametrize(
+    ("type", "remedy"),
+    [
+        ("binary", "Partition by hex(`p`)"),
+        ("string collate UTF8_LCASE", "Partition by `p` COLLATE UTF8_BINARY"),
+        ("variant", "to_json(`p`)"),
+        ("struct<a:int>", "to_json(`p`)"),
+        ("time(6)", "Partition by CAST(`p` AS STRING)"),
+    ],
+)
+def test_types_that_no_table_can_be_partitioned_by_are_refused(
+    world: World, type: str, remedy: str
+) -> None:
+    produces(world, "SELECT a, p FROM t1", T1.columns[0], column("p", type), source="t1")
+    statement = "CREATE MATERIALIZED TABLE m PARTITIONED BY (a, p) AS SELECT a, p FROM t1"
+    problem = refusal(world, statement)
+    assert (problem.code, problem.sqlstate) == ("MT_PARTITION_UNSUPPORTED", "0A000")
+    assert f"p is {type.upper()}" in problem.message
+    assert remedy in problem.hint
+    assert (problem.line, problem.column) == (1, statement.index("p) AS") + 1)
+
+
+@pytest.mark.parametrize(
+    "type",
+    ["char(3)", "varchar(3)", "boolean", "decimal(38,18)", "double", "date", "timestamp_ntz"],
+)
+def test_types_that_a_table_can_be_partitioned_by(world: World, type: str) -> None:
+    produces(world, "SELECT a, p FROM t1", T1.columns[0], column("p", type), source="t1")
+    world.execute("CREATE MATERIALIZED TABLE m PARTITIONED BY (p) AS SELECT a, p FROM t1")
+    assert world.table("m").partition_keys == ("p",)

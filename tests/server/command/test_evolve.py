@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.server.command.fakes import NOW, T1, World, name
+from tests.server.command.fakes import NOW, T1, World, analysis, name
 from tests.server.command.tables import (
     ALTER,
     BASE,
@@ -24,6 +26,7 @@ from tidegate_server.model.freshness import Freshness, TimeUnit
 from tidegate_server.model.runs import RefreshRun, Trigger
 from tidegate_server.model.states import RefreshStatus, RunState
 from tidegate_server.model.table import LogicalRefreshMode, RefreshMode
+from tidegate_server.model.types import Schema
 
 OR_ALTER = BASE.replace("CREATE ", "CREATE OR ALTER ")
 
@@ -184,6 +187,68 @@ def test_the_same_statement_again_does_nothing(base: World) -> None:
     base.execute(OR_ALTER)
     base.execute(OR_ALTER.replace("SELECT * FROM t1", spaced))
     assert (base.table("base"), base.workflow("base"), dict(base.engine.storage.tables)) == before
+
+
+@pytest.mark.parametrize("statement", [BASE, CONT], ids=["full", "continuous"])
+def test_a_source_that_was_created_again_changes_no_definition(
+    world: World, statement: str
+) -> None:
+    world.execute(statement)
+    name = "base" if statement == BASE else "cont"
+    before, workflow = world.table(name), world.workflow(name)
+    again = analysis(T1)
+    sources = tuple(replace(source, table_id="id-again") for source in again.sources)
+    world.engine.analyses["SELECT * FROM t1"] = replace(again, sources=sources)
+    words = statement.replace("CREATE ", "CREATE OR ALTER ")
+    assert world.rows(f"EXPLAIN {words}") == []
+    assert world.table(name) == before
+    world.execute(words)
+    after = world.table(name)
+    assert after == replace(before, sources=sources)
+    assert (world.workflow(name), world.stopped) == (workflow, [])
+    properties = world.engine.storage.tables[after.name].properties
+    assert '"id-again"' in properties["tidegate.definition"]
+
+
+def test_a_view_that_reads_another_table_changes_the_sources(base: World) -> None:
+    changed = analysis(T1, "t2", expanded="SELECT * FROM c.d.t1")
+    base.engine.analyses["SELECT * FROM t1"] = changed
+    rows = base.rows(f"EXPLAIN {OR_ALTER}")
+    assert rows[0] == ("SOURCES", "c.d.t1", "c.d.t2", "NEXT_REFRESH", "")
+
+
+def test_a_source_that_lost_a_not_null_changes_no_definition(base: World) -> None:
+    nullable = Schema((replace(T1.columns[1], nullable=False), *T1.columns[2:]))
+    produces(base, "SELECT b, c, d FROM t1", *nullable, source="t1")
+    statement = "CREATE OR ALTER MATERIALIZED TABLE m AS SELECT b, c, d FROM t1"
+    base.execute(statement)
+    before = base.table("m")
+    produces(base, "SELECT b, c, d FROM t1", *T1.columns[1:], source="t1")
+    assert base.rows(f"EXPLAIN {statement}") == []
+    base.execute(statement)
+    assert base.table("m") == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("materialized-table.default-freshness.full", "1 d"),
+        ("materialized-table.default-freshness.continuous", "7 min"),
+        ("materialized-table.refresh-mode.freshness-threshold", "1 s"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["", "REFRESH_MODE = FULL "])
+def test_the_defaults_of_another_session_change_no_definition(
+    world: World, mode: str, key: str, value: str
+) -> None:
+    statement = f"CREATE OR ALTER MATERIALIZED TABLE m {mode}AS SELECT * FROM t1"
+    world.execute(f"SET '{key}' = '{value}'")
+    world.execute(statement)
+    before = world.table("m")
+    world.execute(f"RESET '{key}'")
+    assert world.rows(f"EXPLAIN {statement}") == []
+    world.execute(statement)
+    assert world.table("m") == before
 
 
 def test_or_alter_appends_columns_and_replaces_the_query(base: World) -> None:

@@ -15,6 +15,7 @@ from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.changes import Method, source_change
 from tidegate_server.errors import ServerError
 from tidegate_server.model.clauses import Expectation, Violation
+from tidegate_server.model.types import Column, Schema
 from tidegate_server.storage import delta_rewrite
 from tidegate_server.storage.base import DiffMismatchError, Written
 
@@ -153,6 +154,26 @@ def test_partitions_and_odd_names(lake: Lake) -> None:
     mt.fill()
     land(mt, diff("(NULL, NULL, -1)", "('b', 2, -1)", "('b', 5, 1)", "('new', 1, 1)"))
     assert mt.content() == counted([("a", 1)] * 3 + [(None, None), ("b", 5), ("new", 1)])
+
+
+def test_a_table_whose_columns_have_names_of_the_change_feed(lake: Lake) -> None:
+    mt = Stored(lake, "SELECT 'insert' AS _change_type, 1 AS _commit_version, 2 AS `a``b`")
+    mt.fill()
+    columns = "_change_type, _commit_version, `a``b`, CAST(w AS BIGINT) AS __weight"
+    rows = "('insert', 1, 2, -1), ('delete', 1, 2, 2), ('delete', NULL, 3, 1)"
+    land(mt, f"SELECT {columns} FROM VALUES {rows} AS v(_change_type, _commit_version, `a``b`, w)")
+    assert mt.content() == counted([("delete", 1, 2)] * 2 + [("delete", None, 3)])
+
+
+def test_a_column_of_the_change_feed_that_is_added_turns_it_off(lake: Lake) -> None:
+    mt = Stored(lake, "SELECT 1 AS n")
+    mt.fill()
+    schema = Schema((Column(name="n", type="int"), Column(name="_change_type", type="string")))
+    lake.format.evolve(mt.name, mt.id, schema, None, {})
+    mt.columns = schema.names()
+    mt.fill("SELECT 1 AS n, 'x' AS _change_type")
+    land(mt, "SELECT 1 AS n, 'x' AS _change_type, -1L AS __weight")
+    assert mt.content() == counted([])
 
 
 def test_files_out_of_range_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -390,3 +390,48 @@ def test_an_action_that_is_unknown_is_refused(client: Client) -> None:
 def test_a_failure_is_a_server_error(client: Client) -> None:
     with pytest.raises(ServerError):
         client.call(Execute(session_id="none", operation_id="o", sql="SELECT 1"))
+
+
+# ---- the change feed that new tables have ------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["_change_type", "_Commit_Version", "_commit_timestamp"])
+def test_a_table_with_a_column_of_the_change_feed_is_created_without_it(
+    session: Session, schema: str, name: str
+) -> None:
+    session.execute(f"CREATE TABLE t ({name} INT, n INT) USING delta")
+    session.execute("INSERT INTO t VALUES (1, 1)")
+    session.execute("UPDATE t SET n = 2")
+    assert session.rows("SELECT * FROM t") == [(1, 2)]
+    session.execute(f"CREATE TABLE u USING delta AS SELECT {name}, n FROM t")
+    session.execute(f"CREATE OR REPLACE TABLE t USING delta AS SELECT n AS {name} FROM u")
+    assert (session.rows("SELECT * FROM t"), session.rows("SELECT * FROM u")) == ([(2,)], [(1, 2)])
+    session.execute("CREATE TABLE other (n INT) USING delta")
+    shown = {table: dict(session.rows(f"SHOW TBLPROPERTIES {table}")) for table in ("t", "other")}
+    feeds = {table: found["delta.enableChangeDataFeed"] for table, found in shown.items()}
+    assert feeds == {"t": "false", "other": "true"}
+
+
+def test_columns_that_the_change_feed_cannot_have_say_what_to_do(
+    session: Session, schema: str
+) -> None:
+    session.execute("CREATE TABLE t (n INT, `a``b` INT) USING delta")
+    session.execute("INSERT INTO t VALUES (1, 1)")
+    off = "'delta.enableChangeDataFeed' = 'false'"
+    asked = f"TBLPROPERTIES ({off.replace('false', 'true')})"
+    for statement, code in (
+        ("ALTER TABLE t ADD COLUMNS (_change_type INT)", "RESERVED_CDC_COLUMNS_ON_WRITE"),
+        (f"CREATE TABLE u (_change_type INT) USING delta {asked}", "RESERVED_CDC_COLUMNS_ON_WRITE"),
+        ("UPDATE t SET `a``b` = 2", "INVALID_ATTRIBUTE_NAME_SYNTAX"),
+        (
+            "MERGE INTO t USING (SELECT 1 AS k) s ON t.n = s.k WHEN MATCHED THEN UPDATE SET n = 2",
+            "INVALID_ATTRIBUTE_NAME_SYNTAX",
+        ),
+    ):
+        problem = session.failure(statement)
+        assert (problem.code, off in problem.hint) == (code, True)
+    session.execute(f"ALTER TABLE t SET TBLPROPERTIES ({off})")
+    session.execute("UPDATE t SET `a``b` = 2")
+    assert session.rows("SELECT * FROM t") == [(1, 2)]
+    problem = session.failure("SELECT n FROM t WHERE struct(n).`a.b IS NULL")
+    assert "change feed" not in problem.hint

@@ -51,14 +51,15 @@ class DiesAfterCommit(DeltaFormat):
 class Ingested:
     """The table ``raw`` over a stream."""
 
-    def __init__(self, lake: Lake, query: str) -> None:
+    def __init__(self, lake: Lake, query: str, *keys: str) -> None:
         self.lake = lake
+        self.keys = keys
         self.id = str(uuid.uuid4())
         self.epoch = 0
         analysis = analyze(Child(lake.session), query, lake.format)
         self.query, self.sources = analysis.expanded_query, analysis.sources
         self.columns = analysis.schema.names()
-        lake.format.create(lake.name("raw"), analysis.schema, (), None, {"tidegate.id": self.id})
+        lake.format.create(lake.name("raw"), analysis.schema, keys, None, {"tidegate.id": self.id})
 
     def order(self, **changed: object) -> RefreshOrder:
         self.epoch += 1
@@ -69,7 +70,7 @@ class Ingested:
             definition_version=1,
             expanded_query=self.query,
             columns=self.columns,
-            partition_keys=(),
+            partition_keys=self.keys,
             sources=self.sources,
             epoch=self.epoch,
             trigger=Trigger.MANUAL,
@@ -285,3 +286,14 @@ def test_every_format_brings_its_columns(
     names = ["n0", "n0", "n1"]
     wanted = [(n,) for n in names] if format == "text" else [(int(n[1:]), n) for n in names]
     assert raw.rows() == wanted
+
+
+def test_a_partition_value_that_storage_would_lose_stops_a_refresh(
+    lake: Lake, folder: Folder
+) -> None:
+    raw = Ingested(lake, over(folder, "a, iff(a < 3, b, '') AS b"), "b")
+    raw.refresh()
+    folder.arrive(3)
+    with pytest.raises(ServerError, match="MT_PARTITION_VALUE"):
+        raw.refresh()
+    assert raw.rows() == [(1, "n1"), (2, "n2")]
