@@ -6,6 +6,7 @@ import pytest
 
 from tests.fix_spark import Lake
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend
+from tidegate_server.engine.incremental.simplify import simplified
 from tidegate_server.engine.incremental.windows import window_ties
 from tidegate_server.storage.jvm import kind
 
@@ -64,7 +65,7 @@ def refusal(lake: Lake, partition: str, order: str, rows: str) -> str | None:
     number = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) AS r"
     catalyst = Catalyst(lake.session)
     frame = lake.session.sql(f"SELECT *, {number} FROM {rows}")
-    nodes = descend(catalyst.simplified(catalyst.analyzed(frame)))
+    nodes = descend(simplified(catalyst, catalyst.analyzed(frame)).plan)
     window = next(node for node in nodes if kind(node) == "Window")
     found = window_ties(window)
     return None if found is None else found.code

@@ -9,13 +9,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.storage.jvm import items, java, kind, scala_object
+from tidegate_server.storage.jvm import items, java, scala_object
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
 # Those of expressions and of recursive queries.
 _ID = re.compile(r"(?:#|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
-_SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
 
 
 def descend(tree: Any) -> Iterator[Any]:
@@ -40,9 +39,10 @@ class Catalyst:
         base = jvm.org.apache.spark.sql.catalyst
         self._plans = base.plans
         self._logical = base.plans.logical
-        self._expressions = base.expressions
-        self._analysis = base.analysis
-        self._optimizer = base.optimizer
+        self._patterns = base.trees.TreePattern
+        self.expressions = base.expressions
+        self.analysis = base.analysis
+        self.optimizer = base.optimizer
 
     # ---- plans and frames ------------------------------------------------------------------
 
@@ -61,78 +61,13 @@ class Catalyst:
             self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), self.spark
         )
 
-    def simplified(self, plan: Any) -> Any:
-        """Return an analyzed plan without names, views and hints, its correlated subqueries as
-        joins, and without a LIMIT that keeps all rows, as after an aggregate over everything.
+    def has_subqueries(self, tree: Any) -> bool:
+        """Say whether a plan or an expression has a subquery within an expression."""
+        return bool(tree.containsPattern(self._patterns.PLAN_EXPRESSION()))
 
-        These are steps of Spark's own optimizer, none of which looks at data.
-        """
-        plan = self._plain(self._optimizer.InlineCTE(True, False).apply(plan))
-        return self._plain(self._joined(plan)) if self._has_subqueries(plan) else plan
-
-    def _plain(self, plan: Any) -> Any:
-        """Return a plan without what only names, wraps or advises, and without idle LIMITs; its
-        subqueries keep theirs."""
-        rules = (
-            # A function in SQL is told by what it does, since its text hides that.
-            self._optimizer.EliminateSQLFunctionNode,
-            self._analysis.EliminateSubqueryAliases,
-            self._analysis.EliminateView,
-            self._expressions.EliminatePipeOperators,
-            self._optimizer.EliminateResolvedHint,
-            self._optimizer.EliminateLimits,
-        )
-        return _taken(rules, plan)
-
-    def _joined(self, plan: Any) -> Any:
-        """Return a plan with its correlated subqueries as joins.
-
-        The rules see the outermost subqueries only, and expect those within them to be joins
-        already. Their order is that of Spark's optimizer.
-        """
-        if not self._has_subqueries(plan):
-            return plan
-        optimizer = self._optimizer
-        pulls = (optimizer.OptimizeOneRowRelationSubquery, optimizer.PullupCorrelatedPredicates)
-        joins = (
-            optimizer.RewriteLateralSubquery,
-            optimizer.RewriteCorrelatedScalarSubquery,
-            optimizer.RewritePredicateSubquery,
-        )
-        return _taken(joins, self._inner_joined(_taken(pulls, plan)))
-
-    def _inner_joined(self, plan: Any) -> Any:
-        """Return a plan with joins in its subqueries; Spark has them in these operators only."""
-        if not self._has_subqueries(plan):
-            return plan
-        plan = self.with_children(plan, [self._inner_joined(c) for c in items(plan.children())])
-        match kind(plan):
-            case "Filter":
-                return self.filter(self._with_joins(plan.condition()), plan.child())
-            case "Project":
-                return self.project(map(self._with_joins, items(plan.projectList())), plan.child())
-            case "Aggregate":
-                groups = self.seq(map(self._with_joins, items(plan.groupingExpressions())))
-                results = self.seq(map(self._with_joins, items(plan.aggregateExpressions())))
-                return self._logical.Aggregate(groups, results, plan.child(), plan.hint())
-            case "LateralJoin":
-                right = self._with_joins(plan.right())
-                left, join = plan.left(), plan.joinType()
-                return self._logical.LateralJoin(left, right, join, plan.condition())
-        return plan
-
-    def _with_joins(self, expression: Any) -> Any:
-        """Return an expression whose subqueries hold joins in the place of their own ones."""
-        if not self._has_subqueries(expression):
-            return expression
-        if kind(expression) in _SUBQUERIES:
-            return expression.withNewPlan(self._plain(self._joined(expression.plan())))
-        children = [self._with_joins(child) for child in items(expression.children())]
-        return self.with_children(expression, children)
-
-    def _has_subqueries(self, tree: Any) -> bool:
-        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        return bool(tree.containsPattern(patterns.PLAN_EXPRESSION()))
+    def has_in_subqueries(self, tree: Any) -> bool:
+        """Say whether a plan or an expression has IN with a subquery."""
+        return bool(tree.containsPattern(self._patterns.IN_SUBQUERY()))
 
     def text(self, plan: Any) -> str:
         """Return a plan as text that is the same whenever the plan is: ids are counted anew.
@@ -161,6 +96,21 @@ class Catalyst:
     def filter(self, condition: Any, child: Any) -> Any:
         """Return a filter."""
         return self._logical.Filter(condition, child)
+
+    def aggregate(self, node: Any, groups: Iterable[Any], results: Iterable[Any]) -> Any:
+        """Return an aggregate of other expressions over the same rows."""
+        return self._logical.Aggregate(
+            self.seq(groups), self.seq(results), node.child(), node.hint()
+        )
+
+    def join_on(self, node: Any, condition: Any) -> Any:
+        """Return a join on another condition."""
+        option = self._jvm.scala.Option.apply(condition)
+        return self._logical.Join(node.left(), node.right(), node.joinType(), option, node.hint())
+
+    def lateral_join(self, node: Any, right: Any) -> Any:
+        """Return a lateral join with another subquery."""
+        return self._logical.LateralJoin(node.left(), right, node.joinType(), node.condition())
 
     def limit(self, child: Any, count: int) -> Any:
         """Return the first rows."""
@@ -214,13 +164,13 @@ class Catalyst:
     def attribute(self, name: str, data_type: Any) -> Any:
         """Return a new attribute."""
         metadata = self._jvm.org.apache.spark.sql.types.Metadata.empty()
-        return self._expressions.AttributeReference(
+        return self.expressions.AttributeReference(
             name, data_type, True, metadata, self._new_id(), self.seq([])
         )
 
     def alias(self, expression: Any, name: str, like: Any | None = None) -> Any:
         """Return a named expression; with ``like`` under the id of that attribute."""
-        return self._expressions.Alias(
+        return self.expressions.Alias(
             expression,
             name,
             self._new_id() if like is None else like.exprId(),
@@ -242,44 +192,48 @@ class Catalyst:
 
     def field(self, struct: Any, index: int) -> Any:
         """Return a field of a struct, NULL if that is."""
-        return self._expressions.GetStructField(struct, index, self._jvm.scala.Option.empty())
+        return self.expressions.GetStructField(struct, index, self._jvm.scala.Option.empty())
 
     def contained(self, expression: Any, values: Any) -> Any:
         """Return ``expression IN (values)`` for an array of Catalyst values."""
         found = self._jvm.scala.Predef.genericWrapArray(values).toSet()
-        return self._expressions.InSet(expression, found)
+        return self.expressions.InSet(expression, found)
 
     def is_null(self, expression: Any) -> Any:
         """Return ``expression IS NULL``."""
-        return self._expressions.IsNull(expression)
+        return self.expressions.IsNull(expression)
 
     def is_not_null(self, expression: Any) -> Any:
         """Return ``expression IS NOT NULL``."""
-        return self._expressions.IsNotNull(expression)
+        return self.expressions.IsNotNull(expression)
 
     def sort_order(self, expression: Any, *, descending: bool) -> Any:
         """Return an order by an expression."""
         base = "org.apache.spark.sql.catalyst.expressions"
         direction = scala_object(self._jvm, f"{base}.{'Descending' if descending else 'Ascending'}")
-        return self._expressions.SortOrder(
+        return self.expressions.SortOrder(
             expression, direction, direction.defaultNullOrdering(), self.seq([])
         )
 
+    def attempted(self, expression: Any) -> Any:
+        """Return an expression that is NULL where the given one fails."""
+        return self.expressions.TryEval(expression)
+
+    def widens(self, cast: Any) -> bool:
+        """Say whether a cast is to a type that has all values of the other."""
+        return bool(self.expressions.Cast.canUpCast(cast.child().dataType(), cast.dataType()))
+
     def same(self, left: Any, right: Any) -> Any:
         """Return ``left <=> right``."""
-        return self._expressions.EqualNullSafe(left, right)
+        return self.expressions.EqualNullSafe(left, right)
 
     def all(self, conditions: Sequence[Any]) -> Any:
         """Return the conjunction."""
-        return reduce(self._expressions.And, conditions)
+        return reduce(self.expressions.And, conditions)
 
     def any(self, conditions: Sequence[Any]) -> Any:
         """Return the disjunction."""
-        return reduce(self._expressions.Or, conditions)
+        return reduce(self.expressions.Or, conditions)
 
     def _new_id(self) -> Any:
-        return self._expressions.NamedExpression.newExprId()
-
-
-def _taken(steps: Sequence[Any], plan: Any) -> Any:
-    return reduce(lambda tree, step: step.apply(tree), steps, plan)
+        return self.expressions.NamedExpression.newExprId()

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
-from tidegate_server.engine.incremental.keys import Keys, collect_keys, restrict
+from tidegate_server.engine.incremental.keys import Keys, attempted, collect_keys, restrict
 from tidegate_server.engine.incremental.provisos import Proviso, looks, require
 from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.refresh.eligibility import Rule
@@ -202,7 +202,8 @@ class Difference:
         """Return the keys of changed rows, whatever their weight."""
         plans = []
         for expressions, change in sides:
-            named = [self.catalyst.alias(e, f"k{i}") for i, e in enumerate(expressions)]
+            safe = attempted(self.catalyst, change.plan, expressions)
+            named = [self.catalyst.alias(e, f"k{i}") for i, e in enumerate(safe)]
             plans.append(self.catalyst.project(named, change.plan))
         self.check()
         keys = collect_keys(self.catalyst, self.catalyst.union(plans), self.key_limit)

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.engine.incremental.catalyst import Catalyst
-from tidegate_server.storage.jvm import items
+from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.storage.jvm import items, kind
 
 _NUMBER = "__number"
 # The lower bits of a row's number count within its partition.
@@ -103,12 +103,60 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
 
     Lists of values reach the files' statistics; several columns also need their tuples compared.
     """
+    expressions = attempted(catalyst, plan, expressions)
     restricted = nearly(catalyst, plan, zip(expressions, keys.columns, strict=False))
     if len(expressions) == 1 and keys.columns:
         return restricted
     pairs = zip(expressions, keys.attributes, strict=True)
     equal = catalyst.all([catalyst.same(expression, key) for expression, key in pairs])
     return catalyst.semi_join(restricted, keys.relation, equal)
+
+
+def attempted(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list[Any]:
+    """Return expressions over a plan's rows as they are to be compared with keys.
+
+    Spark may evaluate them before a filter or a join of the query leaves out rows for which they
+    fail. Such rows have NULL for a key: they are computed anew together with those that do have
+    it, where they fail if they fail in the query.
+    """
+    return [
+        catalyst.attempted(each) if _may_fail(catalyst, plan, each) else each
+        for each in expressions
+    ]
+
+
+def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
+    """Say whether an expression, or what it reads, is more than a stored value."""
+    match kind(expression):
+        case "AttributeReference":
+            return not _is_stored(plan, expression_id(expression))
+        case "GetStructField":
+            return _may_fail(catalyst, plan, expression.child())
+        case "Cast" if catalyst.widens(expression):
+            return _may_fail(catalyst, plan, expression.child())
+    return True
+
+
+def _is_stored(plan: Any, id_: int) -> bool:
+    """Say whether an attribute of a plan is a column of a leaf, as it is there."""
+    children = list(items(plan.children()))
+    ids = [expression_id(each) for each in items(plan.output())]
+    match kind(plan):
+        case "Project":
+            named = next(each for each in items(plan.projectList()) if expression_id(each) == id_)
+            inner = named.child() if kind(named) == "Alias" else named
+            return kind(inner) == "AttributeReference" and _is_stored(
+                children[0], expression_id(inner)
+            )
+        case "Union":
+            index = ids.index(id_)
+            return all(
+                _is_stored(child, expression_id(child.output().apply(index))) for child in children
+            )
+    if not children:
+        return True
+    outputs = ((child, {expression_id(a) for a in items(child.output())}) for child in children)
+    return any(id_ in output and _is_stored(child, id_) for child, output in outputs)
 
 
 def nearly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:

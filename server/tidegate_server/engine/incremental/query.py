@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +16,7 @@ from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.first_rows import FirstRows, read_first_rows
 from tidegate_server.engine.incremental.provisos import Proviso, read_provisos
 from tidegate_server.engine.incremental.shape import Node, read_shape
+from tidegate_server.engine.incremental.simplify import pushed_down, simplified
 from tidegate_server.engine.incremental.totals import Totals, read_totals
 from tidegate_server.engine.sources import Tables
 from tidegate_server.errors import ServerError
@@ -68,10 +69,13 @@ def read_query(
     catalyst = Catalyst(spark)
     analyzed = catalyst.analyzed(frame)
     try:
-        plan = catalyst.simplified(analyzed)
+        simple = simplified(catalyst, analyzed)
+        plan = simple.plan
         types = _table_types(order, spark, tables)
         versions = tables.read_versions()
-        shape = read_shape(plan, types, versions, catalyst, files=tables.fingerprints)
+        read = pushed_down(catalyst, plan)
+        shape = read_shape(read, types, versions, catalyst, files=tables.fingerprints)
+        shape = _hindered_by(simple.obstacles, shape)
         algebra = read_algebra(shape, types, catalyst)
         totals = _added_up(read_totals(shape, catalyst), shape) if algebra is None else None
         first = read_first_rows(shape, types, catalyst)
@@ -127,6 +131,13 @@ def _follows(found: Totals | FirstRows, shape: Node) -> bool:
 def _hindered(shape: Node, combined: Operator | None) -> bool:
     """Say whether every refresh of a query is full, whatever its rows are."""
     return bool(obstacles(shape.operator, frozenset(), combined=combined, provided=True))
+
+
+def _hindered_by(found: tuple[Obstacle, ...], shape: Node) -> Node:
+    """Return a shape that more stands against."""
+    operator = shape.operator
+    every = (*found, *operator.obstacles)
+    return replace(shape, operator=replace(operator, obstacles=every)) if found else shape
 
 
 def _unreadable(plan: Any) -> Node:

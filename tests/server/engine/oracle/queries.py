@@ -18,6 +18,7 @@ from tests.server.engine.oracle.combined import (
 from tests.server.engine.oracle.groups import compared, deduplicated, grouped, summarised
 from tests.server.engine.oracle.joins import common, crossed, joined, looked_up, nested
 from tests.server.engine.oracle.moments import timed
+from tests.server.engine.oracle.predicates import judged, judged_groups, judged_pairs
 from tests.server.engine.oracle.relations import (
     Below,
     Relation,
@@ -35,6 +36,7 @@ OPERATORS: tuple[Callable[[Below], Below], ...] = (
     *(grouped, grouped, grouped, deduplicated, windowed, windowed, topped, placed, nested),
     *(common, timed, pivoted, unpivoted, generated, chained, tallied, lateral, asked, asked),
     *(layered, limited, summarised, summarised, compared, looked_up, chosen, chosen),
+    *(judged, judged, judged, judged_groups, judged_pairs),
 )
 
 

@@ -247,7 +247,7 @@ class Replay:
         """Return the rows of the query and those of the table."""
         wanted = self._session.sql(subject.wanted).toDF(*subject.columns).collect()
         found = self._session.table(subject.name.quoted()).collect()
-        return _bag(wanted), _bag(found)
+        return bag(wanted), bag(found)
 
 
 def _overflows(text: str) -> bool:
@@ -266,7 +266,8 @@ def _of_held(stream: Stream, text: str) -> str:
     return _NAME.sub(lambda found: _HELD + found[1] if found[1] in held else found[0], text)
 
 
-def _bag(rows: Sequence[Row]) -> Rows:
+def bag(rows: Sequence[Row]) -> Rows:
+    """Return how often each row comes, equal ones told as one."""
     return Counter(tuple(map(_plain, row)) for row in rows)
 
 

@@ -344,4 +344,28 @@ TRAPS: Mapping[str, Stream] = {
         (_fact("('a', 0, 1, 1, 1)"),),
         layout=replace(_UNRECORDED, vectors=True),
     ),
+    "a value below a negation becomes null": _trap(
+        (
+            "SELECT k, n FROM {fact} WHERE NOT (k IN (SELECT k FROM {other}) AND n > 1)",
+            "SELECT k, n FROM {fact} WHERE (k IN (SELECT k FROM {other})) = false",
+            "SELECT k, n FROM {fact} WHERE NOT (NOT (k IN (SELECT k FROM {other}) OR n > 3))",
+            "SELECT k, n FROM {fact} WHERE (k IN (SELECT k FROM {other})) <> true",
+            "SELECT k, n, k NOT IN (SELECT k FROM {other}) OR n = 1 AS p FROM {fact}",
+            (
+                "SELECT g, count_if(NOT (k IN (SELECT k FROM {other}) AND n > 1)) AS c FROM {fact}"
+                " GROUP BY g"
+            ),
+            (
+                "SELECT k, (SELECT count_if(o.x > 5) FROM {other} o WHERE o.k = f.k) AS c"
+                " FROM {fact} f"
+            ),
+        ),
+        (_ROWS, _other("(0, 'a', 10, NULL)", "(1, 'b', 20, NULL)")),
+        (
+            "UPDATE {fact} SET k = NULL WHERE n = 1",
+            _fact("(NULL, 0, 3, 1, 1)", "('c', 0, 9, 1, 1)"),
+        ),
+        ("DELETE FROM {other} WHERE k = 'b'",),
+        ("DELETE FROM {other}",),
+    ),
 }

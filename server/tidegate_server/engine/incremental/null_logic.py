@@ -1,0 +1,166 @@
+"""Whether a plan shows where IN with a subquery is NULL rather than false.
+
+Spark makes a join of IN, which gives false for NULL, and of NOT IN one that gives false for NULL,
+too. That is exact wherever NULL and false come to the same. Elsewhere the result depends on the
+form that the expression has at the end of Spark's optimization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.storage.jvm import items, kind
+
+
+class _Place(Enum):
+    """Where an expression is used."""
+
+    CONDITION = "condition"
+    """NULL comes to the same as false."""
+    JOIN_CONDITION = "join condition"
+    """So it does, but Spark does not tell NOT IN from IN."""
+    COLUMN = "column"
+    """Its value is a column as it is."""
+    OPERAND = "operand"
+    """Something else is computed from it."""
+
+
+_CONDITIONS = frozenset({_Place.CONDITION, _Place.JOIN_CONDITION})
+
+
+def shows_null(catalyst: Catalyst, plan: Any, *, inner: bool = False) -> bool:
+    """Say whether the rows of a plan may depend on whether IN is NULL or false.
+
+    :param plan: NOT is pushed down to IN in it, predicates to where they are evaluated.
+    :param inner: whether it is the plan of a subquery, whose result is an operand.
+    """
+    if not catalyst.has_in_subqueries(plan):
+        return False
+    columns = _Reader(catalyst).read(plan)
+    return columns is None or (inner and bool(columns))
+
+
+class _Reader:
+    def __init__(self, catalyst: Catalyst) -> None:
+        self._catalyst = catalyst
+
+    def read(self, plan: Any) -> frozenset[int] | None:
+        """Return the ids of a plan's columns that are false where IN is NULL.
+
+        None if something is computed from one of them, or from IN itself.
+        """
+        below = [self.read(child) for child in items(plan.children())]
+        known = frozenset[int]().union(*(each for each in below if each is not None))
+        if any(each is None for each in below) or not self._is_plain(plan, known):
+            return None
+        output = [expression_id(each) for each in items(plan.output())]
+        found = known.intersection(output)
+        match kind(plan):
+            case "Project":
+                found = self._columns(items(plan.projectList()), known)
+            case "Aggregate":
+                found = self._columns(items(plan.aggregateExpressions()), known)
+            case "Union" | "Intersect" | "Except":
+                children = [list(items(child.output())) for child in items(plan.children())]
+                found = frozenset(
+                    id_
+                    for index, id_ in enumerate(output)
+                    if any(expression_id(own[index]) in known for own in children)
+                )
+        return found
+
+    def _is_plain(self, plan: Any, known: frozenset[int]) -> bool:
+        """Say whether an operator computes nothing from IN but conditions and columns."""
+        name = kind(plan)
+        place = {
+            "Filter": _Place.CONDITION,
+            "Join": _Place.JOIN_CONDITION,
+            "Project": _Place.COLUMN,
+            "Aggregate": _Place.COLUMN,
+        }.get(name, _Place.OPERAND)
+        for expression in items(plan.expressions()):
+            if self._shown(expression, place):
+                return False
+            handed_on = place not in _CONDITIONS and _attribute(expression) is not None
+            if not handed_on and not known.isdisjoint(_references(expression)):
+                return False
+        return True
+
+    def _columns(self, named: Iterator[Any], known: frozenset[int]) -> frozenset[int]:
+        return frozenset(
+            expression_id(each)
+            for each in named
+            if (_attribute(each) in known or self._shown(each, _Place.OPERAND))
+        )
+
+    def _shown(self, expression: Any, place: _Place) -> bool:
+        """Say whether an expression's value depends on whether IN is NULL, not only false."""
+        if not self._catalyst.has_in_subqueries(expression):
+            return False
+        children = list(items(expression.children()))
+        below = [_Place.OPERAND] * len(children)
+        match kind(expression):
+            case "InSubquery":
+                if place is _Place.OPERAND and _may_be_null(expression):
+                    return True
+            case "Not" if kind(children[0]) == "InSubquery":
+                if place is _Place.JOIN_CONDITION and _may_be_null(children[0]):
+                    return True
+                below = [place]
+            case "Alias":
+                below = [place]
+            case "And" | "Or":
+                below = [place, place]
+            case "If" if place in _CONDITIONS:
+                below = [place, place, place]
+            case "If":
+                below[0] = _Place.CONDITION
+            case "CaseWhen":
+                below = [
+                    _condition(place)
+                    if index % 2 == 0 and index + 1 < len(children)
+                    else (place if place in _CONDITIONS else _Place.OPERAND)
+                    for index in range(len(children))
+                ]
+            case "EqualNullSafe" if any(map(_is_true, children)):
+                below = [_condition(place)] * 2
+            case "Coalesce" if len(children) == 2 and _is_false(children[1]):
+                below[0] = _condition(place)
+            case "CountIf":
+                below = [_Place.CONDITION]
+            case "AggregateExpression":
+                below[1:] = [_Place.CONDITION] * (len(children) - 1)
+        return any(map(self._shown, children, below))
+
+
+def _condition(place: _Place) -> _Place:
+    """Return the place of a condition within an expression."""
+    return place if place in _CONDITIONS else _Place.CONDITION
+
+
+def _may_be_null(subquery: Any) -> bool:
+    """Say whether a value that IN compares may be NULL."""
+    compared = (*items(subquery.values()), *items(subquery.query().childOutputs()))
+    return any(bool(each.nullable()) for each in compared)
+
+
+def _attribute(expression: Any) -> int | None:
+    """Return the id of the attribute that is handed on, or None."""
+    if kind(expression) in {"Alias", "SortOrder"}:
+        expression = expression.child()
+    return expression_id(expression) if kind(expression) == "AttributeReference" else None
+
+
+def _references(expression: Any) -> frozenset[int]:
+    return frozenset(expression_id(each) for each in items(expression.references().toSeq()))
+
+
+def _is_true(expression: Any) -> bool:
+    return kind(expression) == "Literal" and expression.value() is True
+
+
+def _is_false(expression: Any) -> bool:
+    return kind(expression) == "Literal" and expression.value() is False

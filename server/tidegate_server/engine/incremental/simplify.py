@@ -1,0 +1,189 @@
+"""Prepares an analyzed plan for incremental refresh by rules of Spark's optimizer, in its order.
+
+A rule may rely on those that Spark runs before it. The rule that makes joins of predicate
+subqueries is the most demanding: it treats IN as false where it is NULL, which is right only
+after NOT was pushed down to IN and predicates were pushed down to where Spark evaluates them.
+No rule here looks at data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate_server.engine.incremental.catalyst import Catalyst, descend
+from tidegate_server.engine.incremental.null_logic import shows_null
+from tidegate_server.refresh.eligibility import Obstacle
+from tidegate_server.storage.jvm import items, kind
+
+UNCERTAIN = Obstacle(
+    code="SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE",
+    text="where IN is NULL, the result depends on how Spark rewrites the expression around it; "
+    "compare values that cannot be NULL, or use IN as a condition of its own",
+)
+_SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
+# As often as Spark itself repeats a batch of rules at most.
+_ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simplified:
+    """A plan without names, views, hints, and correlated subqueries."""
+
+    plan: Any
+    obstacles: tuple[Obstacle, ...] = ()
+    """Why rows computed from the plan may not be those that Spark makes of the query."""
+
+
+def simplified(catalyst: Catalyst, plan: Any) -> Simplified:
+    """Return an analyzed plan without names, views and hints, its correlated subqueries as joins,
+    and without a LIMIT that keeps all rows, as after an aggregate over everything."""
+    steps = _Steps(catalyst)
+    plan = steps.plain(catalyst.optimizer.InlineCTE(True, False).apply(plan))
+    if catalyst.has_subqueries(plan):
+        plan = steps.plain(steps.joined(plan))
+    return Simplified(plan=plan, obstacles=tuple(steps.obstacles))
+
+
+def pushed_down(catalyst: Catalyst, plan: Any) -> Any:
+    """Return a plan whose filters are where Spark evaluates them.
+
+    What is computed of rows that a filter removes may fail: affected keys, too, are to be found
+    among the rows that are left.
+    """
+    return _repeated((catalyst.optimizer.PushDownPredicates,), plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    catalyst: Catalyst
+    obstacles: list[Obstacle] = field(default_factory=list)
+
+    def plain(self, plan: Any) -> Any:
+        """Return a plan without what only names, wraps or advises, and without idle LIMITs; its
+        subqueries keep theirs."""
+        optimizer, analysis = self.catalyst.optimizer, self.catalyst.analysis
+        rules = (
+            # A function in SQL is told by what it does, since its text hides that.
+            optimizer.EliminateSQLFunctionNode,
+            analysis.EliminateSubqueryAliases,
+            analysis.EliminateView,
+            self.catalyst.expressions.EliminatePipeOperators,
+            optimizer.EliminateResolvedHint,
+            optimizer.EliminateLimits,
+        )
+        return _applied(rules, plan)
+
+    def joined(self, plan: Any, *, inner: bool = False) -> Any:
+        """Return a plan with its correlated subqueries as joins.
+
+        The rules see the outermost subqueries only, and expect those within them to be joins
+        already.
+
+        :param inner: whether it is the plan of a subquery.
+        """
+        if not self.catalyst.has_subqueries(plan):
+            return plan
+        optimizer = self.catalyst.optimizer
+        operators = list(descend(plan))
+        if any(map(_mixes_exists, operators)):
+            plan = optimizer.RewriteNonCorrelatedExists.apply(plan)
+        if any(map(self._groups_by_subquery, operators)):
+            plan = optimizer.PullOutGroupingExpressions.apply(plan)
+        pulls = (optimizer.OptimizeOneRowRelationSubquery, optimizer.PullupCorrelatedPredicates)
+        plan = _applied(pulls, self._mapped(plan, self._with_replacements))
+        plan = self._mapped(plan, self._with_joins)
+        simplifications = (optimizer.PushDownPredicates, optimizer.BooleanSimplification)
+        plan = _repeated(simplifications, plan)
+        if shows_null(self.catalyst, plan, inner=inner):
+            self.obstacles.append(UNCERTAIN)
+        joins = (
+            optimizer.RewriteLateralSubquery,
+            optimizer.RewriteCorrelatedScalarSubquery,
+            optimizer.RewritePredicateSubquery,
+        )
+        return _applied(joins, plan)
+
+    def _groups_by_subquery(self, plan: Any) -> bool:
+        if kind(plan) != "Aggregate":
+            return False
+        return any(map(self.catalyst.has_subqueries, items(plan.groupingExpressions())))
+
+    def _with_replacements(self, subquery: Any) -> Any:
+        """Return a subquery whose aggregates show what they are of no rows.
+
+        What a correlated subquery gives where it has no rows is computed from that: ``count_if``
+        has to be a count by then.
+        """
+        if not bool(subquery.isCorrelated()):
+            return subquery
+        optimizer = self.catalyst.optimizer
+        rules = (optimizer.ReplaceExpressions, optimizer.RewriteWithExpression)
+        return subquery.withNewPlan(_applied(rules, subquery.plan()))
+
+    def _with_joins(self, subquery: Any) -> Any:
+        return subquery.withNewPlan(self.plain(self.joined(subquery.plan(), inner=True)))
+
+    def _mapped(self, plan: Any, change: Callable[[Any], Any]) -> Any:
+        """Return a plan with other subqueries, not looking inside them; Spark has correlated ones
+        in these operators only."""
+        catalyst = self.catalyst
+        if not catalyst.has_subqueries(plan):
+            return plan
+        plan = catalyst.with_children(
+            plan, [self._mapped(c, change) for c in items(plan.children())]
+        )
+
+        def changed(expression: Any) -> Any:
+            if not catalyst.has_subqueries(expression):
+                return expression
+            if kind(expression) in _SUBQUERIES:
+                return change(expression)
+            return catalyst.with_children(
+                expression, list(map(changed, items(expression.children())))
+            )
+
+        match kind(plan):
+            case "Filter":
+                return catalyst.filter(changed(plan.condition()), plan.child())
+            case "Project":
+                return catalyst.project(map(changed, items(plan.projectList())), plan.child())
+            case "Aggregate":
+                return catalyst.aggregate(
+                    plan,
+                    map(changed, items(plan.groupingExpressions())),
+                    map(changed, items(plan.aggregateExpressions())),
+                )
+            case "LateralJoin":
+                return catalyst.lateral_join(plan, changed(plan.right()))
+            case "Join" if plan.condition().isDefined():
+                return catalyst.join_on(plan, changed(plan.condition().get()))
+        return plan
+
+
+def _mixes_exists(plan: Any) -> bool:
+    """Say whether an operator has EXISTS over everything beside another predicate subquery, which
+    the rule that makes joins of those would take for correlated."""
+    found = {
+        f"{kind(part)} {bool(part.isCorrelated())}"
+        for expression in items(plan.expressions())
+        for part in descend(expression)
+        if kind(part) in {"Exists", "ListQuery"}
+    }
+    return "Exists False" in found and len(found) > 1
+
+
+def _applied(rules: Sequence[Any], plan: Any) -> Any:
+    for rule in rules:
+        plan = rule.apply(plan)
+    return plan
+
+
+def _repeated(rules: Sequence[Any], plan: Any) -> Any:
+    for _ in range(_ROUNDS):
+        after = _applied(rules, plan)
+        if bool(after.fastEquals(plan)):
+            break
+        plan = after
+    return plan
