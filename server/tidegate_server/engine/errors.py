@@ -88,8 +88,8 @@ def condition_of(caught: BaseException) -> str | None:
     """Return the error condition of Spark or Delta with which something failed, or None."""
     if isinstance(caught, PySparkException) and caught.getCondition():
         return str(caught.getCondition())
-    found = _first_condition(_java_exception(caught))
-    return None if found is None else str(found.getCondition())
+    found = _telling(_causes(_java_exception(caught)))
+    return None if found is None else found.condition
 
 
 def exceeds_result_limit(caught: BaseException) -> bool:
