@@ -11,6 +11,7 @@ import pytest
 from tests.server.engine.conftest import EngineProcess, Session
 from tests.small import IN_MEMORY, SHORT_LIVED
 from tidegate_server.engine.lifetime import NO_MEMORY_EXIT
+from tidegate_server.errors import ServerError
 from tidegate_server.link.messages.answers import EngineMemory
 from tidegate_server.link.messages.requests import LookAtMemory
 
@@ -64,7 +65,8 @@ def test_a_reader_without_direct_memory_ends_the_engine_and_not_after_minutes(
     session = Session(engine.client())
     session.execute(LARGE.format(rows=ROWS))
     began = time.monotonic()
-    with pytest.raises(flight.FlightError):
+    # The engine may get to say so, or end before.
+    with pytest.raises((ServerError, flight.FlightError)):
         session.execute(READ)
     assert engine.process.wait(60) == NO_MEMORY_EXIT
     assert time.monotonic() - began < 120  # Parquet's reader would wait for 300 s
