@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import traceback
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from tidegate_server.errors import Code, ServerError, error
@@ -14,6 +16,9 @@ from tidegate_server.errors import Code, ServerError, error
 _PREFIX = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _SQLSTATE = re.compile(r"\s*SQLSTATE:\s*\w{5}.*$", re.DOTALL)
 _CAUSES = 20
+_ENDING_SECONDS = 1.0
+OUT_OF_MEMORY_EXITS = (3, 52)
+"""Exit codes of a JVM without memory: by -XX:+ExitOnOutOfMemoryError, and by Spark's handler."""
 _CANCELED = re.compile(r"cancelled|canceled|interrupted", re.IGNORECASE)
 
 
@@ -42,6 +47,8 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
     if thrown is not None and _CANCELED.search(text):
         return error(Code.OPERATION_CANCELED, by="", detail=detail)
     if isinstance(caught, (Py4JNetworkError, ConnectionError)) or _no_answer(caught):
+        if _jvm_exit() in OUT_OF_MEMORY_EXITS:
+            return _out_of_memory(detail)
         return error(Code.ENGINE_LOST, detail=detail)
     return error(Code.INTERNAL, reason=text or _first_line(str(caught)), detail=detail)
 
@@ -74,13 +81,7 @@ def _out_of_resources(caught: BaseException, thrown: Any, detail: str) -> Server
             detail=detail,
         )
     if isinstance(caught, MemoryError) or "java.lang.OutOfMemoryError" in text:
-        return ServerError(
-            code="OUT_OF_MEMORY",
-            sqlstate="53200",
-            message="The engine ran out of memory.",
-            hint="Raise engine.driver_memory or make the query smaller.",
-            detail=detail,
-        )
+        return _out_of_memory(detail)
     if "No space left on device" in text:
         return ServerError(
             code="DISK_FULL",
@@ -90,6 +91,28 @@ def _out_of_resources(caught: BaseException, thrown: Any, detail: str) -> Server
             detail=detail,
         )
     return None
+
+
+def _out_of_memory(detail: str) -> ServerError:
+    return ServerError(
+        code="OUT_OF_MEMORY",
+        sqlstate="53200",
+        message="The engine ran out of memory.",
+        hint="Raise engine.driver_memory or make the query smaller.",
+        detail=detail,
+    )
+
+
+def _jvm_exit() -> int | None:
+    """Return the exit code of the JVM, waiting a moment for one that is just ending; None while it
+    runs."""
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(_ENDING_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _first_condition(thrown: Any) -> Any:

@@ -24,3 +24,20 @@ def test_a_jvm_that_does_not_answer_is_a_lost_engine(caught: Exception, code: st
 
 def test_whatever_a_canceled_operation_dies_of_it_was_canceled() -> None:
     assert to_server_error(ValueError(), canceled=True).code == "OPERATION_CANCELED"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("java.lang.OutOfMemoryError: Java heap space", "ran out of memory"),
+        (
+            "java.lang.OutOfMemoryError: Cannot reserve 127586304 bytes of direct buffer memory",
+            "ran out of direct memory",
+        ),
+    ],
+)
+def test_which_memory_ran_out_is_said(text: str, words: str) -> None:
+    failed = to_server_error(RuntimeError(text))
+    assert (failed.code, failed.sqlstate) == ("OUT_OF_MEMORY", "53200")
+    assert words in failed.message
+    assert "engine.driver_memory" in failed.hint
