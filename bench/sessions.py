@@ -70,28 +70,29 @@ def idle(server: Server, sessions: int) -> dict[str, float]:
     What the same number of statements takes in one session is there before. Of the JVM the resident
     memory is told and, as "jvm live", what its heap holds after a full collection.
     """
-    jvm = _jvm(server)
+    jvm = jvm_of(server)
     with ExitStack() as stack:
         one = stack.enter_context(_connected(server))
         for _ in range(sessions):
             _use(one)
-        live = _live_mib(jvm)
+        live = live_mib(jvm)
         sampler = Sampler(server.pid)
         for _ in range(sessions):
             _use(stack.enter_context(_connected(server)))
         time.sleep(2)
-        grown_live = _live_mib(jvm) - live
+        grown_live = live_mib(jvm) - live
         after = sampler.sample()
     grown = {role: after[role] - sampler.before.get(role, 0.0) for role in sorted(after)}
     return {**grown, LIVE: grown_live}
 
 
-def _jvm(server: Server) -> psutil.Process:
+def jvm_of(server: Server) -> psutil.Process:
+    """Return the process of an engine's JVM."""
     family = psutil.Process(server.pid).children(recursive=True)
     return next(process for process in family if "java" in process.name())
 
 
-def _live_mib(jvm: psutil.Process) -> float:
+def live_mib(jvm: psutil.Process) -> float:
     """Collect all garbage of a JVM and return the MiB that its heap holds then."""
     tool = Path(jvm.exe()).with_name("jcmd")
     command = [str(tool), str(jvm.pid), "GC.class_histogram"]

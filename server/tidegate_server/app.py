@@ -271,6 +271,11 @@ class Gateway:
                 self._realign_workflows()
             self._snapshot.load()
             stack.callback(self._engine.close)
+            # They end after the engine, for whose answer one of them may wait.
+            watch = StoreWatch(self._database, self._announce)
+            stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
+            memory = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
+            stack.enter_context(memory)
             for courier in self._couriers:
                 courier.start()
                 stack.callback(courier.close)
@@ -289,10 +294,6 @@ class Gateway:
             if self._alerts.watches_lag:
                 look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
                 stack.enter_context(look)
-            watch = StoreWatch(self._database, self._announce)
-            stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
-            look = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
-            stack.enter_context(look)
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self
@@ -349,17 +350,26 @@ class Gateway:
         self._snapshot.invalidate()  # calls may have come before the system tables were there
         if self._recover_catalog:
             self._rebuild()
-        elif metastore_is_lost(self._services.catalog, self._engine):
-            self._announce(
-                "The metastore knows no table, although there are materialized tables: start once "
-                "with --recover-catalog, which registers the tables of the warehouse."
-            )
+        else:
+            self._warn_of_lost_metastore()
         self._recover()
         if not self._database.shared:
             self._realign()
         if not self._scheduling and self.config.scheduler_type != "none":
             self._scheduling = True
             self._scheduler.open()
+
+    def _warn_of_lost_metastore(self) -> None:
+        try:
+            lost = metastore_is_lost(self._services.catalog, self._engine)
+        except ServerError as problem:
+            log.warning("the metastore is looked at with the next engine: %s", problem)
+            return
+        if lost:
+            self._announce(
+                "The metastore knows no table, although there are materialized tables: start once "
+                "with --recover-catalog, which registers the tables of the warehouse."
+            )
 
     def _rebuild(self) -> None:
         services = self._services

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from tidegate_server.engine.messages import whole_message
@@ -23,6 +25,9 @@ _FEED_NAMES = frozenset(
 )
 # What Delta's UPDATE and MERGE call the columns of what they write for the feed.
 _FEED_COLUMN = re.compile(r"packed(Data|Cdc)\.")
+_ENDING_SECONDS = 1.0
+OUT_OF_MEMORY_EXITS = (3, 52)
+"""Exit codes of a JVM without memory: by -XX:+ExitOnOutOfMemoryError, and by Spark's handler."""
 _CANCELED = re.compile(r"cancelled|canceled|interrupted", re.IGNORECASE)
 _WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
 """Beginnings of conditions that any other one says more than."""
@@ -74,7 +79,7 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
     if causes and _CANCELED.search(text):
         return error(Code.OPERATION_CANCELED, by="")
     if isinstance(caught, (Py4JNetworkError, ConnectionError)) or _no_answer(caught):
-        return error(Code.ENGINE_LOST)
+        return _out_of_memory() if _jvm_exit() in OUT_OF_MEMORY_EXITS else error(Code.ENGINE_LOST)
     reason = text or whole_message(str(caught)) or type(caught).__name__
     return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_around(None, causes[1:]))
 
@@ -176,12 +181,7 @@ def _out_of_resources(caught: BaseException, causes: Sequence[_Cause]) -> Server
             detail="\n".join(texts),
         )
     if isinstance(caught, MemoryError) or any("java.lang.OutOfMemoryError" in t for t in texts):
-        return ServerError(
-            code="OUT_OF_MEMORY",
-            sqlstate="53200",
-            message="The engine ran out of memory.",
-            hint="Raise engine.driver_memory or make the query smaller.",
-        )
+        return _out_of_memory()
     if any("No space left on device" in text for text in texts):
         return ServerError(
             code="DISK_FULL",
@@ -190,6 +190,27 @@ def _out_of_resources(caught: BaseException, causes: Sequence[_Cause]) -> Server
             hint="Free space under the data directory.",
         )
     return None
+
+
+def _out_of_memory() -> ServerError:
+    return ServerError(
+        code="OUT_OF_MEMORY",
+        sqlstate="53200",
+        message="The engine ran out of memory.",
+        hint="Raise engine.driver_memory or make the query smaller.",
+    )
+
+
+def _jvm_exit() -> int | None:
+    """Return the exit code of the JVM, waiting a moment for one that is just ending; None while it
+    runs."""
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(_ENDING_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _too_long_name(causes: Sequence[_Cause]) -> ServerError | None:

@@ -12,15 +12,14 @@ from typing import IO, Any
 
 from pyspark.sql import SparkSession
 
+from tidegate_server.engine.errors import OUT_OF_MEMORY_EXITS
+from tidegate_server.link.messages.answers import NO_MEMORY_EXIT
+
 logger = logging.getLogger(__name__)
 
 _GRACE = 2.0
 _JVM_LOST = 70
-NO_MEMORY_EXIT = 71
-"""Exit code of an engine whose JVM ran out of memory."""
 _NO_MEMORY = "the JVM ran out of memory: raise engine.driver_memory"
-_OUT_OF_MEMORY = (3, 52)
-"""Exit codes of a JVM without memory: by -XX:+ExitOnOutOfMemoryError, and by Spark's handler."""
 
 
 class Lifetime:
@@ -68,7 +67,7 @@ class Lifetime:
 
         def watch() -> None:
             code = process.wait()
-            if code in _OUT_OF_MEMORY:
+            if code in OUT_OF_MEMORY_EXITS:
                 # The gateway shows the last line of what the engine printed.
                 sys.stderr.write(f"{_NO_MEMORY}\n")
                 sys.stderr.flush()

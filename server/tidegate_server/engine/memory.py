@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 from tidegate_server.link.messages.answers import EngineMemory
 from tidegate_server.storage.jvm import java
 
-OUT_OF_MEMORY_EXIT = 52
-"""The exit code of a JVM in which a thread ran out of memory unnoticed, as Spark has it."""
 _DIRECT = "direct"
 
 

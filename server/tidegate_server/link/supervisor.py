@@ -20,7 +20,7 @@ import pyarrow.flight as flight
 
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.flight import Endpoint, ask, first_line
-from tidegate_server.link.messages.answers import EngineInfo, EngineMemory
+from tidegate_server.link.messages.answers import NO_MEMORY_EXIT, EngineInfo, EngineMemory
 from tidegate_server.link.messages.requests import EngineOptions, LookAtMemory, Ping, Request
 
 log = logging.getLogger(__name__)
@@ -334,6 +334,8 @@ def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
 
 def exit_text(code: int) -> str:
     """Return a process's end in words: its exit code or the signal that killed it."""
+    if code == NO_MEMORY_EXIT:
+        return f"out of memory, exit code {code}"
     if code >= 0:
         return f"exit code {code}"
     try:

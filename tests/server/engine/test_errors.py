@@ -114,3 +114,20 @@ def test_a_condition_of_delta_that_pyspark_does_not_know_is_reported_as_it_is(
     assert failed.message == "Cannot resolve y in UPDATE clause given columns s.x."
     assert "list the columns to set" in failed.hint
     session.execute(merge.format("WITH SCHEMA EVOLUTION"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("java.lang.OutOfMemoryError: Java heap space", "ran out of memory"),
+        (
+            "java.lang.OutOfMemoryError: Cannot reserve 127586304 bytes of direct buffer memory",
+            "ran out of direct memory",
+        ),
+    ],
+)
+def test_which_memory_ran_out_is_said(text: str, words: str) -> None:
+    failed = to_server_error(RuntimeError(text))
+    assert (failed.code, failed.sqlstate) == ("OUT_OF_MEMORY", "53200")
+    assert words in failed.message
+    assert "engine.driver_memory" in failed.hint

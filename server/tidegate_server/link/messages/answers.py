@@ -193,6 +193,10 @@ class FoundDefinition:
     definition: str
 
 
+NO_MEMORY_EXIT = 71
+"""Exit code of an engine whose JVM ran out of memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMemory:
     """How full the memory of the engine's JVM is, in bytes, and the time of its collections."""
