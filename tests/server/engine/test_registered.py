@@ -59,6 +59,8 @@ def test_a_replaced_and_a_restored_table_have_their_own_comments(
         "CREATE TABLE t (x INT) USING delta",
         "CREATE TABLE t USING parquet AS SELECT 1 AS x",
         "CREATE OR REPLACE TABLE t AS SELECT 1 AS x",
+        "CREATE TABLE t (x INT) PARTITIONED BY (p STRING) STORED AS textfile",
+        "CREATE TABLE t (x INT, p STRING) USING parquet PARTITIONED BY (p)",
         "BEGIN CREATE TABLE t (x INT) USING delta; END",
     ],
 )
@@ -67,6 +69,8 @@ def test_who_makes_a_table_owns_it(session: Session, schema: str, create: str) -
     assert "\nOwner: eva\n" in information(session, "t")
     session.execute("CREATE TABLE IF NOT EXISTS t (x INT) USING delta", user="bob")
     assert "\nOwner: eva\n" in information(session, "t")
+    session.execute("INSERT INTO t SELECT * FROM t")
+    assert "x" in [row[0] for row in session.rows("DESCRIBE t")]
 
 
 def test_show_table_extended_has_the_columns_of_delta_tables(session: Session, schema: str) -> None:
