@@ -59,6 +59,8 @@ class Requirements(SuiteRequirements):
     precision_numerics_retains_significant_digits = _OPEN
     nvarchar_types = _OPEN
     unicode_ddl = _OPEN
+    # Delta takes no blanks and brackets in the names of columns, unless columns are mapped.
+    unusual_column_name_characters = _CLOSED
     comment_reflection = _OPEN
     comment_reflection_full_unicode = _OPEN
 
