@@ -15,7 +15,7 @@ from tidegate_server.storage.jvm import kind
 
 BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
 """The setting by which new tables have a change feed."""
-_RESERVED = "RESERVED_CDC_COLUMNS_ON_WRITE"
+_RESERVED = frozenset({"RESERVED_CDC_COLUMNS_ON_WRITE", "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS"})
 _CREATING = frozenset(
     {"CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect"}
 )
@@ -33,7 +33,7 @@ def without_feed_if_reserved(child: Child, text: str, run: Callable[[], DataFram
     try:
         return run()
     except (PySparkException, Py4JJavaError) as failed:
-        if condition_of(failed) != _RESERVED or not _creates(child.spark, text):
+        if condition_of(failed) not in _RESERVED or not _creates(child.spark, text):
             raise
     with child.overlaid({BY_DEFAULT: "false"}):
         return run()

@@ -270,7 +270,7 @@ def _hint(condition: str, message: str) -> str:
     if condition in _FEED_NAMES:
         return (
             "Delta's change feed has columns of these names: rename yours, or turn the feed off "
-            "with ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')."
+            "by the table property 'delta.enableChangeDataFeed' = 'false'."
         )
     if condition == "INVALID_ATTRIBUTE_NAME_SYNTAX" and _FEED_COLUMN.search(message):
         return (

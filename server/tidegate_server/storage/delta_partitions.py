@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
@@ -22,7 +22,7 @@ from tidegate_server.model.names import quote_identifier, visible_name
 from tidegate_server.refresh.request import RefreshOrder
 from tidegate_server.storage.exact import named
 from tidegate_server.storage.expectations import messages
-from tidegate_server.storage.jvm import items
+from tidegate_server.storage.jvm import items, java
 
 _MARK = "tidegate partition value"
 _RAISED = re.compile(rf"{_MARK} (\w+): (\{{.*\}})")
@@ -89,16 +89,15 @@ def checked_partitions(rows: DataFrame, snapshot: Any, only: Column | None = Non
     if metadata.partitionColumns().isEmpty():
         return rows
     keys = {str(name).lower() for name in items(metadata.partitionColumns())}
-    configuration = metadata.configuration()
-    directories = not _has_random_places(configuration)
-    return rows.select(
-        *(
-            _raising(field, directories=directories, only=only)
-            if field.name.lower() in keys
-            else named(field.name)
-            for field in rows.schema.fields
-        )
-    )
+    directories = not _has_random_places(metadata.configuration())
+
+    def checked(field: T.StructField) -> Column:
+        if field.name.lower() not in keys:
+            return named(field.name)
+        losses = _losses(field, rows.sparkSession, directories=directories)
+        return _raising(field, losses, only)
+
+    return rows.select(*map(checked, rows.schema.fields))
 
 
 def lost_partition(failed: Exception, order: RefreshOrder) -> ServerError | None:
@@ -120,12 +119,14 @@ def lost_partition(failed: Exception, order: RefreshOrder) -> ServerError | None
     return None
 
 
-def _raising(field: T.StructField, *, directories: bool, only: Column | None) -> Column:
+def _raising(
+    field: T.StructField, losses: Iterable[tuple[str, Column]], only: Column | None
+) -> Column:
     """Return a column that raises while it is computed: a filter that raises might be moved below
     a join, where rows are seen that the query does not produce."""
     column = named(field.name)
     value = column
-    for kind, lost in _lost(field, directories=directories):
+    for kind, lost in losses:
         shown = F.substring(column.cast("string"), 1, _SHOWN).alias(field.name)
         message = F.concat(F.lit(f"{_MARK} {kind}: "), F.to_json(F.struct(shown)))
         condition = lost if only is None else only & lost
@@ -133,9 +134,14 @@ def _raising(field: T.StructField, *, directories: bool, only: Column | None) ->
     return value.alias(field.name)
 
 
-def _lost(field: T.StructField, *, directories: bool) -> Iterator[tuple[str, Column]]:
+def _losses(
+    field: T.StructField, session: SparkSession, *, directories: bool
+) -> Iterator[tuple[str, Column]]:
     """Yield each way in which values of a column may be lost with its condition, the most special
-    one last."""
+    one last.
+
+    :param directories: whether values are names of directories.
+    """
     column = named(field.name)
     match field.dataType:
         case T.StringType():
@@ -146,9 +152,11 @@ def _lost(field: T.StructField, *, directories: bool) -> Iterator[tuple[str, Col
             yield "NULL_NAME", column == _NULL_NAME
             yield "EMPTY", column == ""
         case T.TimestampType():
-            again = column.cast("string").cast("timestamp")
             # Delta takes a year before the year 0 for one after it.
-            yield "MOMENT", ~column.eqNullSafe(again) | (F.year(column) < 0)
+            lost = F.year(column) < 0
+            if not _has_unique_times(session):
+                lost |= ~column.eqNullSafe(column.cast("string").cast("timestamp"))
+            yield "MOMENT", lost
 
 
 def _too_long(name: str) -> Column:
@@ -161,6 +169,13 @@ def _too_long(name: str) -> Column:
 
 def _escaped(name: str) -> str:
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)
+
+
+def _has_unique_times(session: SparkSession) -> bool:
+    """Say whether the clocks of a session's time zone are never set back."""
+    zone = session.conf.get("spark.sql.session.timeZone")
+    times = java(session).org.apache.spark.sql.catalyst.util.DateTimeUtils
+    return bool(times.getZoneId(zone).getRules().isFixedOffset())
 
 
 def _has_random_places(configuration: Any) -> bool:

@@ -421,7 +421,10 @@ def test_columns_that_the_change_feed_cannot_have_say_what_to_do(
     asked = f"TBLPROPERTIES ({off.replace('false', 'true')})"
     for statement, code in (
         ("ALTER TABLE t ADD COLUMNS (_change_type INT)", "RESERVED_CDC_COLUMNS_ON_WRITE"),
-        (f"CREATE TABLE u (_change_type INT) USING delta {asked}", "RESERVED_CDC_COLUMNS_ON_WRITE"),
+        (
+            f"CREATE TABLE u (_change_type INT) USING delta {asked}",
+            "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS",
+        ),
         ("UPDATE t SET `a``b` = 2", "INVALID_ATTRIBUTE_NAME_SYNTAX"),
         (
             "MERGE INTO t USING (SELECT 1 AS k) s ON t.n = s.k WHEN MATCHED THEN UPDATE SET n = 2",

@@ -291,7 +291,7 @@ def test_every_format_brings_its_columns(
 def test_a_partition_value_that_storage_would_lose_stops_a_refresh(
     lake: Lake, folder: Folder
 ) -> None:
-    raw = Ingested(lake, over(folder, "a, iff(a < 3, b, '') AS b"), "b")
+    raw = Ingested(lake, over(folder, "a, if(a < 3, b, '') AS b"), "b")
     raw.refresh()
     folder.arrive(3)
     with pytest.raises(ServerError, match="MT_PARTITION_VALUE"):
