@@ -50,7 +50,8 @@ def test_what_set_refuses_opens_no_session(
     with pytest.raises(tidegate.Error) as unopened:
         server.connect(settings=settings)
     assert unopened.value.code == refused.value.code == code
-    assert str(unopened.value) == str(refused.value)
+    # Superset looks for the message of a call between double quotes, so it has none itself.
+    assert str(unopened.value) == str(refused.value).replace('"', "'")
     with pytest.raises(hive.Error, match=code.replace(".", r"\.")):
         hive.connect(server.host, server.port, configuration=settings)
 
