@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tidegate_server.command import resolve
 from tidegate_server.command.apply import changing, compensate, put_in_place, write_definition
+from tidegate_server.command.at_rest import alone
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import (
     analyze,
@@ -50,9 +51,23 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
 
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
-    table = ready(resolve.materialized_table(name, context))
+    table = settled(name, context)
     refuse_half_done(table, "ALTER")
     return table
+
+
+def settled(name: Name, context: Context) -> MaterializedTable:
+    """Return the materialized table of a name once no SWAP or DROP is at work on it.
+
+    One that died has left its mark on the table.
+
+    :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
+    """
+    table = ready(resolve.materialized_table(name, context))
+    if not (table.swapping or table.dropping):
+        return table
+    with alone([table], context):
+        return ready(resolve.materialized_table(name, context))
 
 
 def alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tidegate_server.command import resolve
-from tidegate_server.command.alter_query import ready
+from tidegate_server.command.alter_query import settled
 from tidegate_server.command.apply import changing, compensate, write_definition
 from tidegate_server.command.context import Context
 from tidegate_server.command.define import refuse_cycle
@@ -20,7 +19,7 @@ from tidegate_server.link.messages.requests import PlaceTables, TablePlace
 from tidegate_server.model.names import TableName
 from tidegate_server.model.result import Result, nothing
 from tidegate_server.model.table import MaterializedTable
-from tidegate_server.sql.statements import AlterSwap, Name
+from tidegate_server.sql.statements import AlterSwap
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ def swap(statement: AlterSwap, context: Context) -> Result:
     :raises ServerError: MT_STATE while one is INITIALIZING or a refresh does not end, MT_CYCLE,
         NOT_SUPPORTED for tables with columns that are evaluated on read or with rows held out.
     """
-    first, second = _swappable(statement.name, context), _swappable(statement.other, context)
+    first, second = settled(statement.name, context), settled(statement.other, context)
     if first.id == second.id:
         return nothing()
     _refuse(first, second)
@@ -53,10 +52,6 @@ def places(*tables: MaterializedTable) -> PlaceTables:
             for table in tables
         )
     )
-
-
-def _swappable(name: Name, context: Context) -> MaterializedTable:
-    return ready(resolve.materialized_table(name, context))
 
 
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
