@@ -59,7 +59,7 @@ def test_a_replaced_and_a_restored_table_have_their_own_comments(
         "CREATE TABLE t (x INT) USING delta",
         "CREATE TABLE t USING parquet AS SELECT 1 AS x",
         "CREATE OR REPLACE TABLE t AS SELECT 1 AS x",
-        "CREATE TABLE t (x INT) PARTITIONED BY (p STRING) STORED AS textfile",
+        "CREATE TABLE t (x INT, p STRING) STORED AS textfile",
         "CREATE TABLE t (x INT, p STRING) USING parquet PARTITIONED BY (p)",
         "BEGIN CREATE TABLE t (x INT) USING delta; END",
     ],
