@@ -60,7 +60,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
     def _parse_statement(cls, statement: str, engine: str) -> exp.Expression:
         """Parse one statement; one of Tidegate's own becomes a command.
 
-        :raises SupersetParseError: for a query that cannot be parsed, because its tables are unknown.
+        :raises SupersetParseError: for a query that cannot be parsed: its tables are unknown.
         """
         try:
             parsed: list[exp.Expression] = [tree for tree in cls._parse(statement, engine) if tree]
