@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.package.environments import install, succeed
 
 from tests.fix_server import Server
+from tests.package.environments import install, succeed
 
 pytestmark = [pytest.mark.package, pytest.mark.spark]
 
