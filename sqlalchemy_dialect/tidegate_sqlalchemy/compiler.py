@@ -57,9 +57,15 @@ class TidegateCompiler(compiler.SQLCompiler):
         return ""
 
     def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
-        """Write a query without rows for an empty IN list."""
-        columns = ", ".join("1" for _ in element_types or [sqltypes.INTEGER()])
+        """Write a query without rows for an empty IN list; NULL fits columns of every type."""
+        columns = ", ".join("NULL" for _ in element_types or [sqltypes.INTEGER()])
         return f"SELECT {columns} WHERE 1 != 1"
+
+    def visit_empty_set_op_expr(self, type_: Any, expand_op: Any, **kw: Any) -> str:
+        """Write an empty list of tuples as a query: Spark refuses tuples of NULL in a list."""
+        if len(type_) > 1:
+            return self.visit_empty_set_expr(type_)
+        return str(super().visit_empty_set_op_expr(type_, expand_op, **kw))
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write a match of a regular expression."""

@@ -26,7 +26,7 @@ _NOTHING_BUT_COMMENTS = compile_tokens(r"(?P<never> (?!) )")
 
 
 class TidegateSQL(Spark):
-    """Spark SQL as Spark 4 reads it: a doubled quote stands for one within a literal."""
+    """Spark SQL as Spark 4 reads it: a doubled quote in a literal is one quote."""
 
     class Tokenizer(Spark.Tokenizer):
         """The tokens."""
@@ -60,7 +60,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
     def _parse_statement(cls, statement: str, engine: str) -> exp.Expression:
         """Parse one statement; one of Tidegate's own becomes a command.
 
-        :raises SupersetParseError: for a query that cannot be parsed, whose tables nobody knows.
+        :raises SupersetParseError: for a query that cannot be parsed: its tables are unknown.
         """
         try:
             parsed: list[exp.Expression] = [tree for tree in cls._parse(statement, engine) if tree]

@@ -177,6 +177,12 @@ def test_comments_are_changed_by_their_own_statements() -> None:
     assert ddl(SetColumnComment(table.c.a)) == "ALTER TABLE t ALTER COLUMN a COMMENT 'x'"
 
 
+def test_an_empty_list_of_tuples_is_a_query_without_rows() -> None:
+    pair = sa.tuple_(TABLE.c.a, TABLE.c.b)
+    query = sa.select(TABLE.c.a).where(pair.in_([]))
+    assert sql(query).endswith("WHERE (t.a, t.b) IN (SELECT NULL, NULL WHERE 1 != 1)")
+
+
 def test_an_index_is_left_out_with_a_warning() -> None:
     table = sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer))
     index = sa.Index("i", table.c.a)
