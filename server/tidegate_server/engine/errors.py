@@ -21,6 +21,8 @@ _FEED_NAMES = frozenset(
         "DELTA_TABLE_CONTAINS_RESERVED_CDC_COLUMNS",
     }
 )
+# A column that UPDATE and MERGE add for the feed.
+_FEED_KIND = re.compile(r"`_change_type`", re.IGNORECASE)
 # What Delta's UPDATE and MERGE call the columns of what they write for the feed.
 _FEED_COLUMN = re.compile(r"packed(Data|Cdc)\.")
 _CANCELED = re.compile(r"cancelled|canceled|interrupted", re.IGNORECASE)
@@ -140,7 +142,8 @@ def _hint(condition: str, message: str) -> str:
     """Return what to do about some of Spark's conditions that do not say so."""
     if condition == "REQUIRES_SINGLE_PART_NAMESPACE":
         return "A name of three parts begins with a catalog: SHOW CATALOGS lists those there are."
-    if condition in _FEED_NAMES:
+    twice = condition == "AMBIGUOUS_REFERENCE_TO_FIELDS" and _FEED_KIND.search(message)
+    if condition in _FEED_NAMES or twice:
         return (
             "Delta's change feed has columns of these names: rename yours, or turn the feed off "
             "by the table property 'delta.enableChangeDataFeed' = 'false'."
