@@ -23,6 +23,8 @@ _FEED_NAMES = frozenset(
         "DELTA_TABLE_CONTAINS_RESERVED_CDC_COLUMNS",
     }
 )
+# A column that UPDATE and MERGE add for the feed.
+_FEED_KIND = re.compile(r"`_change_type`", re.IGNORECASE)
 # What Delta's UPDATE and MERGE call the columns of what they write for the feed.
 _FEED_COLUMN = re.compile(r"packed(Data|Cdc)\.")
 _ENDING_SECONDS = 1.0
@@ -267,7 +269,8 @@ def _hint(condition: str, message: str) -> str:
             "UPDATE SET * and INSERT * take every column of the target from the source: list the "
             "columns to set, or write MERGE WITH SCHEMA EVOLUTION INTO."
         )
-    if condition in _FEED_NAMES:
+    twice = condition == "AMBIGUOUS_REFERENCE_TO_FIELDS" and _FEED_KIND.search(message)
+    if condition in _FEED_NAMES or twice:
         return (
             "Delta's change feed has columns of these names: rename yours, or turn the feed off "
             "by the table property 'delta.enableChangeDataFeed' = 'false'."
