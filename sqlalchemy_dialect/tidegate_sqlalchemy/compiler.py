@@ -65,7 +65,8 @@ class TidegateCompiler(compiler.SQLCompiler):
         """Write an empty list of tuples as a query: Spark refuses tuples of NULL in a list."""
         if len(type_) > 1:
             return self.visit_empty_set_expr(type_)
-        return str(super().visit_empty_set_op_expr(type_, expand_op, **kw))
+        plain = super().visit_empty_set_op_expr(type_, expand_op, **kw)  # type: ignore[no-untyped-call]
+        return str(plain)
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write a match of a regular expression."""

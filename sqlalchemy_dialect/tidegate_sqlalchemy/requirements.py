@@ -86,6 +86,8 @@ class Requirements(SuiteRequirements):
     implicitly_named_constraints = _CLOSED
     duplicate_key_raises_integrity_error = _CLOSED
     autoincrement_insert = _CLOSED
+    empty_inserts = _CLOSED
+    empty_inserts_executemany = _CLOSED
     autoincrement_without_sequence = _CLOSED
     implements_get_lastrowid = _CLOSED
     sequences = _CLOSED
