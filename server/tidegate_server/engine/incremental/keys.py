@@ -129,7 +129,7 @@ def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
     """Say whether an expression, or what it reads, is more than a stored value."""
     match kind(expression):
         case "AttributeReference":
-            return not _is_stored(plan, expression_id(expression))
+            return not _is_stored(plan, expression)
         case "GetStructField":
             return _may_fail(catalyst, plan, expression.child())
         case "Cast" if catalyst.widens(expression):
@@ -137,26 +137,22 @@ def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
     return True
 
 
-def _is_stored(plan: Any, id_: int) -> bool:
+def _is_stored(plan: Any, attribute: Any) -> bool:
     """Say whether an attribute of a plan is a column of a leaf, as it is there."""
-    children = list(items(plan.children()))
-    ids = [expression_id(each) for each in items(plan.output())]
+    children, id_ = list(items(plan.children())), expression_id(attribute)
     match kind(plan):
         case "Project":
             named = next(each for each in items(plan.projectList()) if expression_id(each) == id_)
             inner = named.child() if kind(named) == "Alias" else named
-            return kind(inner) == "AttributeReference" and _is_stored(
-                children[0], expression_id(inner)
-            )
+            return kind(inner) == "AttributeReference" and _is_stored(children[0], inner)
         case "Union":
-            index = ids.index(id_)
-            return all(
-                _is_stored(child, expression_id(child.output().apply(index))) for child in children
-            )
-    if not children:
-        return True
-    outputs = ((child, {expression_id(a) for a in items(child.output())}) for child in children)
-    return any(id_ in output and _is_stored(child, id_) for child, output in outputs)
+            output = enumerate(items(plan.output()))
+            index = next(index for index, own in output if expression_id(own) == id_)
+            return all(_is_stored(child, child.output().apply(index)) for child in children)
+    return not children or any(
+        bool(child.outputSet().contains(attribute)) and _is_stored(child, attribute)
+        for child in children
+    )
 
 
 def nearly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
