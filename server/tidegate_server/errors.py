@@ -468,7 +468,7 @@ class Code(Enum):
         "Close statements whose rows were read, add a LIMIT, or raise engine.spool_quota_per_user.",
     )
     RESOURCE_NOT_FOUND = ErrorSpec(
-        "58030",
+        "42K03",
         "{statement}: there is no file {path}.",
         "Name a file that the server can read; paths are those of the server's machine.",
     )
