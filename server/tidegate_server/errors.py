@@ -518,7 +518,7 @@ class Code(Enum):
         "engine.shared_data.",
     )
     RESOURCE_NOT_FOUND = ErrorSpec(
-        "58030",
+        "42K03",
         "{statement}: there is no file {path}.",
         "Name a file that the server can read; paths are those of the server's machine.",
     )
