@@ -94,7 +94,11 @@ class _Steps:
         pulls = (optimizer.OptimizeOneRowRelationSubquery, optimizer.PullupCorrelatedPredicates)
         plan = _applied(pulls, self._mapped(plan, self._with_replacements))
         plan = self._mapped(plan, self._with_joins)
-        simplifications = (optimizer.PushDownPredicates, optimizer.BooleanSimplification)
+        simplifications = (
+            optimizer.PushDownPredicates,
+            optimizer.BooleanSimplification,
+            optimizer.SimplifyBinaryComparison,
+        )
         plan = _repeated(simplifications, plan)
         if shows_null(self.catalyst, plan, inner=inner):
             self.obstacles.append(UNCERTAIN)
