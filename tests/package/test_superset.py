@@ -10,8 +10,14 @@ import pytest
 
 from tests.fix_server import Server
 from tests.package.environments import install, succeed
+from tests.size import FULL
 
-pytestmark = [pytest.mark.package, pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.package,
+    pytest.mark.spark,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not FULL, reason="part of bin/test --full: Superset is 800 MB to install"),
+]
 
 # Superset 6.1 fails with what pip would choose of the second, and leaves the third out.
 SUPERSET = ("apache-superset==6.1.*", "flask-caching==2.3.1", "cachetools")

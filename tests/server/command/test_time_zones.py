@@ -174,7 +174,7 @@ def test_create_says_when_the_first_rows_come_and_how_to_have_them_now(world: Wo
     world.execute(DAILY)
     [note] = world.logged
     assert note == (
-        "c.d.m is empty until its first refresh, at 2024-01-03 00:00:00 (UTC). "
+        "Note: c.d.m is empty until its first refresh, at 2024-01-03 00:00:00 (UTC). "
         "ALTER MATERIALIZED TABLE `c`.`d`.`m` REFRESH loads it now; with "
         "'materialized-table.initialize' = 'ON_CREATE' CREATE does."
     )
@@ -202,7 +202,9 @@ def test_a_schedule_that_is_over_is_refused_and_leaves_nothing() -> None:
 
 def test_a_table_without_a_pace_of_its_own_waits_for_its_consumers(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m FRESHNESS = DOWNSTREAM AS SELECT * FROM t1")
-    assert world.logged[0].startswith("c.d.m is empty until a table that reads it is refreshed")
+    assert world.logged[0].startswith(
+        "Note: c.d.m is empty until a table that reads it is refreshed"
+    )
 
 
 @pytest.mark.parametrize(
