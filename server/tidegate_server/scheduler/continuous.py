@@ -196,11 +196,14 @@ class ContinuousWatcher:
             return None
         if watch.started_at is not None and now < watch.started_at + table.gathering:
             return None
+        # A source that was dropped and created again has another id than in the definition: the one
+        # that the last refresh read.
+        read = watch.vector or {}
         observed = {
-            (entry.id, source.table_id): current[source.table_id]
+            (entry.id, key): current[key]
             for entry in pipeline
-            for source in entry.sources
-            if source.table_id in current
+            for key in {s.table_id for s in entry.sources} | {k for i, k in read if i == entry.id}
+            if key in current
         }
         if self._reason(table, pipeline, watch, observed, now) is None:
             return None

@@ -51,14 +51,15 @@ class FakeSources:
         self.versions = {name.replace("_", "-"): v for name, v in versions.items()}
         self.engine_up = True
         self.calls = 0
+        self.created_again: dict[str, str] = {}
+        """The present ids of sources by those they had before."""
 
     def __call__(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
         self.calls += 1
         if not self.engine_up:
             raise error(Code.ENGINE_UNAVAILABLE, reason="it is starting")
-        return {
-            s.table_id: self.versions[s.table_id] for s in sources if s.table_id in self.versions
-        }
+        ids = {self.created_again.get(s.table_id, s.table_id) for s in sources}
+        return {key: seen for key, seen in self.versions.items() if key in ids}
 
 
 class FakeRunner:

@@ -124,6 +124,19 @@ def test_a_change_seen_while_a_refresh_runs_is_the_next_refresh(settled: World) 
     assert settled.poll(10) == [Trigger.UPSTREAM_CHANGE]
 
 
+def test_a_source_that_was_created_again_is_watched_by_its_new_id(settled: World) -> None:
+    settled.sources.created_again["delta-ev"] = "delta-new"
+    settled.sources.versions = {"delta-new": 1}
+    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert settled.poll(60) == []
+    settled.sources.versions["delta-new"] = 2
+    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+    settled.watcher = settled.fresh_watcher()
+    assert settled.poll(60) == []
+    settled.sources.versions["delta-new"] = 3
+    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+
+
 def test_a_source_that_went_back_to_an_older_version_is_a_change(settled: World) -> None:
     settled.sources.versions["delta-ev"] = 0
     assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
