@@ -50,7 +50,7 @@ class Services:
     store: StoreState | None = None
     """How the store works; None where definitions are kept in memory."""
     memory: MemoryWatch | None = None
-    """The memory of the engine; None where nobody watches it."""
+    """The memory of the engine; None if it is not watched."""
 
 
 @dataclass(slots=True, kw_only=True)

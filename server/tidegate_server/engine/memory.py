@@ -44,7 +44,7 @@ class JvmMemory:
 
 
 def end_without_memory(spark: SparkSession) -> None:
-    """Have the JVM end when a thread runs out of memory and nobody waits for that thread's error.
+    """Have the JVM end when a thread runs out of memory and no caller waits for that thread.
 
     Whoever waits for what such a thread was to deliver would wait for ever. The gateway replaces
     the engine, and its statements fail at once. Spark's executors do the same.

@@ -35,7 +35,7 @@ def registered(spark: SparkSession, targets: Iterable[Target], user: str) -> Ite
     """Have the entries say, once the statement is done, who made a table and its comment.
 
     :param targets: what the statement changes.
-    :param user: for whom the statement runs; empty if nobody knows.
+    :param user: for whom the statement runs; empty if unknown.
     """
     makes, comments = _changes(spark, targets)
     new = [name for name in makes if entry_of(spark, name) is None]

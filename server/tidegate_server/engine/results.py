@@ -146,7 +146,7 @@ def write_parquet(frame: DataFrame, place: Path) -> int:
 
 
 def require_complete(written: int, read: int) -> None:
-    """Refuse a result of which rows are missing, or were read twice.
+    """Refuse a result with rows missing, or read twice.
 
     :raises ServerError: RESULT_INCOMPLETE.
     """

@@ -1,4 +1,4 @@
-"""Tries settings of Spark before somebody relies on them."""
+"""Checks Spark settings before they are used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPEN = (
     "spark.sql.catalog.",
     "spark.sql.hive.metastore.",
 )
-"""How names begin of which Spark keeps no list."""
+"""Prefixes of names that Spark does not list."""
 _KEY = re.compile(r"ConfigEntry\(key=([^,]+),")
 _SIMILAR = 0.85
 """Least similarity of an unknown name to the one that is likely meant."""

@@ -1,4 +1,4 @@
-"""SHOW TABLE EXTENDED with the columns of Delta tables, of which the metastore has none."""
+"""SHOW TABLE EXTENDED with the columns of Delta tables, which the metastore does not have."""
 
 from __future__ import annotations
 

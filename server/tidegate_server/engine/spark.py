@@ -146,8 +146,8 @@ def spark_settings(
         # What changes in a table is then recorded as it is written, and need not be compared.
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Vectored reads take direct memory in threads of their own: when that is used up, nobody
-        # learns of it, and the statement waits for 300 s before it fails.
+        # Vectored reads take direct memory in threads of their own: when that is used up, no
+        # caller is notified, and the statement fails only after 300 s.
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         "spark.sql.warehouse.dir": str(directories.warehouse),
         "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),

@@ -160,7 +160,7 @@ def parse_quartz(expression: str) -> Quartz:
         strict=True,
     ):
         if "?" in text:
-            raise ValueError(f"? is for the day fields, and stands in the {name}")
+            raise ValueError(f"? is for the day fields, and is in the {name}")
     if (of_month == "?") == (of_week == "?"):
         found = "both are" if of_week == "?" else "none is"
         raise ValueError(f"exactly one of day of month and day of week has to be ?, and {found}")

@@ -206,7 +206,7 @@ class SessionManager:
     def _checked(self, options: SessionOptions, user: str) -> SessionOptions:
         """Return the options with what there is to warn of, checked as by SET.
 
-        An engine that does not come up keeps nobody from connecting: the session's first statement
+        An engine that does not come up does not prevent connecting: the session's first statement
         in Spark applies the settings, and says what is wrong with them.
         """
         config, settings = self._services.config, sparks_names(options.settings)

@@ -125,7 +125,7 @@ def may_read_rows(text: str) -> bool:
 
 
 def sets_time_zone(text: str) -> bool:
-    """Say whether this is SET TIME ZONE, or runs statements of which one may be."""
+    """Say whether this is SET TIME ZONE, or runs other statements, which may include it."""
     at = Cursor("", head(text, 3))
     if at.accept("SET"):
         return at.accept("TIME", "ZONE")

@@ -9,7 +9,7 @@ from tidegate_server.storage.exact import named
 
 
 def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame:
-    """Return the rows in the partitions of which each is written as a file of its own.
+    """Return the rows repartitioned so that each partition is written as one file.
 
     An empty partition gives no file. Bounds of RANGE are found in a sample, for which the rows are
     computed once more: it has to come before anything that counts them.

@@ -52,7 +52,7 @@ GUARDED = (
 
 @pytest.fixture
 def make(session: Session, schema: str) -> Make:
-    """Rows of which one has a text where the others have a number, a zero, and so on."""
+    """Rows where one has a text and the others a number, or a zero, and so on."""
     session.execute(
         "CREATE TABLE a (id INT, kind STRING, v STRING, z INT, l ARRAY<INT>, d STRING) USING delta"
     )

@@ -18,7 +18,7 @@ Make = Callable[..., Maintained]
 IN = "x IN (SELECT x FROM b)"
 NOT_IN = "x NOT IN (SELECT x FROM b)"
 EACH = 4 if FULL else 2
-"""Into how many tests the queries are divided, of which each takes some seconds."""
+"""Number of tests into which the queries are divided; each takes some seconds."""
 MOST = 99 if FULL else 3
 """How many queries of each a quick run tries."""
 EXPECTED = {"JOIN_WITHOUT_EQUALITY", "SOURCE_CHANGE_UNKNOWN"}

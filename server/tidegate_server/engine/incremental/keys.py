@@ -116,7 +116,7 @@ def attempted(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list
     """Return expressions over a plan's rows as they are to be compared with keys.
 
     Spark may evaluate them before a filter or a join of the query leaves out rows for which they
-    fail. Such rows have NULL for a key: they are computed anew together with those that do have
+    fail. Such rows have NULL for a key: they are recomputed together with those that do have
     it, where they fail if they fail in the query.
     """
     return [

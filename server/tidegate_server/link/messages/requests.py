@@ -55,7 +55,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """Try settings of Spark in a session of nobody's; answered by :class:`SettingsChecked`.
+    """Try Spark settings in a session of their own; answered by :class:`SettingsChecked`.
 
     One that SET would refuse is answered with the same error.
     """
