@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -44,32 +44,36 @@ def refuse_half_done(table: MaterializedTable, action: str) -> None:
 
     :raises ServerError: MT_STATE.
     """
-    if table.dropping:
+    for found, expected, hint in _unfinished(table):
         raise error(
             Code.MT_STATE,
             table=table.name,
-            found="half dropped",
+            found=found,
             action=action,
-            expected="whole",
-            hint="Repeat DROP MATERIALIZED TABLE; the next engine completes it as well.",
+            expected=expected,
+            hint=hint,
+        )
+
+
+def _unfinished(table: MaterializedTable) -> Iterator[tuple[str, str, str]]:
+    """Yield the states in which statements may have left a table: found, expected, what to do."""
+    if table.dropping:
+        yield (
+            "half dropped",
+            "whole",
+            "Repeat DROP MATERIALIZED TABLE; the next engine completes it as well.",
         )
     if table.rolling_back is not None:
-        raise error(
-            Code.MT_STATE,
-            table=table.name,
-            found="half rolled back",
-            action=action,
-            expected="whole",
-            hint="The next engine completes it; with several gateways, repeat the ROLLBACK.",
+        yield (
+            "half rolled back",
+            "whole",
+            "The next engine completes it; with several gateways, repeat the ROLLBACK.",
         )
     if table.swapping:
-        raise error(
-            Code.MT_STATE,
-            table=table.name,
-            found="half swapped with another table",
-            action=action,
-            expected="in its place",
-            hint="The next engine puts it back; with several gateways, repeat the SWAP WITH.",
+        yield (
+            "half swapped with another table",
+            "in its place",
+            "The next engine puts it back; with several gateways, repeat the SWAP WITH.",
         )
 
 

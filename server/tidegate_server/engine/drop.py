@@ -20,7 +20,7 @@ from tidegate_server.engine.targets import SchemaTarget, TableTarget, Target
 from tidegate_server.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA, TableName, qualify
 from tidegate_server.storage.delta_tables import PROVIDER
 from tidegate_server.storage.entries import entry_of, provider_of
-from tidegate_server.storage.jvm import compiled, items, java
+from tidegate_server.storage.jvm import compiled, items, java, with_fields
 from tidegate_server.storage.places import Places
 from tidegate_server.storage.table_files import TableFiles
 
@@ -154,13 +154,11 @@ class _Drops:
 
     def _relocate(self, database: Any, location: Any) -> None:
         """Give an empty schema another directory, which Hive can only do by creating it again."""
-        fields = [database.productElement(n) for n in range(database.productArity())]
-        fields[_LOCATION] = location
         client = self._catalog.unwrapped().client()
         name = str(database.name())
         schemas = compiled(self._spark, _CLASS, _SOURCE)
         schemas.dropSchema(client.clientLoader(), client.client(), name)
-        self._catalog.createDatabase(database.copy(*fields), False)
+        self._catalog.createDatabase(with_fields(database, {_LOCATION: location}), False)
 
     def _name(self, parts: tuple[str, ...]) -> TableName | None:
         """Return the name of a Delta table of the session catalog; None for anything else."""

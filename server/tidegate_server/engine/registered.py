@@ -7,7 +7,7 @@ metadata calls and SHOW TABLE EXTENDED answer from the entries.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from tidegate_server.engine.targets import CopyTarget, NewTarget, TableTarget, T
 from tidegate_server.model.names import TableName, qualify
 from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.entries import entry_of, provider_of
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, with_fields
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +88,4 @@ def _register(spark: SparkSession, name: TableName, owner: str) -> None:
             changes[_COMMENT] = jvm.scala.Option.apply(told)
     if changes:
         catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
-        catalog.alterTable(_changed(entry, changes))
-
-
-def _changed(entry: Any, changes: Mapping[int, Any]) -> Any:
-    """Copy an entry with some fields, by position, changed."""
-    fields = (entry.productElement(n) for n in range(entry.productArity()))
-    return entry.copy(*(changes.get(n, field) for n, field in enumerate(fields)))
+        catalog.alterTable(with_fields(entry, changes))

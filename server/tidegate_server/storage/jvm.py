@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -67,6 +67,12 @@ def _class_names(client: Any) -> Java:
 def items(sequence: Any) -> Iterator[Any]:
     """Return the elements of a Scala Seq."""
     return (sequence.apply(index) for index in range(sequence.size()))
+
+
+def with_fields(record: Any, changes: Mapping[int, Any]) -> Any:
+    """Return a copy of an instance of a Scala case class with some fields, by position, changed."""
+    fields = [record.productElement(n) for n in range(record.productArity())]
+    return record.copy(*(changes.get(n, field) for n, field in enumerate(fields)))
 
 
 def scala_object(jvm: Any, owner: str, name: str = "") -> Any:

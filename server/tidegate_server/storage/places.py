@@ -13,13 +13,12 @@ dropped, since Hive would act on the directory of the name.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tidegate_server.model.names import TableName, visible_name
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, with_fields
 
 PROPERTY_PLACE = "tidegate.place"
 """Of a Delta table: the ``tidegate.id`` for which Tidegate made the directory."""
@@ -69,14 +68,14 @@ class Places:
         """Keep the metastore from moving or deleting the files of a table."""
         entry = self._entry(name)
         if entry.tableType().name() == "MANAGED":
-            self._catalog().alterTable(_copied(entry, {_KIND: self._external()}))
+            self._catalog().alterTable(with_fields(entry, {_KIND: self._external()}))
 
     def point(self, name: TableName, location: str) -> None:
         """Let the table of a name be the one that lies at a location."""
         entry = self._entry(name)
         place = self._jvm.org.apache.hadoop.fs.Path(location).toUri()
-        storage = _copied(entry.storage(), {_LOCATION: self._jvm.scala.Option.apply(place)})
-        changed = _copied(entry, {_KIND: self._external(), _STORAGE: storage})
+        storage = with_fields(entry.storage(), {_LOCATION: self._jvm.scala.Option.apply(place)})
+        changed = with_fields(entry, {_KIND: self._external(), _STORAGE: storage})
         self._catalog().alterTable(changed)
 
     def forget(self, name: TableName) -> None:
@@ -107,9 +106,3 @@ def is_made_for(location: str, table_id: str) -> bool:
     """Return whether a directory carries the name that Tidegate gives to that of a table."""
     name = location.rstrip("/").rpartition("/")[2]
     return f"-{table_id}" in name
-
-
-def _copied(record: Any, changes: Mapping[int, Any]) -> Any:
-    """Copy a case class of Scala with some fields, by position, changed."""
-    fields = [record.productElement(n) for n in range(record.productArity())]
-    return record.copy(*(changes.get(n, field) for n, field in enumerate(fields)))
