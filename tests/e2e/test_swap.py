@@ -168,7 +168,7 @@ def test_tables_of_two_schemas_exchange_their_names(server: Server) -> None:
 
 @pytest.mark.faults
 @pytest.mark.skipif(not FULL, reason="part of bin/test --full")
-@pytest.mark.parametrize("victim", ["engine", "gateway"])
+@pytest.mark.parametrize("victim", ["engine", "jvm", "gateway"])
 def test_a_death_between_the_names_is_taken_back(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
@@ -194,8 +194,10 @@ def test_a_death_between_the_names_is_taken_back(
     # Both names have whole tables, here the same one.
     assert rows(server, "SELECT * FROM blue") == BLUE
     assert rows(server, "SELECT * FROM green") == BLUE
-    everything, engine = server.processes(), server.engine_pid
-    os.kill(engine if victim == "engine" else server.pid, signal.SIGKILL)
+    everything, info = server.processes(), server.wait_for_engine()
+    engine = info["pid"]
+    victims = {"engine": engine, "jvm": info["jvm_pid"], "gateway": server.pid}
+    os.kill(victims[victim], signal.SIGKILL)
     held.unlink()
     asking.join()
     if victim == "gateway":
