@@ -25,6 +25,7 @@ from tidegate.errors import (
     OperationalError,
     ProgrammingError,
     Warning,
+    server_message,
 )
 from tidegate.http import HttpTransport
 from tidegate.operation import cancel_request
@@ -122,6 +123,9 @@ class Connection:
             request.client_protocol = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V6
             reply = self._channel.call("OpenSession", request)
         check(reply.status)
+        found = map(server_message, reply.status.infoMessages or ())
+        self.messages = [(type(message), message) for message in found]
+        """The server's warnings about the settings of the session, as PEP 249 has them."""
         self._handle = reply.sessionHandle
         self.server_settings: Mapping[str, str] = reply.configuration or {}
         """What the server said about the session when it was opened."""

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from typing import TextIO, TypeVar
 from tidegate.cli.formats import FORMATS, PAGE_ROWS, Page
 from tidegate.connection import Connection
 from tidegate.cursor import Cursor
-from tidegate.errors import Error
+from tidegate.errors import Error, Warning
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[st
                 progress.erase()
 
         in_background(lambda: execute(note if display.progress else None))
-        _show_messages(cursor, display)
+        show_messages(cursor.messages, display)
         if cursor.description is None:
             _report_success(cursor, display)
             return
@@ -238,8 +238,9 @@ def _projected(
     return [names[place] for place in places], kept
 
 
-def _show_messages(cursor: Cursor, display: Display) -> None:
-    for _, message in cursor.messages:
+def show_messages(messages: Iterable[tuple[type[Warning], Warning]], display: Display) -> None:
+    """Write the server's warnings and notes about a statement, or about a new session."""
+    for _, message in messages:
         if message.severity == "warning":
             display.warn(f"[WARN] {message}")
         else:

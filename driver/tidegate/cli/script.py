@@ -9,7 +9,7 @@ import tidegate
 from tidegate.cli.arguments import Target
 from tidegate.cli.formats import MissingExtraError
 from tidegate.cli.report import describe_error
-from tidegate.cli.run import Display, run_statement
+from tidegate.cli.run import Display, run_statement, show_messages
 from tidegate.cli.split import Part, split
 from tidegate.connection import Connection
 from tidegate.dsn import ConnectOptions, is_url, parse_url
@@ -42,6 +42,7 @@ class Workbench:
         connection = self.connect(options)
         self.close()
         self.options, self.connection = options, connection
+        show_messages(connection.messages, self.display)
 
     def close(self) -> None:
         """Close the connection if there is one."""

@@ -16,6 +16,7 @@ from tidegate_server.auth.access import Access
 from tidegate_server.auth.base import NOBODY, Identity, Peer, refused
 from tidegate_server.auth.logins import is_usable_name
 from tidegate_server.auth.tokens import DelegationTokens
+from tidegate_server.command.context import WARNING
 from tidegate_server.config import ServerSection
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.result import Result
@@ -128,7 +129,7 @@ class Handler:
         )
         caller.has_session = True
         return ttypes.TOpenSessionResp(
-            status=status.success(),
+            status=status.success([WARNING + text for text in session.options.warnings]),
             serverProtocolVersion=version,
             sessionHandle=convert.session_handle(session.handle),
             configuration={

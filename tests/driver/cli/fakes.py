@@ -35,6 +35,8 @@ class FakeServer:
     running: threading.Event = field(default_factory=threading.Event)
     open_sessions: int = 0
     refusal: tidegate.Error | None = None
+    warnings: tuple[str, ...] = ()
+    """About the settings of a new session."""
 
     def connect(self, options: Any) -> Any:
         self.options.append(options)
@@ -47,6 +49,11 @@ class FakeServer:
 @dataclass
 class FakeConnection:
     server: FakeServer
+
+    @property
+    def messages(self) -> list[tuple[type[tidegate.Warning], tidegate.Warning]]:
+        found = [tidegate.Warning(text, severity="warning") for text in self.server.warnings]
+        return [(type(message), message) for message in found]
 
     def cursor(self) -> FakeCursor:
         return FakeCursor(self.server)

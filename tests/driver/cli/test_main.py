@@ -52,6 +52,14 @@ def test_a_statement_without_rows_says_that_it_succeeded(
     assert capsys.readouterr().err == "[INFO] Execute statement succeeded.\n"
 
 
+def test_warnings_about_a_new_session_are_shown(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.warnings = ("Spark has no setting spark.sql.x: did you mean spark.sql.y?",)
+    assert run(server, "-q", "-e", "create x") == 0
+    assert capsys.readouterr().err == f"[WARN] {server.warnings[0]}\n"
+
+
 def test_changed_rows_are_counted(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.answers["insert"] = Answer(rowcount=3)
     run(server, "-e", "insert")

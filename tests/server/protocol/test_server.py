@@ -729,6 +729,14 @@ def test_warnings_and_notes_come_with_a_success_that_every_client_takes(peer: Pe
     assert lines == [b"WARN  : the ice is thin", b"INFO  : nothing was changed"]
 
 
+def test_warnings_about_the_settings_of_a_session_come_with_it(peer: Peer) -> None:
+    opened = peer.open(**{"set:hiveconf:parallelism.default": "3"})
+    assert opened.status.statusCode == CODES.SUCCESS_STATUS
+    [message] = opened.status.infoMessages
+    assert message.startswith("Warning: parallelism.default changes nothing here")
+    assert peer.open().status.infoMessages is None
+
+
 def test_the_error_of_a_statement_that_warned_has_no_warnings_in_it(peer: Peer) -> None:
     operation = peer.start(peer.session(), "WARN AND FAIL")
     status = peer.status(operation)
