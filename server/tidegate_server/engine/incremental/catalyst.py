@@ -13,8 +13,8 @@ from tidegate_server.storage.jvm import items, java, scala_object
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20
-# Those of expressions and of recursive queries.
-_ID = re.compile(r"(?:#|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
+# Those of expressions and of recursive queries, and the numbered names of common expressions.
+_ID = re.compile(r"(?:#|_common_expr_|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
 
 
 def descend(tree: Any) -> Iterator[Any]:

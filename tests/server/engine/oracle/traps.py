@@ -351,6 +351,17 @@ TRAPS: Mapping[str, Stream] = {
             "SELECT k, n FROM {fact} WHERE NOT (NOT (k IN (SELECT k FROM {other}) OR n > 3))",
             "SELECT k, n FROM {fact} WHERE (k IN (SELECT k FROM {other})) <> true",
             "SELECT k, n, k NOT IN (SELECT k FROM {other}) OR n = 1 AS p FROM {fact}",
+        ),
+        (_ROWS, _other("(0, 'a', 10, NULL)", "(1, 'b', 20, NULL)")),
+        (
+            "UPDATE {fact} SET k = NULL WHERE n = 1",
+            _fact("(NULL, 0, 3, 1, 1)", "('c', 0, 9, 1, 1)"),
+        ),
+        ("DELETE FROM {other} WHERE k = 'b'",),
+        ("DELETE FROM {other}",),
+    ),
+    "what is counted of a subquery has no rows": _trap(
+        (
             (
                 "SELECT g, count_if(NOT (k IN (SELECT k FROM {other}) AND n > 1)) AS c FROM {fact}"
                 " GROUP BY g"
@@ -361,11 +372,8 @@ TRAPS: Mapping[str, Stream] = {
             ),
         ),
         (_ROWS, _other("(0, 'a', 10, NULL)", "(1, 'b', 20, NULL)")),
-        (
-            "UPDATE {fact} SET k = NULL WHERE n = 1",
-            _fact("(NULL, 0, 3, 1, 1)", "('c', 0, 9, 1, 1)"),
-        ),
         ("DELETE FROM {other} WHERE k = 'b'",),
+        (_fact("('b', 0, 9, 1, 1)"),),
         ("DELETE FROM {other}",),
     ),
 }
