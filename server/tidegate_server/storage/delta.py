@@ -153,7 +153,7 @@ class DeltaFormat:
         table_id = properties[PROPERTY_ID]
         found = self.find(name)
         if found is None or found.materialized_id != table_id:
-            known = [place for place in (location, self._places.own(name, table_id)) if place]
+            known = self._places.known(name, table_id, location)
             self._forget_lost(name, known)
             there = [p for p in known if self._files(p).property(PROPERTY_ID) == table_id]
             if there:
@@ -259,7 +259,7 @@ class DeltaFormat:
 
     def drop(self, name: TableName, materialized_id: str, location: str = "") -> None:
         holder = self._tables.holder(name)
-        places = [place for place in (location, self._places.own(holder, materialized_id)) if place]
+        places = self._places.known(holder, materialized_id, location)
         if self._tables.exists(holder):
             entered = self._places.of(holder)
             files = self._files(entered)

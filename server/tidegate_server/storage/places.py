@@ -49,6 +49,14 @@ class Places:
         """Return the directory that belongs to a materialized table from its creation on."""
         return f"{self.usual(visible_name(name))}-{table_id}"
 
+    def known(self, name: TableName, table_id: str, location: str) -> list[str]:
+        """Return where a materialized table may lie: where it was last, and in :meth:`own`.
+
+        :param location: empty if it is not known; there is no other place if the schema is gone.
+        """
+        own = [self.own(name, table_id)] if self._catalog().databaseExists(name.schema) else []
+        return [place for place in dict.fromkeys((location, *own)) if place]
+
     def unoccupied(self, name: TableName, table_id: str) -> str:
         """Return :meth:`own`, or a directory beside it if files are there already."""
         place = self.own(name, table_id)

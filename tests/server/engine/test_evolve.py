@@ -212,7 +212,7 @@ def test_renaming_twice_is_harmless_and_inspecting_tells_the_place(
     assert isinstance(found, Inspected)
     assert (found.format, found.partition_keys, found.materialized_id) == ("delta", ("k",), mt.id)
     assert found.schema == mt.analysis.schema
-    assert found.location.endswith("/other")
+    assert found.location == mt.created.location
     assert sorted(session.rows("SELECT * FROM other")) == [("a", 3), ("b", 3)]
 
 

@@ -199,6 +199,18 @@ def test_a_lost_table_is_dropped_and_created_again(lake: Lake, places: Places, l
     assert found(lake) == []
 
 
+def test_a_table_is_dropped_although_its_schema_is_gone(
+    lake: Lake, make_schema: Callable[[], Lake]
+) -> None:
+    other = make_schema()
+    mt = Stored(other, "SELECT 'k' AS k")
+    location = place_of(other, mt)
+    Places(lake.root).forget(mt.name)
+    lake.sql(f"DROP SCHEMA {other.schema}")
+    lake.format.drop(mt.name, mt.id, location)
+    assert not folder(location).exists()
+
+
 def test_a_lost_tables_entry_goes_with_its_drop(lake: Lake, places: Places) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
     shutil.rmtree(folder(places.of(mt.name)))
