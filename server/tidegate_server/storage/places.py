@@ -54,7 +54,11 @@ class Places:
 
         :param location: empty if it is not known; there is no other place if the schema is gone.
         """
-        own = [self.own(name, table_id)] if self._catalog().databaseExists(name.schema) else []
+        own = (
+            [self.own(name, table_id)]
+            if self._catalog().databaseExists(name.schema.lower())
+            else []
+        )
         return [place for place in dict.fromkeys((location, *own)) if place]
 
     def unoccupied(self, name: TableName, table_id: str) -> str:

@@ -206,7 +206,8 @@ def test_a_table_is_dropped_although_its_schema_is_gone(
     mt = Stored(other, "SELECT 'k' AS k")
     location = place_of(other, mt)
     Places(lake.root).forget(mt.name)
-    lake.sql(f"DROP SCHEMA {other.schema}")
+    run(lake, f"DROP SCHEMA {other.schema}")
+    assert folder(location).exists()
     lake.format.drop(mt.name, mt.id, location)
     assert not folder(location).exists()
 
