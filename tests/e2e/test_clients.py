@@ -151,6 +151,8 @@ def test_superset_draws_its_progress_from_the_log(pyhive: Any) -> None:
         seen += pyhive.fetch_logs()
     seen += pyhive.fetch_logs()
     assert pyhive.fetchall() == [(True,)]
+    started, *seen, _ = seen
+    assert "Executing command" in started
     assert re.match(r".*INFO.*Total jobs = (?P<max_jobs>[0-9]+)", seen[0])
     launching = ".*INFO.*Launching Job (?P<job_number>[0-9]+) out of (?P<max_jobs>[0-9]+)"
     assert re.match(launching, seen[1])

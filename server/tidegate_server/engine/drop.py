@@ -116,9 +116,9 @@ class _Drops:
                 return
             if target.cascade:
                 self._drop_tables(schema)
+                self._drop_functions(schema)
             # One that is not empty is refused by Spark, which then touches no files.
-            empty = self._catalog.listTables(schema).isEmpty()
-            yield from self._without_directory(schema) if empty else iter((None,))
+            yield from self._without_directory(schema) if self._is_empty(schema) else iter((None,))
 
     def _drop_tables(self, schema: str) -> None:
         """Drop tables and views as statements do: Hive would act on its own entries alone."""
@@ -127,6 +127,15 @@ class _Drops:
             kind = "VIEW" if entry.tableType().name() == "VIEW" else "TABLE"
             with self.table(parts):
                 self._spark.sql(f"DROP {kind} IF EXISTS {TableName(*parts).quoted()}")
+
+    def _drop_functions(self, schema: str) -> None:
+        for function in items(self._catalog.listFunctions(schema, "*")):
+            name = TableName(DEFAULT_CATALOG, schema, str(function))
+            self._spark.sql(f"DROP FUNCTION IF EXISTS {name.quoted()}")
+
+    def _is_empty(self, schema: str) -> bool:
+        tables, functions = self._catalog.listTables(schema), self._catalog.listFunctions
+        return bool(tables.isEmpty()) and bool(functions(schema, "*").isEmpty())
 
     def _without_directory(self, schema: str) -> Iterator[None]:
         database = self._catalog.getDatabase(schema)

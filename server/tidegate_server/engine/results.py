@@ -21,7 +21,7 @@ from tidegate_server.engine.projection import arrow_schema, wire_frame
 from tidegate_server.engine.spool import Spool
 from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.link.messages.requests import Execute
-from tidegate_server.storage.jvm import java
+from tidegate_server.storage.jvm import java, kind
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +141,11 @@ def write_parquet(frame: DataFrame, place: Path) -> int:
     save = jvm.org.apache.spark.sql.SaveMode.ErrorIfExists
     command = source.planForWriting(save, jdf.queryExecution().analyzed())
     done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, command)
-    metrics = done.queryExecution().executedPlan().commandPhysicalPlan().metrics()
-    return int(metrics.apply(_ROWS_WRITTEN).value())
+    plan = done.queryExecution().executedPlan().commandPhysicalPlan()
+    if kind(plan) == "AdaptiveSparkPlanExec":
+        # Around a query that shuffles rows; it has no metrics of its own.
+        plan = plan.executedPlan()
+    return int(plan.metrics().apply(_ROWS_WRITTEN).value())
 
 
 def require_complete(written: int, read: int) -> None:

@@ -338,6 +338,7 @@ def test_dropping_a_schema_keeps_files_of_others(
     if how:
         run(other, "CREATE TABLE t (x INT) USING delta", "CREATE VIEW v AS SELECT * FROM t")
         run(other, f"CREATE TABLE out (x INT) USING delta LOCATION '{warehouse(lake)}/out'")
+        run(other, f"CREATE FUNCTION {other.schema}.f(x INT) RETURNS INT RETURN x + 1")
         convert(other, Stored(other, "SELECT 'k' AS k"))
     run(other, f"DROP SCHEMA {other.schema} {how}")
     assert lake.rows("SELECT * FROM ext") == [(1,)]
@@ -363,6 +364,17 @@ def test_a_schema_that_is_not_dropped_stays_where_it_is(make_schema: Callable[[]
     assert found(other) == ["t"]
     run(other, "INSERT INTO t VALUES (1)")
     other.close()
+
+
+def test_a_schema_with_nothing_but_a_function_is_not_empty(
+    make_schema: Callable[[], Lake],
+) -> None:
+    other = make_schema()
+    run(other, f"CREATE FUNCTION {other.schema}.f(x INT) RETURNS INT RETURN x + 1")
+    with pytest.raises(Exception, match="functions exist"):
+        run(other, f"DROP SCHEMA {other.schema}")
+    run(other, f"DROP SCHEMA {other.schema} CASCADE")
+    assert not other.root.catalog.databaseExists(other.schema)
 
 
 def test_a_schema_whose_directory_is_gone_is_dropped(make_schema: Callable[[], Lake]) -> None:

@@ -32,6 +32,22 @@ def test_every_task_counts_the_rows_it_wrote(lake: Lake, tmp_path: Path) -> None
     assert write_parquet(frame, tmp_path / "made") == ROWS
     assert write_parquet(frame.where("id % 10 = 0"), tmp_path / "some") == ROWS // 10
     assert write_parquet(frame.where("id < 0"), tmp_path / "none") == 0
+    # Plans with an exchange, sorts, limits and of one row are executed in other ways.
+    joined = frame.join(lake.session.range(0, ROWS, 1, 2), "id")
+    for number, (made, rows) in enumerate(
+        (
+            (joined, ROWS),
+            (joined.groupBy((F.col("id") % 7).alias("k")).count(), 7),
+            (frame.orderBy("id"), ROWS),
+            (frame.orderBy(F.desc("id")).limit(5), 5),
+            (frame.agg(F.max("id")), 1),
+            (frame.union(joined).distinct(), ROWS),
+            (lake.session.sql("SELECT 1 AS a UNION ALL SELECT 2"), 2),
+            (lake.session.createDataFrame([(1,), (2,), (3,)], "a INT"), 3),
+            (joined.where("false"), 0),
+        )
+    ):
+        assert write_parquet(made, tmp_path / str(number)) == rows, made
 
 
 def test_a_whole_result_is_given_out(lake: Lake, tmp_path: Path) -> None:
