@@ -141,11 +141,16 @@ def write_parquet(frame: DataFrame, place: Path) -> int:
     save = jvm.org.apache.spark.sql.SaveMode.ErrorIfExists
     command = source.planForWriting(save, jdf.queryExecution().analyzed())
     done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, command)
-    plan = done.queryExecution().executedPlan().commandPhysicalPlan()
-    if kind(plan) == "AdaptiveSparkPlanExec":
-        # Around a query that shuffles rows; it has no metrics of its own.
-        plan = plan.executedPlan()
+    plan = _writing(done.queryExecution().executedPlan().commandPhysicalPlan())
     return int(plan.metrics().apply(_ROWS_WRITTEN).value())
+
+
+def _writing(plan: Any) -> Any:
+    """Return the operator that wrote: adaptive execution puts others around it, without metrics."""
+    name = kind(plan)
+    if name == "AdaptiveSparkPlanExec":
+        return _writing(plan.executedPlan())
+    return _writing(plan.plan()) if name.endswith("QueryStageExec") else plan
 
 
 def require_complete(written: int, read: int) -> None:

@@ -371,7 +371,7 @@ def test_a_schema_with_nothing_but_a_function_is_not_empty(
 ) -> None:
     other = make_schema()
     run(other, f"CREATE FUNCTION {other.schema}.f(x INT) RETURNS INT RETURN x + 1")
-    with pytest.raises(Exception, match="functions exist"):
+    with pytest.raises(Exception, match="SCHEMA_NOT_EMPTY"):
         run(other, f"DROP SCHEMA {other.schema}")
     run(other, f"DROP SCHEMA {other.schema} CASCADE")
     assert not other.root.catalog.databaseExists(other.schema)
