@@ -14,7 +14,7 @@ from tests.size import FULL
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
 
 QUICK = (
-    *("HasTable", "Bitwise", "CTETest", "CompoundSelect", "Exists", "FetchLimit", "DistinctOn"),
+    *("HasTableTest", "Bitwise", "CTETest", "CompoundSelect", "Exists", "FetchLimit", "DistinctOn"),
     *("IsOrIsNotDistinct", "DateTest", "DateTimeTest", "BooleanTest", "Escaping"),
 )
 """Classes that make few tables; the others run where ``TIDEGATE_FULL`` is set, in half an hour."""
