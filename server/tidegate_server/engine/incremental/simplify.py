@@ -65,7 +65,7 @@ class _Steps:
         subqueries keep theirs."""
         optimizer, analysis = self.catalyst.optimizer, self.catalyst.analysis
         rules = (
-            # A function in SQL is told by what it does, since its text hides that.
+            # A SQL function is judged by its body, which its call hides.
             optimizer.EliminateSQLFunctionNode,
             analysis.EliminateSubqueryAliases,
             analysis.EliminateView,
