@@ -68,6 +68,16 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
         return error(Code.OPERATION_CANCELED, by="")
     if isinstance(caught, ServerError):
         return caught
+    try:
+        return _read(caught)
+    except (Py4JError, ConnectionError) as problem:
+        if _no_answer(problem):  # the JVM ended before it had told everything
+            return _lost()
+        raise
+
+
+def _read(caught: BaseException) -> ServerError:
+    """Return the error for what Spark, the JVM or Python raised."""
     causes = _causes(_java_exception(caught))
     known = _out_of_resources(caught, causes) or _too_long_name(causes)
     if known is not None:
@@ -80,14 +90,21 @@ def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerE
     text = whole_message(causes[0].text) if causes else ""
     if causes and _CANCELED.search(text):
         return error(Code.OPERATION_CANCELED, by="")
-    if isinstance(caught, (Py4JNetworkError, ConnectionError)) or _no_answer(caught):
-        return _out_of_memory() if _jvm_exit() in OUT_OF_MEMORY_EXITS else error(Code.ENGINE_LOST)
+    if _no_answer(caught):
+        return _lost()
     reason = text or whole_message(str(caught)) or type(caught).__name__
     return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_around(None, causes[1:]))
 
 
+def _lost() -> ServerError:
+    """Return the error of a statement whose JVM is gone."""
+    return _out_of_memory() if _jvm_exit() in OUT_OF_MEMORY_EXITS else error(Code.ENGINE_LOST)
+
+
 def _no_answer(caught: BaseException) -> bool:
-    """Say whether Py4J, which swallows the error of its socket, got no answer from the JVM."""
+    """Say whether the JVM did not answer; Py4J swallows the error of some sockets."""
+    if isinstance(caught, (Py4JNetworkError, ConnectionError)):
+        return True
     return type(caught) is Py4JError and "Trace:" not in str(caught)
 
 
@@ -132,10 +149,15 @@ def _causes(thrown: Any) -> tuple[_Cause, ...]:
 
 
 def _call(thrown: Any, getter: str) -> Any:
-    """Call a getter; None if exceptions of this class have none, or the JVM is gone."""
+    """Call a getter; None if exceptions of this class have none.
+
+    :raises Py4JError: if the JVM is gone.
+    """
     try:
         return getattr(thrown, getter)()
-    except Py4JError:
+    except Py4JError as problem:
+        if _no_answer(problem):
+            raise
         return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from tests.server.engine.conftest import Session
 from tidegate_server.engine.errors import to_server_error
@@ -22,6 +24,23 @@ from tidegate_server.engine.messages import LONGEST, whole_message
 )
 def test_a_jvm_that_does_not_answer_is_a_lost_engine(caught: Exception, code: str) -> None:
     assert to_server_error(caught).code == code
+
+
+class Ended:
+    """An exception in a JVM that ended before it could say more of it."""
+
+    _target_id = "o1"
+
+    def __getattr__(self, getter: str) -> Callable[[], str]:
+        def call() -> str:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+        return call
+
+
+def test_a_jvm_that_ends_while_its_exception_is_read_is_a_lost_engine() -> None:
+    caught = Py4JJavaError("An error occurred while calling o8.collect.\n", Ended())
+    assert to_server_error(caught).code == "ENGINE_LOST"
 
 
 def test_whatever_a_canceled_operation_dies_of_it_was_canceled() -> None:
