@@ -31,11 +31,15 @@ class Ended:
 
     _target_id = "o1"
 
-    def __getattr__(self, getter: str) -> Callable[[], str]:
-        def call() -> str:
+    @property
+    def _gateway_client(self) -> Ended:
+        return self
+
+    def __getattr__(self, call: str) -> Callable[..., str]:
+        def unanswered(*_: object) -> str:
             raise Py4JNetworkError("Answer from Java side is empty")
 
-        return call
+        return unanswered
 
 
 def test_a_jvm_that_ends_while_its_exception_is_read_is_a_lost_engine() -> None:
