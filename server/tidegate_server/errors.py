@@ -230,7 +230,7 @@ class Code(Enum):
     MT_ALTER_SCHEMA_CAST = ErrorSpec(
         "42846",
         "Column {name} of {table} is {found}, which does not widen to {wanted}.",
-        "Write the CAST in the query and create the table anew.",
+        "Write the CAST in the query and create the table again.",
     )
     MT_ALTER_SCHEMA_EXPRESSION = ErrorSpec(
         "42611", "The new expression of {name} is not usable: {reason}.", "{hint}"
@@ -238,7 +238,7 @@ class Code(Enum):
     MT_RENAME_DEPENDANTS = ErrorSpec(
         "2BP01",
         "{table} cannot be renamed: {consumers} read it through a view.",
-        "Change their queries to read the table itself, or create the views anew afterwards.",
+        "Change their queries to read the table itself, or create the views again afterwards.",
     )
     MT_DROP_COLUMN_NOT_FOUND = ErrorSpec(
         "42703", "{table} has no column {name}; it has {available}."
@@ -301,8 +301,8 @@ class Code(Enum):
     MT_SOURCE_CHANGED = ErrorSpec(
         "42000",
         "Source {source} of {table} has changed: {change}.",
-        "Change it back, or create {table} anew with a query that fits; until then the table keeps "
-        "the data it has.",
+        "Change it back, or create {table} again with a query that fits; until then the table "
+        "keeps the data it has.",
     )
     MT_PARTITION_UNKNOWN = ErrorSpec(
         "42703", "{name} is not a partition column of {table}; those are: {available}."
@@ -494,7 +494,7 @@ class Code(Enum):
     )
     SESSION_OBJECTS_LOST = ErrorSpec(
         "55000",
-        "The Spark engine was started anew, without {objects} of this session.",
+        "The Spark engine was restarted, without {objects} of this session.",
         "Make them again, then repeat the statement. Settings and the current schema are kept.",
     )
     OPERATION_CANCELED = ErrorSpec("57014", "The operation was canceled{by}.")

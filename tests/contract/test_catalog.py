@@ -75,6 +75,16 @@ def test_only_hold_changes_which_version_is_held(catalog: Catalog) -> None:
     catalog.hold("gone", held)
 
 
+def test_sources_that_a_refresh_found_take_the_place_of_those_defined(catalog: Catalog) -> None:
+    catalog.create(table())
+    found = (source("ev", "created-again"), source("more", "delta-more"))
+    catalog.note_sources("t-1", found)
+    assert catalog.by_id("t-1") == table(sources=found)
+    assert catalog.replaced_definitions() == ()
+    catalog.note_sources("gone", found)
+    assert catalog.by_id("gone") is None
+
+
 def test_what_is_immutable_comes_back(catalog: Catalog) -> None:
     kept = table(immutable="Ds < '2024'", backfilled_from=name("Old"))
     catalog.create(kept)

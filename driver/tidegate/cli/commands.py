@@ -186,7 +186,7 @@ COMMANDS: dict[str, Command] = {
     "schemas": Command("", "list schemas", _schemas),
     "functions": Command("", "list functions", _functions),
     "connect": Command("URL [USER [PASSWORD]]", "connect to another server", _connect),
-    "reconnect": Command("", "connect anew to the same server", _reconnect),
+    "reconnect": Command("", "connect to the same server again", _reconnect),
     "close": Command("", "close the connection", _close),
     "set": Command("[NAME VALUE]", "show or change how results are written", _set),
     "run": Command("FILE", "run a file of statements", _run),

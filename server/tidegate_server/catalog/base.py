@@ -15,6 +15,7 @@ from tidegate_server.errors import Code, error
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import REFRESH_MOVES, RefreshStatus, allowed
 from tidegate_server.model.table import HeldVersion, MaterializedTable
+from tidegate_server.model.versions import Source
 
 
 class CatalogReader(Protocol):
@@ -75,6 +76,10 @@ class Catalog(CatalogReader, Protocol):
 
     def hold(self, table_id: str, held: HeldVersion | None) -> None:
         """Note which version of a table is held, None for none; a table that is gone is none."""
+        ...
+
+    def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
+        """Note what a table's query was found to read; a table that is gone is none."""
         ...
 
     def drop(self, table_id: str) -> None:

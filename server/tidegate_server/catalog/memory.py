@@ -11,6 +11,7 @@ from tidegate_server.errors import Code, ServerError, error
 from tidegate_server.model.names import TableName
 from tidegate_server.model.states import RefreshStatus
 from tidegate_server.model.table import HeldVersion, MaterializedTable
+from tidegate_server.model.versions import Source
 
 
 class MemoryCatalog:
@@ -85,6 +86,11 @@ class MemoryCatalog:
         with self._lock:
             if table_id in self._tables:
                 self._tables[table_id] = replace(self._tables[table_id], held=held)
+
+    def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
+        with self._lock:
+            if table_id in self._tables:
+                self._tables[table_id] = replace(self._tables[table_id], sources=sources)
 
     def drop(self, table_id: str) -> None:
         with self._lock:

@@ -66,7 +66,7 @@ class SqlCatalog:
         try:
             with self._database.begin() as connection:
                 connection.execute(insert(t).values(**_values(table), **_status(table)))
-                _insert_sources(connection, table)
+                _write_sources(connection, table.id, table.sources)
         except IntegrityError as failure:
             raise _taken(table.name) from failure
 
@@ -95,6 +95,12 @@ class SqlCatalog:
     def hold(self, table_id: str, held: HeldVersion | None) -> None:
         with self._database.begin() as connection:
             connection.execute(update(t).where(t.c.id == table_id).values(held=held))
+
+    def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
+        with self._database.begin() as connection:
+            there = select(t.c.id).where(t.c.id == table_id).with_for_update()
+            if connection.execute(there).first() is not None:
+                _write_sources(connection, table_id, sources)
 
     def drop(self, table_id: str) -> None:
         with self._database.begin() as connection:
@@ -214,8 +220,7 @@ def _replace(connection: Connection, table: MaterializedTable) -> None:
     change = update(t).where(t.c.id == table.id).values(**_values(table))
     if connection.execute(change).rowcount == 0:
         raise error(Code.MT_NOT_FOUND, table=table.name)
-    connection.execute(delete(s).where(s.c.materialized_table_id == table.id))
-    _insert_sources(connection, table)
+    _write_sources(connection, table.id, table.sources)
 
 
 def _keep(connection: Connection, table_id: str, version: int) -> None:
@@ -234,11 +239,12 @@ def _keep(connection: Connection, table_id: str, version: int) -> None:
         connection.execute(insert(d).values(**kept))
 
 
-def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
+def _write_sources(connection: Connection, table_id: str, sources: Sequence[Source]) -> None:
+    connection.execute(delete(s).where(s.c.materialized_table_id == table_id))
     rows = [
         {
             **_name_values(source.name),
-            "materialized_table_id": table.id,
+            "materialized_table_id": table_id,
             "position": position,
             "kind": source.kind.value,
             "table_id": source.table_id,
@@ -246,7 +252,7 @@ def _insert_sources(connection: Connection, table: MaterializedTable) -> None:
             "via": source.via,
             "columns": source.columns,
         }
-        for position, source in enumerate(table.sources)
+        for position, source in enumerate(sources)
     ]
     if rows:
         connection.execute(insert(s), rows)

@@ -13,7 +13,7 @@ from tidegate_server.sql.statements import AlterRefresh, CreateMaterializedTable
 _DOWNSTREAM = "Declare it for a materialized table that reads this one."
 _ANEW = (
     "A stream may not have those rows any more: REFRESH takes in what has arrived. "
-    "To begin anew, drop the table and create it again."
+    "To start over, drop the table and create it again."
 )
 _START = (
     "Tell the stream where to begin: STREAM read_kafka(..., startingOffsets => 'latest') or "

@@ -318,6 +318,8 @@ class Refresher:
             data_timestamp=outcome.data_timestamp,
             definition_version=outcome.definition_version or order.definition_version,
         )
+        if outcome.sources not in (None, order.sources):
+            self._catalog.note_sources(order.table_id, outcome.sources)
         if outcome.plan.strategy is not Strategy.NO_DATA:
             self._catalog.hold(order.table_id, None)
         text = outcome.plan.reason_text + self._suspended_sources(order)

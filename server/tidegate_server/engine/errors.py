@@ -286,6 +286,11 @@ def _hint(condition: str, message: str) -> str:
             "CREATE TABLE makes a Delta table unless it says otherwise: for a table over files "
             "that are there write USING and their format."
         )
+    if condition == "FAILED_READ_FILE.FILE_NOT_EXIST":
+        return (
+            "The table was dropped, or its files were replaced, while the statement read it: run "
+            "it again."
+        )
     if condition == "DELTA_MERGE_UNRESOLVED_EXPRESSION":
         return (
             "UPDATE SET * and INSERT * take every column of the target from the source: list the "

@@ -55,7 +55,7 @@ def refuse_anew(order: RefreshOrder) -> None:
             what="A refresh of what was taken in already",
             table=str(visible_name(order.name)),
             hint="A stream may not have those rows any more. REFRESH takes in what has arrived; "
-            "to begin anew, drop the table and create it again.",
+            "to start over, drop the table and create it again.",
         )
 
 

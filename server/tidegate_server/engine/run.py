@@ -177,7 +177,8 @@ def _refreshed(
                 Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
             )
         operation.check()
-        return _carried_out(planned, session, format, operation, resources)
+        outcome = _carried_out(planned, session, format, operation, resources)
+        return replace(outcome, sources=planned.order.sources)
 
 
 # ---- planning ----------------------------------------------------------------------------------
@@ -205,6 +206,7 @@ def _plan(
         frame = session.sql(text)
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
+    order = replace(order, sources=tables.read(order.sources))
     check_types(order, tree)
     refuse_reading_functions(tree)
     names = changes_by_itself(unstable(tree))

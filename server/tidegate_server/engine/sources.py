@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -85,7 +85,22 @@ class Tables:
 
     def pinned(self, text: str, catalog: str, schema: str) -> str:
         """Return the text with every versioned table at the version found, views put in place."""
-        return self._pinned_text(text, Place(catalog, schema), 0)
+        return self._pinned_text(text, Place(catalog, schema), ())
+
+    def read(self, defined: Sequence[Source]) -> tuple[Source, ...]:
+        """Return the sources gathered, those of a definition first and with the columns they had
+        then.
+
+        They are others than the definition's once a table was dropped and created again, or a view
+        was.
+        """
+        before = {source.name.folded(): source for source in defined}
+        now = {source.name.folded(): source for source in self.sources.values()}
+        names = [*(name for name in before if name in now), *(n for n in now if n not in before)]
+        return tuple(
+            replace(now[name], columns=before[name].columns) if name in before else now[name]
+            for name in names
+        )
 
     def vector(self) -> Mapping[str, int]:
         """Return the version, or the fingerprint, of every source gathered, by its table id."""
@@ -158,20 +173,20 @@ class Tables:
             session.sessionState().catalog().dropTempView(name)
         self.registered.clear()
 
-    def _pinned_text(self, text: str, place: Place, depth: int) -> str:
+    def _pinned_text(self, text: str, place: Place, via: tuple[TableName, ...]) -> str:
         query = parse_query(self.spark, text)
         self.functions |= query.functions
-        edits = reference_edits(query, lambda r: self._pinned(r, place, depth))
+        edits = reference_edits(query, lambda r: self._pinned(r, place, via))
         return edited(text, [*edits, *self.name_edits(query, place)])
 
-    def _pinned(self, reference: Reference, place: Place, depth: int) -> str:
+    def _pinned(self, reference: Reference, place: Place, via: tuple[TableName, ...]) -> str:
         name = self._name(reference, place)
         if name is None:
             return written(reference)
         view = self._view(name)
         if view is not None:
-            return self._view_query(reference, name, view, depth)
-        self._gather(name, ())
+            return self._view_query(reference, name, view, via)
+        self._gather(name, via)
         state = self.states.get(name.folded())
         if reference.time_travel:
             self.travelled.add(name.folded())
@@ -197,9 +212,11 @@ class Tables:
             return pinned
         return selected(reference, name, pinned, [c for c in now if c.lower() in known])
 
-    def _view_query(self, reference: Reference, name: TableName, view: View, depth: int) -> str:
-        _check_depth(name, depth)
-        inner = self._pinned_text(view.text, view.place, depth + 1)
+    def _view_query(
+        self, reference: Reference, name: TableName, view: View, via: tuple[TableName, ...]
+    ) -> str:
+        _check_depth(name, len(via))
+        inner = self._pinned_text(view.text, view.place, (*via, name.folded()))
         alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
         body = _renamed(view, inner)
         if not self._other_settings(view):

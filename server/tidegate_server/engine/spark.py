@@ -50,6 +50,8 @@ _MEBIBYTES_A_TABLE = 8
 """Heap for each table whose newest state Delta keeps. A state takes 0.3 to 2.4 MiB, so that all of
 them together take a third of the heap at most; Delta's default is 10,000 tables."""
 _FEWEST_REMEMBERED = 20
+_REMEMBERED_MINUTES = 10
+"""How long after the last use of a table Delta keeps its newest state."""
 
 _UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
 """Mebibytes in a unit of Spark's."""
@@ -142,6 +144,8 @@ def spark_settings(
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         # For CREATE TABLE without USING: over Parquet every refresh is full, and UPDATE fails.
         "spark.sql.sources.default": "delta",
+        # Of a table that rests, Delta would keep the newest state for an hour.
+        "spark.databricks.delta.delta.log.cacheRetentionMinutes": str(_REMEMBERED_MINUTES),
         "spark.sql.legacy.createHiveTableByDefault": "false",
         # What changes in a table is then recorded as it is written, and need not be compared.
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",

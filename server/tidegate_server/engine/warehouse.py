@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidegate_server.errors import Code, error
@@ -19,11 +18,10 @@ from tidegate_server.model.names import (
     TableName,
     quote_identifier,
 )
-from tidegate_server.storage.commits import newest_snapshot
 from tidegate_server.storage.delta_sql import property_list, register_sql
 from tidegate_server.storage.jvm import items, java
-from tidegate_server.storage.places import PROPERTY_PLACE, is_made_for
-from tidegate_server.storage.table_files import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.storage.places import PROPERTY_PLACE
+from tidegate_server.storage.table_files import PROPERTY_DEFINITION, PROPERTY_ID, TableFiles
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +76,7 @@ class _Warehouse:
     """The directories of the warehouse and the entries of the metastore."""
 
     def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._jvm: Any = java(spark)
         self._session: Any = spark._jsparkSession
         self._catalog: Any = self._session.sharedState().externalCatalog()
@@ -125,24 +124,18 @@ class _Warehouse:
 
     def read(self, path: Any, name: TableName | None) -> FoundTable | None:
         """Return what a table's own log says of it, None if it cannot be read."""
-        try:
-            log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
-            snapshot = newest_snapshot(self._jvm, log)
-            properties = snapshot.metadata().configuration()
-            version = int(snapshot.version())
-        except Py4JJavaError as problem:
-            logger.warning("the log of %s cannot be read: %s", path.toString(), problem)
+        location = str(path.toString())
+        files = TableFiles(self._spark, location)
+        if not files.have_table():
             return None
-        if version < 0:
-            return None
-        location, made = str(path.toString()), _text(properties.get(PROPERTY_PLACE))
-        if name is not None and made is not None and is_made_for(location, made):
+        made = files.made_for()
+        if name is not None and made is not None:
             name = replace(name, table=name.table.partition(f"-{made}")[0])
         return FoundTable(
             directory=name,
             location=location,
-            table_id=_text(properties.get(PROPERTY_ID)) or "",
-            definition=_text(properties.get(PROPERTY_DEFINITION)),
+            table_id=files.property(PROPERTY_ID) or "",
+            definition=files.property(PROPERTY_DEFINITION),
         )
 
     def _children(self, path: Any) -> list[Any]:
@@ -154,7 +147,3 @@ class _Warehouse:
 
     def _files(self, path: Any) -> Any:
         return path.getFileSystem(self._session.sessionState().newHadoopConf())
-
-
-def _text(option: Any) -> str | None:
-    return str(option.get()) if option.isDefined() else None

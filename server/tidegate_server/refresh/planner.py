@@ -358,5 +358,5 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
         return "GROUPS_COMBINED", f"adds up the stored groups and {shown}"
     merged = ", merged with the first rows" if evidence.leading else ""
     if evidence.keyed:
-        return KEYS_AFFECTED, f"computes affected keys anew for {shown}{merged}"
+        return KEYS_AFFECTED, f"recomputes affected keys for {shown}{merged}"
     return "ROWS_CHANGED", f"applies the query to {shown}{merged}"

@@ -235,3 +235,5 @@ class RefreshOutcome:
     data_timestamp: datetime | None = None
     definition_version: int | None = None
     """That of the rows, where it is not the order's."""
+    sources: tuple[Source, ...] | None = None
+    """What the query read, in the order of the definition; None where it was not looked at."""

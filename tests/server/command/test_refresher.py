@@ -559,6 +559,20 @@ def test_a_suspended_table_can_be_refreshed_by_hand(world: World) -> None:
     assert world.refresher.run(request()).state is RunState.SUCCEEDED
 
 
+# ---- sources ---------------------------------------------------------------------------------
+
+
+def test_sources_that_were_replaced_are_noted(world: World) -> None:
+    [first, *others] = table().sources
+    found = (replace(first, table_id="created again"), *others)
+    world.engine.work = lambda order: replace(OUTCOME, sources=found)
+    world.refresher.run(request())
+    assert world.catalog.by_id("t-1") == table(sources=found)
+    world.engine.work = lambda order: OUTCOME
+    world.refresher.run(request())
+    assert world.catalog.by_id("t-1") == table(sources=found)
+
+
 # ---- held versions -----------------------------------------------------------------------------
 
 HELD = error(Code.MT_VERSION_HELD, table="t", reason="the assertion enough: too few rows")
