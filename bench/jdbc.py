@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyspark
 
-from tidegate_server.engine.jars import cache_dir
-from tidegate_server.link.java import find_java
+from tidegate_server.engine.jvm.jars import cache_dir
+from tidegate_server.gateway.link.java import find_java
 
 SHIPPED = "2.3.10"
 """The version that comes with PySpark."""

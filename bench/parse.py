@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from tidegate_server.errors import ServerError
-from tidegate_server.sql.parse import parse
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.sql.parse import parse
 
 _CREATE = "CREATE MATERIALIZED TABLE m "
 _REFUSED = 3.0  # a quadratic parser has 4

@@ -13,8 +13,8 @@ from typing import Any
 
 from servers import DRIVER_MEMORY
 
-from tidegate_server.engine.spark import Directories, start_spark
-from tidegate_server.link.messages.requests import EngineOptions
+from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.engine.jvm.session import Directories, start_spark
 
 CLIENTS = 4
 

@@ -14,7 +14,7 @@ import psutil
 
 import tidegate
 from tests.fix_server import Server, StartServer, named_rows
-from tidegate_server.faults import Point
+from tidegate_server.core.faults import Point
 
 WAIT = 120.0
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from tidegate_server.errors import Code
+from tidegate_server.core.errors import Code
 
 _HEAD = """# Errors
 

@@ -14,7 +14,7 @@ import pytest
 
 from bench.jdbc import class_path
 from tests.fix_server import Server
-from tidegate_server.link.java import find_java
+from tidegate_server.gateway.link.java import find_java
 
 VERSIONS = ("3.1.3", "4.0.1", "4.1.0")
 _PROGRAM = Path(__file__).parent / "e2e" / "jdbc_program.py"

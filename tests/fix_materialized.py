@@ -12,25 +12,25 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.backfill import backfill
-from tidegate_server.engine.held import publish
-from tidegate_server.engine.operations import Operation
-from tidegate_server.engine.projection import result_schema
-from tidegate_server.engine.rollback import roll_back
-from tidegate_server.engine.run import refresh
-from tidegate_server.engine.sources import Tables
-from tidegate_server.engine.verify import verify
-from tidegate_server.link.messages.answers import Verified
-from tidegate_server.model.clauses import Assertion, EnforcedKey, Expectation
-from tidegate_server.model.runs import Trigger
-from tidegate_server.refresh.request import (
+from tidegate_server.core.messages.answers import Verified
+from tidegate_server.core.model.clauses import Assertion, EnforcedKey, Expectation
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
     RefreshPolicy,
 )
-from tidegate_server.refresh.upkeep import RowPart
-from tidegate_server.storage.base import Written
+from tidegate_server.core.refresh.upkeep import RowPart
+from tidegate_server.engine.query.resolution import Tables
+from tidegate_server.engine.refresh.backfill import backfill
+from tidegate_server.engine.refresh.publish import publish
+from tidegate_server.engine.refresh.rollback import roll_back
+from tidegate_server.engine.refresh.run import refresh
+from tidegate_server.engine.refresh.verify import verify
+from tidegate_server.engine.results.projection import result_schema
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.storage.base import Written
 
 
 class Stored:

@@ -20,7 +20,7 @@ import pytest
 
 import tidegate
 from tests.small import SHORT_LIVED
-from tidegate_server.link.java import find_java
+from tidegate_server.gateway.link.java import find_java
 
 ENGINE_SECONDS = 240.0
 LISTEN_SECONDS = 30.0

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.small import IN_MEMORY, SHORT_LIVED
-from tidegate_server.engine.handles import keep
-from tidegate_server.engine.spark import Directories, start_spark
-from tidegate_server.link.messages.requests import EngineOptions
-from tidegate_server.model.names import TableName
-from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.storage.delta import DeltaFormat
+from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.engine.jvm.references import keep
+from tidegate_server.engine.jvm.session import Directories, start_spark
+from tidegate_server.engine.storage.delta.format import DeltaFormat
 
 
 class Lake:

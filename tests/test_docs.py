@@ -16,13 +16,13 @@ from pydantic import BaseModel
 from tests.errors_page import page as errors_page
 from tests.server.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
-from tidegate_server.command.options import check_option
-from tidegate_server.command.system_tables import SCHEMAS
-from tidegate_server.config import Config
-from tidegate_server.demo.__main__ import INVITATION
-from tidegate_server.demo.__main__ import main as demo_main
-from tidegate_server.link.messages.answers import Analysis
-from tidegate_server.sql.parse import parse
+from tidegate_server.core.config import Config
+from tidegate_server.core.messages.answers import Analysis
+from tidegate_server.core.sql.parse import parse
+from tidegate_server.gateway.demo.__main__ import INVITATION
+from tidegate_server.gateway.demo.__main__ import main as demo_main
+from tidegate_server.gateway.information_schema.tables import SCHEMAS
+from tidegate_server.gateway.options import check_option
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("bench/*.md")])

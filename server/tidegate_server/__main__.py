@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from tidegate_server.config import Config
-    from tidegate_server.link.java import Java
+    from tidegate_server.core.config import Config
+    from tidegate_server.gateway.link.java import Java
 
 NEEDED = (
     "pyspark",
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _passwd(arguments: list[str]) -> int:
     _check_extra()
     # Imported late: the extra's packages were checked just before.
-    from tidegate_server.auth import passwd
+    from tidegate_server.gateway.auth import passwd
 
     return passwd.main(arguments)
 
@@ -206,7 +206,7 @@ def _config(options: argparse.Namespace) -> Config:
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
-    from tidegate_server.config import load_config
+    from tidegate_server.core.config import load_config
 
     given = overrides(options)
     try:
@@ -221,7 +221,7 @@ def _config(options: argparse.Namespace) -> Config:
 
 
 def _complaints(problem: ValidationError) -> list[str]:
-    from tidegate_server.config import FLINKS_SECTIONS, Config
+    from tidegate_server.core.config import FLINKS_SECTIONS, Config
 
     lines = []
     for item in problem.errors(include_url=False):
@@ -247,7 +247,7 @@ def _known_keys(model: Any, sections: list[str]) -> list[str]:
 
 
 def _java() -> Java:
-    from tidegate_server.link.java import JavaMissingError, find_java
+    from tidegate_server.gateway.link.java import JavaMissingError, find_java
 
     try:
         return find_java()
@@ -256,10 +256,10 @@ def _java() -> Java:
 
 
 def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
-    from tidegate_server.app import Gateway
-    from tidegate_server.errors import ServerError
-    from tidegate_server.foreground import run
-    from tidegate_server.link.lock import DataDirectoryTakenError
+    from tidegate_server.core.errors import ServerError
+    from tidegate_server.gateway.app import Gateway
+    from tidegate_server.gateway.foreground import run
+    from tidegate_server.gateway.link.lock import DataDirectoryTakenError
 
     try:
         gateway = Gateway(

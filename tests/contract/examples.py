@@ -6,18 +6,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import RefreshRun, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import (
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import (
     LogicalRefreshMode,
     MaterializedTable,
     PrimaryKey,
     RefreshMode,
 )
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.versions import Source, SourceKind
 
 NOON = datetime(2024, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
 

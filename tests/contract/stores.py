@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
-from tidegate_server.model.clock import new_id
-from tidegate_server.store.database import Database
+from tidegate_server.core.model.clock import new_id
+from tidegate_server.gateway.store.database import Database
 
 POSTGRES = "TIDEGATE_TEST_POSTGRES"
 

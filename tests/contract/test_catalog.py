@@ -10,14 +10,14 @@ import pytest
 
 from tests.contract.examples import NOON, name, source, table
 from tests.contract.stores import open_database
-from tidegate_server.catalog.base import Catalog
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.catalog.sql import SqlCatalog
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import Assertion, Violation
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import HeldVersion, RollingBack
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import Assertion, Violation
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import HeldVersion, RollingBack
+from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.catalog.sql import SqlCatalog
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])

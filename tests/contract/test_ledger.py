@@ -10,9 +10,9 @@ import pytest
 
 from tests.contract.examples import NOON, run
 from tests.contract.stores import open_database
-from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
-from tidegate_server.model.states import RunState
-from tidegate_server.scheduler.ledger import SqlLedger
+from tidegate_server.core.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
 
 LATER = NOON + timedelta(seconds=31)
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.contract.examples import NOON
 from tests.contract.stores import open_database
-from tidegate_server.model.privileges import Grant, Privilege, SchemaObject, TableObject
-from tidegate_server.store.privileges import MemoryPrivileges, Privileges, SqlPrivileges
+from tidegate_server.core.model.privileges import Grant, Privilege, SchemaObject, TableObject
+from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges, SqlPrivileges
 
 TABLE, SCHEMA = TableObject(table_id="t-1"), SchemaObject(catalog="c", schema="d.with.dots")
 GRANT = Grant(

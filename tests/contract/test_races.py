@@ -13,15 +13,15 @@ import pytest
 
 from tests.contract.examples import NOON, name, table
 from tests.contract.stores import open_database
-from tidegate_server.catalog.sql import SqlCatalog
-from tidegate_server.errors import ServerError
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import RefreshMode
-from tidegate_server.scheduler.backlog import Backlog, Fire
-from tidegate_server.scheduler.base import Workflow
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.scheduler.workflows import WorkflowStore
-from tidegate_server.store.database import Database
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import RefreshMode
+from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.scheduler.backlog import Backlog, Fire
+from tidegate_server.gateway.scheduler.base import Workflow
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.scheduler.workflows import WorkflowStore
+from tidegate_server.gateway.store.database import Database
 
 T = TypeVar("T")
 SERVERS = 4

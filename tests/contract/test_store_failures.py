@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import make_url, text
 
 from tests.contract.stores import POSTGRES, open_database
-from tidegate_server.catalog.sql import SqlCatalog
-from tidegate_server.errors import ServerError
-from tidegate_server.store.database import Database
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.store.database import Database
 
 
 @pytest.fixture

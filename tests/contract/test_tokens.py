@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.contract.stores import open_database
-from tidegate_server.auth.base import Identity
-from tidegate_server.auth.token_store import SqlTokenStore
-from tidegate_server.auth.tokens import DelegationTokens, decode_token, encode_token
-from tidegate_server.config import LoginSection
-from tidegate_server.errors import ServerError
-from tidegate_server.store.database import Database
+from tidegate_server.core.config import LoginSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.base import Identity
+from tidegate_server.gateway.auth.token_store import SqlTokenStore
+from tidegate_server.gateway.auth.tokens import DelegationTokens, decode_token, encode_token
+from tidegate_server.gateway.store.database import Database
 
 ADA = Identity(user="ada", method="LDAP")
 

@@ -23,7 +23,7 @@ from tests.fix_server import (
     running_server,
     running_tasks,
 )
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.spark
 

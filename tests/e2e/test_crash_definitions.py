@@ -20,7 +20,7 @@ import tidegate
 from tests.e2e.test_crash_matrix import WAIT, Faults, until
 from tests.fix_server import Server, StartServer, named_rows
 from tests.size import FULL
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
 

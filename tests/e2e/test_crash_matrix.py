@@ -22,7 +22,7 @@ import pytest
 import tidegate
 from tests.fix_server import Server, StartServer, named_rows
 from tests.size import FULL
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
 

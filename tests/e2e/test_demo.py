@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tidegate_server.demo.nyc import Year, read_year
+from tidegate_server.gateway.demo.nyc import Year, read_year
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -83,7 +83,7 @@ def _delays(flights: pa.Table) -> tuple[int, ...]:
 def _demo(server: Any, *, days: int) -> None:
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "tidegate_server.demo"),
+            *(sys.executable, "-m", "tidegate_server.gateway.demo"),
             *("--host", server.host, "--port", str(server.port)),
             *("--history", str(HISTORY), "--days", str(days), "--seconds-per-day", "0", "--once"),
         ],

@@ -13,7 +13,7 @@ from tests import dying
 from tests.dying import until
 from tests.fix_server import Server, StartServer, named_rows
 from tests.size import FULL
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
 CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"

@@ -16,7 +16,7 @@ import pytest
 from tests.dying import until
 from tests.fix_server import StartServer, named_rows
 from tests.size import FULL
-from tidegate_server.engine.jars import KAFKA, cache_dir
+from tidegate_server.engine.jvm.jars import KAFKA, cache_dir
 
 pytestmark = [
     pytest.mark.spark,

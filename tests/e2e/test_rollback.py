@@ -9,7 +9,7 @@ import pytest
 from tests.dying import die_at
 from tests.fix_server import Server, StartServer, named_rows
 from tests.size import FULL
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 POINTS = (Point.BEFORE_COMMIT, Point.BETWEEN_HALVES)
 """Before the rows are back, and after."""

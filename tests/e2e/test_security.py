@@ -10,7 +10,7 @@ import pytest
 import tidegate
 from tests.fix_server import Beeline, StartServer
 from tests.server.protocol.certificates import authority
-from tidegate_server.auth.passwords import set_password
+from tidegate_server.gateway.auth.passwords import set_password
 
 pytestmark = pytest.mark.faults
 

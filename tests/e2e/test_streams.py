@@ -12,7 +12,7 @@ from tests import dying
 from tests.dying import until
 from tests.fix_server import Server, StartServer, named_rows
 from tests.size import FULL
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 
 def arrive(folder: Path, name: str, *values: int) -> None:

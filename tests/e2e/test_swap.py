@@ -15,7 +15,7 @@ import pytest
 import tidegate
 from tests.fix_server import Server, StartServer
 from tests.size import FULL
-from tidegate_server.faults import VARIABLE, Point
+from tidegate_server.core.faults import VARIABLE, Point
 
 ALTER = "ALTER MATERIALIZED TABLE"
 DAY = "FRESHNESS = INTERVAL '1' DAY"

@@ -27,8 +27,8 @@ from tidegate.wire.service import (
     ttypes,
 )
 
-with atheris.instrument_imports(include=["tidegate_server.protocol.scan"]):
-    from tidegate_server.protocol.scan import FrameError, Message, MessageScanner
+with atheris.instrument_imports(include=["tidegate_server.gateway.protocol.scan"]):
+    from tidegate_server.gateway.protocol.scan import FrameError, Message, MessageScanner
 
 LIMIT = 4096
 """The longest request taken; small, so that its bound is met often."""

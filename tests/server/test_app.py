@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tidegate_server.app import Gateway
-from tidegate_server.config import Config, EngineSection, ServerSection
-from tidegate_server.errors import ServerError
-from tidegate_server.foreground import connecting, describe
-from tidegate_server.link.lock import DataDirectoryTakenError
-from tidegate_server.link.messages.answers import EngineInfo
+from tidegate_server.core.config import Config, EngineSection, ServerSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import EngineInfo
+from tidegate_server.gateway.app import Gateway
+from tidegate_server.gateway.foreground import connecting, describe
+from tidegate_server.gateway.link.lock import DataDirectoryTakenError
 
 FAKE_ENGINE = Path(__file__).with_name("link") / "fake_engine.py"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tidegate_server.command.options import check_server_options
-from tidegate_server.config import Config, load_config
-from tidegate_server.errors import Code, ServerError
+from tidegate_server.core.config import Config, load_config
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.gateway.options import check_server_options
 
 FLINKS = """
 [workflow-scheduler]

@@ -12,10 +12,10 @@ import pytest
 
 from tests.server.test_app import build
 from tidegate_server import __main__ as command
-from tidegate_server.data_directory import FORMAT_VERSION, MARK, claim
-from tidegate_server.engine.spark import Directories
-from tidegate_server.errors import ServerError
-from tidegate_server.store.database import Database
+from tidegate_server.core.data_directory import FORMAT_VERSION, MARK, claim
+from tidegate_server.core.errors import ServerError
+from tidegate_server.engine.jvm.session import Directories
+from tidegate_server.gateway.store.database import Database
 
 
 def content(folder: Path) -> dict[str, bytes | None]:

@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from tidegate_server.errors import Code, error
+from tidegate_server.core.errors import Code, error
 
 
 def _facts(template: str) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.faults import VARIABLE, Point, hold
+from tidegate_server.core.faults import VARIABLE, Point, hold
 
 
 def test_nobody_is_held_unless_a_test_says_so(

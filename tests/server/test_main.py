@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tidegate_server import __main__ as command
-from tidegate_server.config import Config
-from tidegate_server.link import java
+from tidegate_server.core.config import Config
+from tidegate_server.gateway.link import java
 
 
 @pytest.fixture

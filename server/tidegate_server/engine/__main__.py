@@ -11,19 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate_server.engine.handles import keep
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.logs import JsonLines
+from tidegate_server.core.messages.answers import EngineInfo
+from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.engine.jvm.memory import end_without_memory
+from tidegate_server.engine.jvm.references import keep
+from tidegate_server.engine.jvm.session import Directories, start_spark, warm_up, warm_up_more
 from tidegate_server.engine.lifetime import Lifetime
-from tidegate_server.engine.memory import end_without_memory
-from tidegate_server.engine.results import ResultStore
+from tidegate_server.engine.results.spool import Spool
+from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.server import EngineServer
 from tidegate_server.engine.service import Service
-from tidegate_server.engine.spark import Directories, start_spark, warm_up, warm_up_more
-from tidegate_server.engine.spool import Spool
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import EngineInfo
-from tidegate_server.link.messages.requests import EngineOptions
-from tidegate_server.observability.logs import JsonLines
-from tidegate_server.storage.delta import DeltaFormat
+from tidegate_server.engine.storage.delta.format import DeltaFormat
 
 logger = logging.getLogger("tidegate_server.engine")
 

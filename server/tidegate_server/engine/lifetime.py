@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.errors import OUT_OF_MEMORY_EXITS
-from tidegate_server.link.messages.answers import NO_MEMORY_EXIT
+from tidegate_server.core.messages.answers import NO_MEMORY_EXIT
+from tidegate_server.engine.jvm.errors import OUT_OF_MEMORY_EXITS
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow.flight as flight
 
-from tidegate_server.engine.errors import to_server_error
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import Answer, failure
+from tidegate_server.core.messages.encoding import decode_request, decode_ticket, encode_answer
+from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.service import Service
-from tidegate_server.errors import Code, error
-from tidegate_server.link.messages.answers import Answer, failure
-from tidegate_server.link.messages.encoding import decode_request, decode_ticket, encode_answer
 
 logger = logging.getLogger(__name__)
 

@@ -12,33 +12,9 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.analyze import analyze
-from tidegate_server.engine.backfill import backfill
-from tidegate_server.engine.cached import read_again
-from tidegate_server.engine.errors import to_server_error
-from tidegate_server.engine.evolve import (
-    check_expressions,
-    definitions,
-    drop_view,
-    inspect,
-    put_view,
-    rewrite_names,
-)
-from tidegate_server.engine.execute import execute
-from tidegate_server.engine.held import publish
-from tidegate_server.engine.memory import JvmMemory
-from tidegate_server.engine.metastore import Metastore
-from tidegate_server.engine.operations import Operation, Operations
-from tidegate_server.engine.results import ResultStore
-from tidegate_server.engine.rollback import roll_back
-from tidegate_server.engine.run import explain, refresh, source_versions
-from tidegate_server.engine.sessions import Sessions
-from tidegate_server.engine.settings import check_settings
-from tidegate_server.engine.survey import survey
-from tidegate_server.engine.verify import verify
-from tidegate_server.engine.warehouse import find_tables, register_table
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.log_context import serving
+from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     EngineInfo,
@@ -52,7 +28,7 @@ from tidegate_server.link.messages.answers import (
     TablesPlaced,
     Versions,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Analyze,
     Cancel,
     CheckExpressions,
@@ -94,10 +70,34 @@ from tidegate_server.link.messages.requests import (
     Survey,
     VerifyTable,
 )
-from tidegate_server.model.runs import Strategy
-from tidegate_server.observability.context import serving
-from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
-from tidegate_server.storage.base import TableFormat
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.definition.evolve import (
+    check_expressions,
+    definitions,
+    drop_view,
+    inspect,
+    put_view,
+    rewrite_names,
+)
+from tidegate_server.engine.jvm.errors import to_server_error
+from tidegate_server.engine.jvm.memory import JvmMemory
+from tidegate_server.engine.metastore.listing import Metastore
+from tidegate_server.engine.metastore.warehouse import find_tables, register_table
+from tidegate_server.engine.query.survey import survey
+from tidegate_server.engine.refresh.backfill import backfill
+from tidegate_server.engine.refresh.publish import publish
+from tidegate_server.engine.refresh.recache import read_again
+from tidegate_server.engine.refresh.rollback import roll_back
+from tidegate_server.engine.refresh.run import explain, refresh, source_versions
+from tidegate_server.engine.refresh.verify import verify
+from tidegate_server.engine.results.store import ResultStore
+from tidegate_server.engine.session.operations import Operation, Operations
+from tidegate_server.engine.session.sessions import Sessions
+from tidegate_server.engine.session.settings import check_settings
+from tidegate_server.engine.statement.execute import execute
+from tidegate_server.engine.storage.base import TableFormat
 
 _TICK = 0.3
 _WORKERS = 24

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.auth.access import Access, build_access, check_exposure
-from tidegate_server.auth.base import Identity, Peer
-from tidegate_server.auth.passwords import set_password
-from tidegate_server.config import Config
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clock import SystemClock
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clock import SystemClock
+from tidegate_server.gateway.auth.access import Access, build_access, check_exposure
+from tidegate_server.gateway.auth.base import Identity, Peer
+from tidegate_server.gateway.auth.passwords import set_password
 
 HERE, THERE = Peer(address="127.0.0.1"), Peer(address="10.0.0.7")
 

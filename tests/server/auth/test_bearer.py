@@ -15,11 +15,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from tidegate_server.auth import bearer
-from tidegate_server.auth.base import Identity
-from tidegate_server.auth.bearer import BearerTokens
-from tidegate_server.config import JwtSection
-from tidegate_server.errors import ServerError
+from tidegate_server.core.config import JwtSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth import bearer
+from tidegate_server.gateway.auth.base import Identity
+from tidegate_server.gateway.auth.bearer import BearerTokens
 
 RSA = rsa.generate_private_key(65537, 2048)
 EC = ec.generate_private_key(ec.SECP256R1())

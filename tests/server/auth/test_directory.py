@@ -13,9 +13,9 @@ import trustme
 import tidegate
 from tests.server.auth.slapd import BASE, PEOPLE, DirectoryServer
 from tests.server.protocol.gateway import running_gateway
-from tidegate_server.auth.directory import Directory
-from tidegate_server.config import Config, LdapSection
-from tidegate_server.errors import ServerError
+from tidegate_server.core.config import Config, LdapSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.directory import Directory
 
 TEMPLATE = {"user_dn": f"uid={{user}},ou=people,{BASE}"}
 

@@ -6,10 +6,10 @@ from contextlib import closing
 import pytest
 
 from tests.server.protocol.gateway import running_gateway
-from tidegate_server.auth.base import Peer
-from tidegate_server.auth.forwarded import Forwarded
-from tidegate_server.config import Config
-from tidegate_server.errors import ServerError
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.base import Peer
+from tidegate_server.gateway.auth.forwarded import Forwarded
 
 PROXY = Peer(address="10.0.0.7")
 TRUSTED = Forwarded(["10.0.0.0/24", "::1"])

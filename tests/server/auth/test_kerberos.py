@@ -22,8 +22,8 @@ from tests.server.auth.kdc import REALM, Realm, missing, running_kdc
 from tests.server.protocol.addresses import own_address
 from tests.server.protocol.certificates import authority
 from tests.server.protocol.gateway import Gateway, rows_of, running_gateway
-from tidegate_server.config import Config
-from tidegate_server.link.java import find_java
+from tidegate_server.core.config import Config
+from tidegate_server.gateway.link.java import find_java
 
 gssapi = pytest.importorskip("gssapi", reason="the extra kerberos is not installed")
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.auth.base import Identity, Peer, is_loopback
-from tidegate_server.auth.cookies import Cookies
-from tidegate_server.auth.logins import Logins, is_usable_name
-from tidegate_server.auth.proxies import Proxies
-from tidegate_server.auth.remembered import SECONDS, Remembered
-from tidegate_server.config import LoginSection, ProxySection
-from tidegate_server.errors import ServerError
+from tidegate_server.core.config import LoginSection, ProxySection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.base import Identity, Peer, is_loopback
+from tidegate_server.gateway.auth.cookies import Cookies
+from tidegate_server.gateway.auth.logins import Logins, is_usable_name
+from tidegate_server.gateway.auth.proxies import Proxies
+from tidegate_server.gateway.auth.remembered import SECONDS, Remembered
 
 ADA = Identity(user="ada", method="PASSWORD")
 HERE = Peer(address="127.0.0.1")

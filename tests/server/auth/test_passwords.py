@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tidegate_server import __main__ as command
-from tidegate_server.auth import passwd
-from tidegate_server.auth.passwords import PasswordFile, PasswordFileError, set_password
-from tidegate_server.errors import ServerError
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth import passwd
+from tidegate_server.gateway.auth.passwords import PasswordFile, PasswordFileError, set_password
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import (
     Answer,
     DefinitionsFound,
     Done,
@@ -19,7 +19,7 @@ from tidegate_server.link.messages.answers import (
     TableInfo,
     TablesPlaced,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     CheckExpressions,
     CreateTable,
     DiscardHeld,
@@ -37,9 +37,9 @@ from tidegate_server.link.messages.requests import (
     SetTableProperties,
     TablePlace,
 )
-from tidegate_server.model.names import TableName, visible_name
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.refresh.request import CommittedRefresh
+from tidegate_server.core.model.names import TableName, visible_name
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.refresh.request import CommittedRefresh
 
 _COMMIT = CommittedRefresh(epoch=5, version=9, definition_version=1, vector={}, refresh_id="r")
 

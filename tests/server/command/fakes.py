@@ -10,14 +10,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from tests.server.command.fake_storage import FakeStorage
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.background import Background
-from tidegate_server.command.context import Context, Services, SessionState
-from tidegate_server.command.dispatch import execute
-from tidegate_server.command.waves import Waves
-from tidegate_server.config import Config
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import (
     Analysis,
     Answer,
     Done,
@@ -29,7 +24,7 @@ from tidegate_server.link.messages.answers import (
     TableList,
     Versions,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Analyze,
     CheckSettings,
     ChunkTicket,
@@ -41,15 +36,20 @@ from tidegate_server.link.messages.requests import (
     Request,
     SourceVersions,
 )
-from tidegate_server.model.names import TableName
-from tidegate_server.model.result import Result
-from tidegate_server.model.runs import RefreshRun, Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.types import Column, Schema, text_schema
-from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.refresh.request import RefreshPlan, RefreshRequest
-from tidegate_server.scheduler.base import (
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.result import Result
+from tidegate_server.core.model.runs import RefreshRun, Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.types import Column, Schema, text_schema
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.command.dispatch import execute
+from tidegate_server.gateway.context import Context, Services, SessionState
+from tidegate_server.gateway.runs.background import Background
+from tidegate_server.gateway.runs.waves import Waves
+from tidegate_server.gateway.scheduler.base import (
     CreateWorkflow,
     DeleteWorkflow,
     ModifyWorkflow,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.server.command.fakes import T1, World, analysis
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Analysis
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Analysis
+from tidegate_server.core.model.types import Column, Schema
 
 BASE = (
     "CREATE MATERIALIZED TABLE base (CONSTRAINT ct1 PRIMARY KEY(a) NOT ENFORCED) COMMENT 'x' "

@@ -15,19 +15,19 @@ from tests.contract.examples import NOON, name, run, source, table
 from tests.server.observability.receiver import receiving
 from tests.server.scheduler.fakes import FakeClock
 from tests.server.test_app import FAKE_ENGINE
-from tidegate_server.app import Gateway
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.alerts import Alerts, couriers
-from tidegate_server.config import AlertsSection, Config, EngineSection, ServerSection
-from tidegate_server.errors import ServerError
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import RefreshMode
-from tidegate_server.observability.alerts import Alert
-from tidegate_server.refresh.request import RefreshRequest
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.store.breaches import Breaches
-from tidegate_server.store.database import Database
+from tidegate_server.core.config import AlertsSection, Config, EngineSection, ServerSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import RefreshMode
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.app import Gateway
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.observability.alerts import Alert
+from tidegate_server.gateway.runs.alerts import Alerts, couriers
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.store.breaches import Breaches
+from tidegate_server.gateway.store.database import Database
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}
 HOUR = 3600.0

@@ -12,13 +12,13 @@ import pytest
 from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import NOW, T1, World, name
 from tests.server.command.tables import ALTER, BASE, CONT, refusal
-from tidegate_server.config import Config
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages.answers import TableInfo
-from tidegate_server.link.messages.requests import EvolveTable, Request
-from tidegate_server.model.runs import RefreshRun, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import RefreshMode
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.answers import TableInfo
+from tidegate_server.core.messages.requests import EvolveTable, Request
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import RefreshMode
 
 
 def refreshed(world: World, table: str, epoch: int) -> None:

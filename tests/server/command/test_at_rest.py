@@ -10,8 +10,8 @@ import pytest
 from tests.contract.examples import run as queued
 from tests.server.command.fakes import World
 from tests.server.command.tables import ALTER, BASE, CONT, refusal, widened
-from tidegate_server.config import Config
-from tidegate_server.model.states import RunState
+from tidegate_server.core.config import Config
+from tidegate_server.core.model.states import RunState
 
 WIDER = widened(World())
 CHANGES = {

@@ -11,9 +11,8 @@ import pytest
 from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces, widened
-from tidegate_server.command.options import CONVERSION_KEY
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import (
     CreateTable,
     DropTable,
     DropView,
@@ -24,7 +23,8 @@ from tidegate_server.link.messages.requests import (
     Request,
     SetTableProperties,
 )
-from tidegate_server.model.types import Schema
+from tidegate_server.core.model.types import Schema
+from tidegate_server.gateway.options import CONVERSION_KEY
 
 _CHANGING = (
     CreateTable,

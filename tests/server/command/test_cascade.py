@@ -9,9 +9,9 @@ import pytest
 from tests.server.command.fakes import T1, World
 from tests.server.command.tables import ALTER, produces, refusal
 from tests.server.command.test_atomicity import Saboteur, picture
-from tidegate_server.command.dispatch import returns_rows
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.model.states import RefreshStatus
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.gateway.command.dispatch import returns_rows
 
 CREATE = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' DAY AS {}"
 CHAIN = ("m", "z", "a", "last")

@@ -10,7 +10,7 @@ import pytest
 from tests.conformity import rows
 from tests.server.command.fakes import T1, Column, Schema, World, analysis
 from tests.server.command.tables import BASE, META, NOPK, WM, column, produced
-from tidegate_server.errors import Code, ServerError
+from tidegate_server.core.errors import Code, ServerError
 
 HERE = Path(__file__).parent
 EV = Schema(

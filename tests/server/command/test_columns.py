@@ -6,8 +6,8 @@ import pytest
 
 from tests.server.command.fakes import World, name
 from tests.server.command.tables import column, produces, refusal
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.model.clauses import Distribution, Watermark
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.clauses import Distribution, Watermark
 
 CREATE = "CREATE MATERIALIZED TABLE m"
 

@@ -10,18 +10,13 @@ import pytest
 from tests.contract.examples import run
 from tests.server.command.fakes import NOW, World, analysis
 from tests.server.command.test_privileges import SurveyingEngine
-from tidegate_server.config import Config
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Reach, Reading, Surveyed
-from tidegate_server.link.messages.requests import (
-    Execute,
-    PinnedVersions,
-    Survey,
-    TableVersion,
-)
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import RefreshRun, Strategy
-from tidegate_server.model.states import RunState
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.messages.requests import Execute, PinnedVersions, Survey, TableVersion
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RefreshRun, Strategy
+from tidegate_server.core.model.states import RunState
 
 KEY = "materialized-table.read.consistency"
 BOUND = "materialized-table.read.max-staleness"

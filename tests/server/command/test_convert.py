@@ -7,11 +7,11 @@ import pytest
 from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import column, produces, refusal
-from tidegate_server.command.options import CONVERSION_KEY
-from tidegate_server.errors import Code
-from tidegate_server.link.messages.requests import PutView
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.types import Schema
+from tidegate_server.core.errors import Code
+from tidegate_server.core.messages.requests import PutView
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.types import Schema
+from tidegate_server.gateway.options import CONVERSION_KEY
 
 STATEMENT = "CREATE OR ALTER MATERIALIZED TABLE plain {} REFRESH_MODE = FULL AS SELECT * FROM t1"
 PLAIN = Stored(schema=Schema((T1.columns[1], T1.columns[0])), properties={"k": "v"})

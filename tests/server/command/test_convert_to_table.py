@@ -8,11 +8,11 @@ import pytest
 
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, BASE, produces, refusal
-from tidegate_server.command.options import CONVERSION_KEY
-from tidegate_server.config import Config
-from tidegate_server.errors import Code, error
-from tidegate_server.link.messages.requests import DropTable, EvolveTable
-from tidegate_server.model.states import RefreshStatus
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.requests import DropTable, EvolveTable
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.gateway.options import CONVERSION_KEY
 
 DAY = "FRESHNESS = INTERVAL '1' DAY"
 CONVERT = f"{ALTER} m CONVERT TO TABLE"

@@ -9,15 +9,15 @@ import pytest
 
 from tests.server.command.fakes import NOW, T1, Column, Schema, World, analysis, lost, name
 from tests.server.command.tables import column, produces, refusal
-from tidegate_server.command.define import definition_properties
-from tidegate_server.command.shape import castable
-from tidegate_server.config import Config
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import Analyze, CreateTable, DropTable, OpenSession
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import MaterializedTable, PrimaryKey
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import Analyze, CreateTable, DropTable, OpenSession
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable, PrimaryKey
+from tidegate_server.gateway.definition.build import definition_properties
+from tidegate_server.gateway.definition.columns import castable
 
 CREATE = "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1"
 

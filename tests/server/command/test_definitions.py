@@ -9,11 +9,11 @@ import pytest
 
 from tests.server.command.fakes import NOW, T1, World, analysis, name
 from tests.server.command.tables import ALTER, BASE, column, produces, refusal, widened
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import Analyze
-from tidegate_server.model.runs import Strategy
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.types import Schema
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import Analyze
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.types import Schema
 
 FIRST = "SELECT * FROM t1 -- first"
 SECOND = "SELECT * FROM t1 WHERE c > 0"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.server.command.fakes import NOW, Column, Schema, World, analysis
-from tidegate_server.link.messages.requests import Execute
+from tidegate_server.core.messages.requests import Execute
 
 TEXT = (
     "CREATE MATERIALIZED TABLE m (PRIMARY KEY(a) NOT ENFORCED, u AS upper(b) COMMENT 'loud', "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.server.command.fakes import NOW, T1, World, analysis
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import SourceVersions
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import HeldVersion
-from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import SourceVersions
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import HeldVersion
+from tidegate_server.core.refresh.request import RefreshRequest
 
 
 def make(world: World, table: str, source: str, freshness: str) -> None:

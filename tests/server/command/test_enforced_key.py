@@ -6,8 +6,8 @@ import pytest
 
 from tests.server.command.fakes import World
 from tests.server.command.tables import ALTER, refusal
-from tidegate_server.errors import Code
-from tidegate_server.model.clauses import EnforcedKey, Violation
+from tidegate_server.core.errors import Code
+from tidegate_server.core.model.clauses import EnforcedKey, Violation
 
 KEY = "CONSTRAINT ct1 PRIMARY KEY (a) NOT ENFORCED"
 

@@ -19,14 +19,14 @@ from tests.server.command.tables import (
     refusal,
     widened,
 )
-from tidegate_server.command.evolve import same_query
-from tidegate_server.errors import Code
-from tidegate_server.link.messages.requests import EvolveTable, ExplainRefresh, SetTableProperties
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.runs import RefreshRun, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import LogicalRefreshMode, RefreshMode
-from tidegate_server.model.types import Schema
+from tidegate_server.core.errors import Code
+from tidegate_server.core.messages.requests import EvolveTable, ExplainRefresh, SetTableProperties
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import LogicalRefreshMode, RefreshMode
+from tidegate_server.core.model.types import Schema
+from tidegate_server.gateway.definition.evolution import same_query
 
 OR_ALTER = BASE.replace("CREATE ", "CREATE OR ALTER ")
 

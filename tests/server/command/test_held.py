@@ -8,11 +8,11 @@ import pytest
 
 from tests.server.command.fakes import NOW, World
 from tests.server.command.tables import widened
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import CheckExpressions, DiscardHeld, ExplainRefresh
-from tidegate_server.model.clauses import Assertion, Violation
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import HeldVersion
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import CheckExpressions, DiscardHeld, ExplainRefresh
+from tidegate_server.core.model.clauses import Assertion, Violation
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import HeldVersion
 
 ALTER = "ALTER MATERIALIZED TABLE m"
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"

@@ -10,10 +10,10 @@ import pytest
 
 from tests.contract.examples import run
 from tests.server.command.fakes import NOW, World, name
-from tidegate_server.command.history import HISTORY
-from tidegate_server.model.runs import Rejection, RunMetrics, SourceChange, Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import ColumnOrigin
+from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import ColumnOrigin
+from tidegate_server.gateway.command.history import HISTORY
 
 COLUMNS = (
     ["refresh_id", "catalog", "database", "table", "definition_version", "from_version"]

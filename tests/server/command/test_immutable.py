@@ -9,10 +9,10 @@ import pytest
 from tests.server.command.fakes import T1, World, analysis, name
 from tests.server.command.tables import column
 from tests.server.command.test_show_create import QUERY, SOURCE, as_recreated
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import CheckExpressions
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.types import Schema
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import CheckExpressions
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.types import Schema
 
 PREDICATE = "a < 5 -- old"
 CREATE = "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY"

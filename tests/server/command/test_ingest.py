@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.server.command.fakes import Column, Schema, World, analysis
-from tidegate_server.errors import ServerError
-from tidegate_server.model.names import TableName
-from tidegate_server.model.versions import Source, SourceKind
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.versions import Source, SourceKind
 
 QUERY = "SELECT a FROM STREAM rate()"
 OTHER = "SELECT a FROM STREAM read_files('/in', format => 'csv')"

@@ -15,12 +15,12 @@ import pytest
 
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces
-from tidegate_server.catalog.sql import SqlCatalog
-from tidegate_server.command import at_rest
-from tidegate_server.config import Config
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.store.database import Database
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.definition import locks
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.store.database import Database
 
 _STEPS = {
     "catalog": ("find", "by_id", "consumers", "tables", "replace", "move", "drop"),
@@ -49,7 +49,7 @@ PAIRS = [
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_rest, "_LOOK", 0.01)
+    monkeypatch.setattr(locks, "_LOOK", 0.01)
 
 
 class Between:

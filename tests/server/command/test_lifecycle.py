@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.server.command.fakes import World, lost, name
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import TableInfo
-from tidegate_server.link.messages.requests import DropTable, SetTableProperties
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import LogicalRefreshMode, RefreshMode
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import TableInfo
+from tidegate_server.core.messages.requests import DropTable, SetTableProperties
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import LogicalRefreshMode, RefreshMode
 
 
 @pytest.fixture

@@ -16,20 +16,20 @@ from pydantic import ValidationError
 import tidegate_server
 from tests.server.command.fakes import World
 from tests.server.command.tables import column, produces
-from tidegate_server.command import options as known
-from tidegate_server.command.flinks_options import FLINKS_PREFIXES, STORED_ELSEWHERE
-from tidegate_server.command.options import OPTIONS, Place, check_server_options
-from tidegate_server.command.orders import refresh_order
-from tidegate_server.command.validate import layered
-from tidegate_server.config import FLINKS_SECTIONS, Config
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import CheckSettings
-from tidegate_server.model.clauses import StartKind
-from tidegate_server.model.runs import Trigger
-from tidegate_server.refresh.request import RefreshOrder, RefreshRequest
-from tidegate_server.scheduler.workflows import table_option
-from tidegate_server.sql.alter import ALTER_RULES
-from tidegate_server.sql.statements import ColumnItem, CreateMaterializedTable, SchemaChange
+from tidegate_server.core.config import FLINKS_SECTIONS, Config
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import CheckSettings
+from tidegate_server.core.model.clauses import StartKind
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshRequest
+from tidegate_server.core.sql.alter import ALTER_RULES
+from tidegate_server.core.sql.statements import ColumnItem, CreateMaterializedTable, SchemaChange
+from tidegate_server.gateway import options as known
+from tidegate_server.gateway.definition.checks import layered
+from tidegate_server.gateway.flink_options import FLINKS_PREFIXES, STORED_ELSEWHERE
+from tidegate_server.gateway.options import OPTIONS, Place, check_server_options
+from tidegate_server.gateway.runs.orders import refresh_order
+from tidegate_server.gateway.scheduler.workflows import table_option
 
 TESTS = Path(__file__).parents[2]
 CODE = Path(str(tidegate_server.__file__)).parent

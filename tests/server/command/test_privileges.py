@@ -13,33 +13,39 @@ import pytest
 from tests.contract.examples import NOON
 from tests.contract.examples import table as example
 from tests.server.command.fakes import FakeEngine, World, analysis, name
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.authorize import (
-    check_owner,
-    check_settings,
-    engine_settings,
-    hidden_names,
-)
-from tidegate_server.command.context import Services
-from tidegate_server.command.privileges import Action, Rights, is_foreign, is_static, overlap
-from tidegate_server.command.visible import narrowed, without_hidden
-from tidegate_server.config import AuthorizationSection, Config, Hazard, ServerSection
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import Mention, Reach, Reading, Surveyed
-from tidegate_server.link.messages.requests import Survey
-from tidegate_server.model.names import TableName
-from tidegate_server.model.privileges import (
+from tidegate_server.core.config import AuthorizationSection, Config, Hazard, ServerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Mention, Reach, Reading, Surveyed
+from tidegate_server.core.messages.requests import Survey
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.privileges import (
     Grant,
     GrantObject,
     Privilege,
     SchemaObject,
     TableObject,
 )
-from tidegate_server.model.result import RowsResult
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.store.privileges import MemoryPrivileges, Privileges
+from tidegate_server.core.model.result import RowsResult
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.gateway.authorization.admission import (
+    check_owner,
+    check_settings,
+    engine_settings,
+    hidden_names,
+)
+from tidegate_server.gateway.authorization.rights import (
+    Action,
+    Rights,
+    is_foreign,
+    is_static,
+    overlap,
+)
+from tidegate_server.gateway.authorization.visibility import narrowed, without_hidden
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 # ---- the pure matrix -------------------------------------------------------------------------
 

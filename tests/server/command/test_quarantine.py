@@ -7,12 +7,12 @@ import pytest
 from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, column, produces, refusal
-from tidegate_server.command.authorize import is_of
-from tidegate_server.command.options import CONVERSION_KEY
-from tidegate_server.config import Config
-from tidegate_server.errors import Code
-from tidegate_server.link.messages.answers import Reading
-from tidegate_server.model.types import Schema
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code
+from tidegate_server.core.messages.answers import Reading
+from tidegate_server.core.model.types import Schema
+from tidegate_server.gateway.authorization.admission import is_of
+from tidegate_server.gateway.options import CONVERSION_KEY
 
 DAY = "FRESHNESS = INTERVAL '1' DAY"
 ITEM = "CONSTRAINT `p's` EXPECT (c > 0 -- not\n) ON VIOLATION QUARANTINE"

@@ -11,16 +11,16 @@ import pytest
 from tests.server.command.fakes import NOW, World, name
 from tests.server.command.tables import ALTER, refusal
 from tests.server.command.test_atomicity import STATEMENTS, Saboteur, effects, world_before
-from tidegate_server.command.derived import views
-from tidegate_server.command.realign import realign_storage, realign_workflows
-from tidegate_server.config import Config
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.requests import DropTable
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import RefreshRun
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.refresh.request import RefreshRequest
-from tidegate_server.scheduler.workflows import workflow_for
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.requests import DropTable
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.definition.derived import views
+from tidegate_server.gateway.recovery.definitions import realign_storage, realign_workflows
+from tidegate_server.gateway.scheduler.workflows import workflow_for
 
 
 class Death(Saboteur):

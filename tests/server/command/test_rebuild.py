@@ -8,10 +8,10 @@ import pytest
 
 from tests.server.command.fakes import World, name
 from tests.server.command.tables import ALTER, BASE
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.rebuild import REBUILT, rebuild
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.refresh.request import CommittedRefresh
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.refresh.request import CommittedRefresh
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.recovery.catalog import REBUILT, rebuild
 
 
 @pytest.fixture

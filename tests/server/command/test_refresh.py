@@ -11,12 +11,12 @@ from tests.contract.examples import NOON
 from tests.contract.examples import run as finished
 from tests.server.command.fake_storage import Stored
 from tests.server.command.fakes import T1, World, analysis, name
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import Execute, ExplainRefresh, SourceVersions
-from tidegate_server.model.runs import Rejection, SourceChange, Strategy, Trigger
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import ColumnOrigin
-from tidegate_server.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import Execute, ExplainRefresh, SourceVersions
+from tidegate_server.core.model.runs import Rejection, SourceChange, Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import ColumnOrigin
+from tidegate_server.core.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
 
 PLAN = RefreshPlan(
     strategy=Strategy.FULL,

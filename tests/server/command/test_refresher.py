@@ -16,12 +16,9 @@ import pytest
 
 from tests.contract.examples import NOON, name, run, source, table
 from tests.server.scheduler.fakes import FakeClock
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.recovery import Recovery
-from tidegate_server.command.refresher import Refresher
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
+from tidegate_server.core.messages.requests import (
     Cancel,
     ChunkTicket,
     DropTable,
@@ -29,10 +26,10 @@ from tidegate_server.link.messages.requests import (
     Refresh,
     Request,
 )
-from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import HeldVersion, LogicalRefreshMode, RollingBack
-from tidegate_server.refresh.request import (
+from tidegate_server.core.model.runs import RefreshRun, RunMetrics, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import HeldVersion, LogicalRefreshMode, RollingBack
+from tidegate_server.core.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
@@ -40,7 +37,10 @@ from tidegate_server.refresh.request import (
     RefreshPolicy,
     RefreshRequest,
 )
-from tidegate_server.scheduler.base import (
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.recovery.runs import Recovery
+from tidegate_server.gateway.runs.runner import Refresher
+from tidegate_server.gateway.scheduler.base import (
     CREATION_LEASE,
     DEFINITION_LEASE,
     CreateWorkflow,
@@ -48,8 +48,8 @@ from tidegate_server.scheduler.base import (
     ModifyWorkflow,
     Workflow,
 )
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.store.database import Database
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.store.database import Database
 
 OUTCOME = RefreshOutcome(
     plan=RefreshPlan(

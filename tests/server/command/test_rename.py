@@ -6,8 +6,8 @@ import pytest
 
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces, refusal
-from tidegate_server.errors import Code
-from tidegate_server.link.messages.requests import RewriteNames
+from tidegate_server.core.errors import Code
+from tidegate_server.core.messages.requests import RewriteNames
 
 CREATE = "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1"
 

@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from tests.contract.examples import name, table
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.reregister import Reregistered, metastore_is_lost, reregister
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     FoundTable,
@@ -20,8 +18,10 @@ from tidegate_server.link.messages.answers import (
     SchemaNames,
     TablesFound,
 )
-from tidegate_server.link.messages.requests import FindTables, ListNames, RegisterTable
-from tidegate_server.model.names import TableName
+from tidegate_server.core.messages.requests import FindTables, ListNames, RegisterTable
+from tidegate_server.core.model.names import TableName
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.recovery.metastore import Reregistered, metastore_is_lost, reregister
 
 SYSTEM = TableName("spark_catalog", "information_schema", "materialized_tables")
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.server.command.fakes import World
 from tests.server.command.tables import refusal
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import RollingBack
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import RollingBack
 
 ROLLBACK = "ALTER MATERIALIZED TABLE m ROLLBACK TO VERSION 2"
 

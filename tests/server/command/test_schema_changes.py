@@ -6,11 +6,11 @@ import pytest
 
 from tests.server.command.fakes import NOW, T1, World, name
 from tests.server.command.tables import ALTER, BASE, META, NOPK, WM, column, produces, refusal
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages.requests import EvolveTable
-from tidegate_server.model.clauses import Distribution, Watermark
-from tidegate_server.model.runs import RefreshRun, Trigger
-from tidegate_server.model.states import RunState
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.requests import EvolveTable
+from tidegate_server.core.model.clauses import Distribution, Watermark
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RunState
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import sqlglot
 
 from tests.server.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Analysis
-from tidegate_server.link.messages.requests import Execute
-from tidegate_server.model.table import RefreshMode
-from tidegate_server.sql.parse import parse
-from tidegate_server.sql.render import render
-from tidegate_server.sql.statements import SparkStatement
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Analysis
+from tidegate_server.core.messages.requests import Execute
+from tidegate_server.core.model.table import RefreshMode
+from tidegate_server.core.sql.parse import parse
+from tidegate_server.core.sql.render import render
+from tidegate_server.core.sql.statements import SparkStatement
 
 FIXTURES = Path(__file__).parents[2] / "sql" / "fixtures"
 _TEXTS = frozenset({"ds", "hh", "product_id", "product_name"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.server.command.fakes import World
-from tidegate_server.command.dispatch import returns_rows
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages.answers import TableInfo
-from tidegate_server.link.messages.requests import Execute, OpenSession
-from tidegate_server.model.names import TableName
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.answers import TableInfo
+from tidegate_server.core.messages.requests import Execute, OpenSession
+from tidegate_server.core.model.names import TableName
+from tidegate_server.gateway.command.dispatch import returns_rows
 
 BASE = (
     "CREATE MATERIALIZED TABLE m (a BIGINT COMMENT 'id', CONSTRAINT ct1 PRIMARY KEY(a) NOT "

@@ -9,11 +9,11 @@ import pytest
 
 from tests.server.command.fakes import Column, Schema, World, analysis
 from tests.size import FULL
-from tidegate_server.errors import ServerError
-from tidegate_server.model.names import quote_identifier, quote_literal
-from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable
-from tidegate_server.sql.parse import parse
-from tidegate_server.sql.statements import CreateMaterializedTable
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable
+from tidegate_server.core.sql.parse import parse
+from tidegate_server.core.sql.statements import CreateMaterializedTable
 
 COUNT = 5_000 if FULL else 150
 QUERY = "SELECT * FROM src"

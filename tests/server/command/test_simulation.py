@@ -21,29 +21,29 @@ from hypothesis import strategies as st
 
 from tests.contract.examples import table
 from tests.server.scheduler.fakes import FakeClock, FakeSources, HeldExecutor
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.recovery import Recovery
-from tidegate_server.command.refresher import Refresher
-from tidegate_server.config import SchedulerSection
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
-from tidegate_server.link.messages.requests import ChunkTicket, LastCommit, Refresh, Request
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
-from tidegate_server.model.states import RunState
-from tidegate_server.refresh.request import (
+from tidegate_server.core.config import SchedulerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
+from tidegate_server.core.messages.requests import ChunkTicket, LastCommit, Refresh, Request
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
     RefreshRequest,
 )
-from tidegate_server.scheduler.backlog import Backlog
-from tidegate_server.scheduler.base import CreateWorkflow
-from tidegate_server.scheduler.continuous import ContinuousWatcher
-from tidegate_server.scheduler.embedded import EmbeddedScheduler
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.scheduler.workflows import workflow_for
-from tidegate_server.store.database import Database
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.recovery.runs import Recovery
+from tidegate_server.gateway.runs.runner import Refresher
+from tidegate_server.gateway.scheduler.backlog import Backlog
+from tidegate_server.gateway.scheduler.base import CreateWorkflow
+from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
+from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.scheduler.workflows import workflow_for
+from tidegate_server.gateway.store.database import Database
 
 _MEMORY = Path("/dev/shm")
 """Where files are written without waiting for a disk."""

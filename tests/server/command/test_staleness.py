@@ -10,16 +10,16 @@ import pytest
 from tests.contract.examples import run
 from tests.server.command.fakes import NOW, World, analysis
 from tests.server.command.test_privileges import SurveyingEngine
-from tidegate_server.command.context import Services
-from tidegate_server.config import AuthorizationSection, Config, ServerSection
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Reach, Reading, Surveyed
-from tidegate_server.link.messages.requests import Execute, Survey
-from tidegate_server.model.names import TableName
-from tidegate_server.model.privileges import Grant, Privilege, TableObject
-from tidegate_server.model.runs import Strategy, Trigger
-from tidegate_server.model.states import RunState
-from tidegate_server.store.privileges import MemoryPrivileges, Privileges
+from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.messages.requests import Execute, Survey
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.privileges import Grant, Privilege, TableObject
+from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 SELECT = "SELECT * FROM m"
 KEY = "materialized-table.read.max-staleness"

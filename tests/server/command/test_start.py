@@ -6,8 +6,8 @@ import pytest
 
 from tests.server.command.fakes import World
 from tests.server.command.tables import refusal
-from tidegate_server.errors import Code
-from tidegate_server.model.clauses import StartKind
+from tidegate_server.core.errors import Code
+from tidegate_server.core.model.clauses import StartKind
 
 CREATE = (
     "CREATE MATERIALIZED TABLE m PARTITIONED BY (d) "

@@ -8,10 +8,10 @@ import pytest
 
 from tests.server.command.fakes import T1, World, name
 from tests.server.command.tables import ALTER, produces, refusal
-from tidegate_server.command.orders import refuse_half_done
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages.requests import PlaceTables
-from tidegate_server.model.names import TableName
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.requests import PlaceTables
+from tidegate_server.core.model.names import TableName
+from tidegate_server.gateway.runs.orders import refuse_half_done
 
 CREATE = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' {} AS SELECT * FROM {}"
 

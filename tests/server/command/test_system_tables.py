@@ -12,14 +12,14 @@ from deltalake import DeltaTable
 
 from tests.contract.examples import NOON, name, run, source, table
 from tests.server.command.fakes import NOW, FixedClock
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.system_tables import SystemTables
-from tidegate_server.model.clauses import Expectation
-from tidegate_server.model.runs import RunMetrics, Strategy, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import ColumnOrigin, PrimaryKey
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.store.database import Database
+from tidegate_server.core.model.clauses import Expectation
+from tidegate_server.core.model.runs import RunMetrics, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import ColumnOrigin, PrimaryKey
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.information_schema.tables import SystemTables
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.store.database import Database
 
 HISTORY = "materialized_table_refresh_history"
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.server.command.fakes import NOW, World, analysis, name
 from tests.server.command.tables import ALTER, refusal
-from tidegate_server.command.realign import realign_workflows
-from tidegate_server.config import Config
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.scheduler.workflows import schedule_timezone
+from tidegate_server.core.config import Config
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.gateway.recovery.definitions import realign_workflows
+from tidegate_server.gateway.scheduler.workflows import schedule_timezone
 
 OPTION = "materialized-table.schedule.timezone"
 FORMATTER = "'partition.fields.d.date-formatter'='yyyy-MM-dd'"

@@ -9,10 +9,10 @@ import pytest
 from tests.contract.examples import source
 from tests.server.command.fakes import World, analysis
 from tests.server.command.test_show_create import QUERY, SOURCE, as_recreated
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import OnUpdate
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.versions import SourceKind
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import OnUpdate
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.versions import SourceKind
 
 EVERY = "REFRESH_TRIGGER = ON UPDATE AT MOST EVERY INTERVAL '10' MINUTE"
 

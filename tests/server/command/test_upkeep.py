@@ -15,10 +15,8 @@ import pytest
 
 from tests.contract.examples import NOON, name, run, source, table
 from tests.server.scheduler.fakes import FakeClock
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.upkeep import Upkeep
-from tidegate_server.errors import Code, error
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     FilesLooked,
@@ -26,7 +24,7 @@ from tidegate_server.link.messages.answers import (
     Progress,
     Verified,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Cancel,
     ChunkTicket,
     LookAtFiles,
@@ -36,10 +34,10 @@ from tidegate_server.link.messages.requests import (
     SetTableProperties,
     VerifyTable,
 )
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
-from tidegate_server.model.states import RunState
-from tidegate_server.refresh.request import RefreshRequest
-from tidegate_server.refresh.upkeep import (
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.upkeep import (
     ContentCompared,
     FilesFound,
     FilesRemoved,
@@ -48,9 +46,11 @@ from tidegate_server.refresh.upkeep import (
     RowPart,
     UpkeepRun,
 )
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.store.database import Database
-from tidegate_server.store.upkeep import UpkeepRuns
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.runs.maintenance import Upkeep
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.upkeep import UpkeepRuns
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
 FEW = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=4 * WEEK)
@@ -413,7 +413,7 @@ def test_only_commits_count_and_the_tenth_is_looked_at(world: World) -> None:
 def test_the_store_keeps_the_newest_runs_of_each_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_server.store.upkeep._KEPT", 2)
+    monkeypatch.setattr("tidegate_server.gateway.store.upkeep._KEPT", 2)
 
     def record(number: int, table_id: str, at: datetime) -> None:
         world.runs.record(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.server.command.fakes import FakeEngine, World
-from tidegate_server.command.dispatch import returns_rows
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.link.messages.answers import Answer, Verified
-from tidegate_server.link.messages.requests import Request, VerifyTable
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.messages.answers import Answer, Verified
+from tidegate_server.core.messages.requests import Request, VerifyTable
+from tidegate_server.gateway.command.dispatch import returns_rows
 
 
 class VerifyingEngine(FakeEngine):

@@ -9,9 +9,9 @@ from types import TracebackType
 import pytest
 
 import tidegate
-from tidegate_server.demo.gateway import Gateway, statements
-from tidegate_server.sql.parse import parse
-from tidegate_server.sql.statements import CreateMaterializedTable, SparkStatement
+from tidegate_server.core.sql.parse import parse
+from tidegate_server.core.sql.statements import CreateMaterializedTable, SparkStatement
+from tidegate_server.gateway.demo.gateway import Gateway, statements
 
 LOST = tidegate.OperationalError("[ENGINE_LOST] The Spark engine died", sqlstate="08006")
 FACTS = {"staging": "/staging", "first": "2013-01-01", "last": "2013-01-31", "day": "2013-01-31"}
@@ -119,7 +119,7 @@ def test_each_layer_is_one_materialized_table(name: str) -> None:
 
 
 def test_every_sql_file_is_tried_here() -> None:
-    here = resources.files("tidegate_server.demo").joinpath("sql")
+    here = resources.files("tidegate_server.gateway.demo").joinpath("sql")
     names = {file.name for file in here.iterdir()}
     assert names == {
         f"{name}.sql"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate_server.demo.gateway import Rows
-from tidegate_server.demo.loader import Loader, steps
-from tidegate_server.demo.nyc import Year, landed_after_midnight, read_year
+from tidegate_server.gateway.demo.gateway import Rows
+from tidegate_server.gateway.demo.loader import Loader, steps
+from tidegate_server.gateway.demo.nyc import Year, landed_after_midnight, read_year
 
 
 class FakeGateway:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tidegate_server.demo.nyc import (
+from tidegate_server.gateway.demo.nyc import (
     Year,
     known_in_the_evening,
     landed_after_midnight,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.demo.gateway import Rows
-from tidegate_server.demo.watch import Counts, Watch
+from tidegate_server.gateway.demo.gateway import Rows
+from tidegate_server.gateway.demo.watch import Counts, Watch
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

@@ -20,10 +20,10 @@ import pyarrow.flight as flight
 import pytest
 
 from tests.small import IN_MEMORY, SHORT_LIVED
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Answer, Executed, Failure, Progress, TableList
-from tidegate_server.link.messages.encoding import decode_answer, encode_request, encode_ticket
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
+from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
+from tidegate_server.core.messages.requests import (
     ChunkTicket,
     CloseSession,
     DropTable,

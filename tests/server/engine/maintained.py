@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.server.engine.conftest import Session
-from tidegate_server.link.messages.answers import Analysis, Planned, Refreshed, TableCreated
-from tidegate_server.link.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import Trigger
-from tidegate_server.refresh.request import (
+from tidegate_server.core.messages.answers import Analysis, Planned, Refreshed, TableCreated
+from tidegate_server.core.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.refresh.request import (
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,

@@ -9,14 +9,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.analyze import analyze as run_analyze
-from tidegate_server.engine.errors import to_server_error
-from tidegate_server.engine.sessions import Child
-from tidegate_server.engine.sources import Tables
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Analysis
-from tidegate_server.model.table import ColumnOrigin
-from tidegate_server.model.versions import SourceKind
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Analysis
+from tidegate_server.core.model.table import ColumnOrigin
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.engine.definition.analyze import analyze as run_analyze
+from tidegate_server.engine.jvm.errors import to_server_error
+from tidegate_server.engine.query.resolution import Tables
+from tidegate_server.engine.session.sessions import Child
 
 pytestmark = pytest.mark.spark
 

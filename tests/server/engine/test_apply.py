@@ -11,13 +11,13 @@ import pytest
 
 from tests.fix_materialized import Stored, counted
 from tests.fix_spark import Lake
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.engine.incremental.apply import apply, settle
 from tidegate_server.engine.incremental.changes import Method, source_change
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.storage import delta_rewrite
-from tidegate_server.storage.base import DiffMismatchError, Written
+from tidegate_server.engine.storage.base import DiffMismatchError, Written
+from tidegate_server.engine.storage.delta import rewrite
 
 pytestmark = pytest.mark.spark
 
@@ -177,7 +177,7 @@ def test_a_column_of_the_change_feed_that_is_added_turns_it_off(lake: Lake) -> N
 
 
 def test_files_out_of_range_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_rewrite, "_SMALL", 0)
+    monkeypatch.setattr(rewrite, "_SMALL", 0)
     mt = Stored(lake, "SELECT BIGINT(id) AS n FROM range(10)")
     mt.fill()
     before = set(lake.path("mt").glob("*.parquet"))
@@ -195,8 +195,8 @@ def test_files_in_range_without_a_removed_row_stay(
     mt.fill()
     land(mt, "SELECT BIGINT(id * 2 + 1), BIGINT(1) AS __weight FROM range(9)")
     odd = "SELECT BIGINT(7), BIGINT(-1) AS __weight"
-    monkeypatch.setattr(delta_rewrite, "_SMALL", 0)
-    monkeypatch.setattr(delta_rewrite, "_UNSEARCHED", 0)
+    monkeypatch.setattr(rewrite, "_SMALL", 0)
+    monkeypatch.setattr(rewrite, "_UNSEARCHED", 0)
     done = land(mt, odd)
     assert (done.rows_deleted, done.rows_inserted) == (1, 0)
     assert done.rows_copied is not None and done.rows_copied < 9
@@ -209,7 +209,7 @@ def test_files_in_range_without_a_removed_row_stay(
 def test_a_diff_that_takes_away_too_much_writes_nothing(
     mt: Stored, gone: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_rewrite, "_SMALL", small)
+    monkeypatch.setattr(rewrite, "_SMALL", small)
     before = mt.content()
     with pytest.raises(DiffMismatchError):
         land(mt, diff(gone, "('y', 1, 1)"))

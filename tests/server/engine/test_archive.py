@@ -8,9 +8,9 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.jars import resolve_jars
-from tidegate_server.engine.spark import class_archive
-from tidegate_server.storage.jvm import java
+from tidegate_server.engine.jvm.jars import resolve_jars
+from tidegate_server.engine.jvm.session import class_archive
+from tidegate_server.engine.storage.jvm import java
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_another_java_and_other_jars_have_another_archive(home: Path) -> None:
 def test_the_jvm_reads_the_archive(spark_root: SparkSession) -> None:
     archive = class_archive("", resolve_jars())
     if not archive.exists():
-        pytest.skip("there is no archive: python -m tidegate_server.engine.archive")
+        pytest.skip("there is no archive: python -m tidegate_server.engine.jvm.class_archive")
     process = int(java(spark_root).java.lang.ProcessHandle.current().pid())
     mapped = {mapping.path for mapping in psutil.Process(process).memory_maps()}
     assert str(archive) in mapped

@@ -6,12 +6,12 @@ import pytest
 
 from tests.fix_materialized import Materialized, counted
 from tests.fix_spark import Lake
-from tidegate_server.engine.operations import Operation
-from tidegate_server.engine.run import refresh
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import Assertion, Expectation, Violation
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshPolicy
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import Assertion, Expectation, Violation
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshPolicy
+from tidegate_server.engine.refresh.run import refresh
+from tidegate_server.engine.session.operations import Operation
 
 pytestmark = pytest.mark.spark
 

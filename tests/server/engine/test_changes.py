@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.fix_spark import Lake
+from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.incremental.changes import Change, Method, source_change
-from tidegate_server.model.versions import Source, SourceKind
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.server.engine.conftest import Client, EngineProcess, Session
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.requests import Cancel
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.requests import Cancel
 
 pytestmark = pytest.mark.spark
 

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.storage.commits import Commit
-from tidegate_server.storage.delta_log import Span, feeds, gone_candidates, parse_commit, shape
-from tidegate_server.storage.delta_write import last_refresh
+from tidegate_server.engine.storage.delta.commits import Commit
+from tidegate_server.engine.storage.delta.log import (
+    Span,
+    feeds,
+    gone_candidates,
+    parse_commit,
+    shape,
+)
+from tidegate_server.engine.storage.delta.write import last_refresh
 
 STATS = json.dumps({"numRecords": 3})
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fix_materialized import Materialized, Stored
 from tests.fix_spark import Lake
-from tidegate_server.model.clauses import Distribution, Expectation, Violation
+from tidegate_server.core.model.clauses import Distribution, Expectation, Violation
 
 pytestmark = pytest.mark.spark
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.fix_materialized import Materialized, Stored, counted
 from tests.fix_spark import Lake
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import EnforcedKey, Expectation, Violation
-from tidegate_server.model.runs import Strategy
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import EnforcedKey, Expectation, Violation
+from tidegate_server.core.model.runs import Strategy
 
 pytestmark = pytest.mark.spark
 

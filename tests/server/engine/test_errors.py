@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from tests.server.engine.conftest import Session
-from tidegate_server.engine.errors import to_server_error
-from tidegate_server.engine.messages import LONGEST, whole_message
+from tidegate_server.engine.jvm.errors import to_server_error
+from tidegate_server.engine.jvm.messages import LONGEST, whole_message
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,15 @@ import pytest
 from tests.contract.examples import table
 from tests.server.engine.conftest import Session
 from tests.server.engine.test_refresh import Materialized
-from tidegate_server.command.derived import views
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import (
     Analysis,
     ExpressionsChecked,
     Inspected,
     Rewritten,
     TableList,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Analyze,
     CheckExpressions,
     DropTable,
@@ -33,9 +32,10 @@ from tidegate_server.link.messages.requests import (
     RewriteNames,
     ViewColumn,
 )
-from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.model.names import TableName, storage_name
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.names import TableName, storage_name
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.definition.derived import views
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ import pyarrow.flight
 import pytest
 
 from tests.server.engine.conftest import Client, EngineProcess, Session
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import (
     Done,
     EngineInfo,
     FunctionList,
@@ -21,7 +21,7 @@ from tidegate_server.link.messages.answers import (
     SchemaNames,
     TableList,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Cancel,
     CloseResult,
     CloseSession,
@@ -34,7 +34,7 @@ from tidegate_server.link.messages.requests import (
     Ping,
     RegisterSystemTable,
 )
-from tidegate_server.model.names import FunctionName, TableName
+from tidegate_server.core.model.names import FunctionName, TableName
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
-from tidegate_server.engine.drop import only_own_files
-from tidegate_server.engine.guard import guard
-from tidegate_server.engine.spark import tables_remembered
-from tidegate_server.storage.jvm import java
+from tidegate_server.engine.jvm.session import tables_remembered
+from tidegate_server.engine.statement.drop import only_own_files
+from tidegate_server.engine.statement.guard import guard
+from tidegate_server.engine.storage.jvm import java
 
 
 def remembered(lake: Lake, path: Path) -> Any:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
-from tidegate_server.engine.guard import disown, guard
-from tidegate_server.engine.targets import NewTarget, PathTarget, TableTarget, targets
-from tidegate_server.errors import Code, ServerError
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.engine.statement.guard import disown, guard
+from tidegate_server.engine.statement.targets import NewTarget, PathTarget, TableTarget, targets
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from py4j.finalizer import ThreadSafeFinalizer
 
 from tests.fix_materialized import Materialized
 from tests.fix_spark import Lake
-from tidegate_server.model.runs import Strategy
+from tidegate_server.core.model.runs import Strategy
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.server.engine.conftest import Session
-from tidegate_server.errors import ServerError
+from tidegate_server.core.errors import ServerError
 
 pytestmark = pytest.mark.spark
 

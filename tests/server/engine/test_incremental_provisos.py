@@ -7,8 +7,8 @@ import pytest
 from tests.server.engine.conftest import Session
 from tests.server.engine.maintained import Maintained
 from tests.size import FULL
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshPolicy
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshPolicy
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,10 @@ import pytest
 from tests.server.engine.conftest import Session
 from tests.server.engine.maintained import Maintained
 from tests.size import FULL
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshPolicy
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshPolicy
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from deltalake import write_deltalake
 
 from tests.server.engine.conftest import Session
 from tests.server.engine.maintained import Maintained
-from tidegate_server.model.runs import Strategy
+from tidegate_server.core.model.runs import Strategy
 
 pytestmark = pytest.mark.spark
 

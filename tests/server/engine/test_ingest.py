@@ -14,20 +14,20 @@ from pyspark.sql import DataFrame
 
 from tests.dying import until
 from tests.fix_spark import Lake
-from tidegate_server.engine.analyze import analyze
-from tidegate_server.engine.operations import Operation
-from tidegate_server.engine.rollback import roll_back
-from tidegate_server.engine.run import explain, refresh
-from tidegate_server.engine.sessions import Child
-from tidegate_server.engine.survey import survey
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import Reach
-from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.model.runs import Strategy, Trigger
-from tidegate_server.model.versions import SourceKind
-from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
-from tidegate_server.storage.base import Written
-from tidegate_server.storage.delta import DeltaFormat
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Reach
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.query.survey import survey
+from tidegate_server.engine.refresh.rollback import roll_back
+from tidegate_server.engine.refresh.run import explain, refresh
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.session.sessions import Child
+from tidegate_server.engine.storage.base import Written
+from tidegate_server.engine.storage.delta.format import DeltaFormat
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from py4j.java_gateway import get_field
 from pyspark.sql import SparkSession
 
 from tidegate.lexical import UNCLOSED, compile_tokens, find_tokens
-from tidegate_server.storage.jvm import java
+from tidegate_server.engine.storage.jvm import java
 
 _QUESTION_MARK = compile_tokens(r"(?P<qmark> \? )")
 _PIECES = (

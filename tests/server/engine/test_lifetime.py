@@ -16,8 +16,8 @@ import pytest
 
 from tests.server.engine.conftest import EngineProcess, Session
 from tests.small import IN_MEMORY, SHORT_LIVED
-from tidegate_server.link.messages.answers import EngineInfo
-from tidegate_server.link.messages.requests import CloseResult, Ping
+from tidegate_server.core.messages.answers import EngineInfo
+from tidegate_server.core.messages.requests import CloseResult, Ping
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.analyze import analyzed_plan
-from tidegate_server.engine.determinism import changes_by_itself, unstable
-from tidegate_server.engine.lineage import column_origins, source_columns, used_columns
-from tidegate_server.engine.plans import read_tree
+from tidegate_server.engine.definition.analyze import analyzed_plan
+from tidegate_server.engine.query.determinism import changes_by_itself, unstable
+from tidegate_server.engine.query.lineage import column_origins, source_columns, used_columns
+from tidegate_server.engine.query.plans import read_tree
 
 pytestmark = pytest.mark.spark
 

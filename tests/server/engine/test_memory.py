@@ -10,9 +10,9 @@ import pytest
 
 from tests.server.engine.conftest import EngineProcess, Session
 from tests.small import IN_MEMORY, SHORT_LIVED
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import NO_MEMORY_EXIT, EngineMemory
-from tidegate_server.link.messages.requests import LookAtMemory
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineMemory
+from tidegate_server.core.messages.requests import LookAtMemory
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.server.engine.conftest import Client, EngineProcess, Session
-from tidegate_server.engine.relations import FileChanges
-from tidegate_server.link.messages.requests import CloseSession
+from tidegate_server.core.messages.requests import CloseSession
+from tidegate_server.engine.session.relations import FileChanges
 
 pytestmark = pytest.mark.spark
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.fix_materialized import Materialized
 from tests.fix_spark import Lake
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import Assertion, Violation
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshPolicy
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import Assertion, Violation
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshPolicy
 
 pytestmark = pytest.mark.spark
 

@@ -12,13 +12,13 @@ import pytest
 
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
-from tidegate_server.engine.drop import only_own_files
-from tidegate_server.engine.guard import guard
-from tidegate_server.engine.projection import result_schema
-from tidegate_server.link.messages.requests import TablePlace
-from tidegate_server.model.names import TableName
-from tidegate_server.storage.jvm import java
-from tidegate_server.storage.places import Places
+from tidegate_server.core.messages.requests import TablePlace
+from tidegate_server.core.model.names import TableName
+from tidegate_server.engine.results.projection import result_schema
+from tidegate_server.engine.statement.drop import only_own_files
+from tidegate_server.engine.statement.guard import guard
+from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.table_locations import Places
 
 pytestmark = pytest.mark.engine
 

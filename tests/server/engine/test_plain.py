@@ -11,11 +11,11 @@ import pytest
 
 from tests.fix_materialized import Materialized, counted
 from tests.fix_spark import Lake
-from tidegate_server.engine.run import explain, source_versions
-from tidegate_server.engine.sources import Tables
-from tidegate_server.errors import ServerError
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshOutcome
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshOutcome
+from tidegate_server.engine.query.resolution import Tables
+from tidegate_server.engine.refresh.run import explain, source_versions
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fix_materialized import Materialized, counted
 from tests.fix_spark import Lake
-from tidegate_server.errors import ServerError
-from tidegate_server.model.runs import Strategy
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.runs import Strategy
 
 pytestmark = pytest.mark.spark
 

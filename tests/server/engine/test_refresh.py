@@ -13,8 +13,8 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.server.engine.conftest import Session
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import (
     Analysis,
     Done,
     LastCommitted,
@@ -23,7 +23,7 @@ from tidegate_server.link.messages.answers import (
     TableCreated,
     Versions,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Analyze,
     CreateTable,
     DropTable,
@@ -33,9 +33,9 @@ from tidegate_server.link.messages.requests import (
     SetTableProperties,
     SourceVersions,
 )
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import Strategy, Trigger
-from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
 
 pytestmark = pytest.mark.spark
 

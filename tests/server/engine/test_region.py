@@ -11,10 +11,10 @@ from pyspark.errors import AnalysisException
 
 from tests.fix_materialized import Materialized
 from tests.fix_spark import Lake
-from tidegate_server.engine.region import check_region
-from tidegate_server.errors import ServerError
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshPolicy
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshPolicy
+from tidegate_server.engine.query.immutable_region import check_region
 
 pytestmark = pytest.mark.spark
 

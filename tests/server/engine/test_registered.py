@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.server.engine.conftest import Client, Session
-from tidegate_server.link.messages.answers import TableList
-from tidegate_server.link.messages.requests import ListTables
+from tidegate_server.core.messages.answers import TableList
+from tidegate_server.core.messages.requests import ListTables
 
 pytestmark = pytest.mark.spark
 

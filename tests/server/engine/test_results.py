@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from tests.fix_spark import Lake
-from tidegate_server.engine import results
-from tidegate_server.engine.operations import Operation
-from tidegate_server.engine.results import ResultStore, write_parquet
-from tidegate_server.engine.spool import Spool
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.requests import Execute
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.requests import Execute
+from tidegate_server.engine.results import store as result_store
+from tidegate_server.engine.results.spool import Spool
+from tidegate_server.engine.results.store import ResultStore, write_parquet
+from tidegate_server.engine.session.operations import Operation
 
 ROWS = 1000
 
@@ -72,7 +72,7 @@ def test_a_result_that_lost_rows_is_an_error_and_is_deleted(
         lose(place)
         return written
 
-    monkeypatch.setattr(results, "write_parquet", written_elsewhere)
+    monkeypatch.setattr(result_store, "write_parquet", written_elsewhere)
     with pytest.raises(ServerError, match=f"{ROWS} rows were written") as caught:
         store(lake, Spool(tmp_path, quota=1 << 30))
     assert caught.value.code == "RESULT_INCOMPLETE"

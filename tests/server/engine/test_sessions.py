@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.sessions import Sessions
-from tidegate_server.errors import Code, ServerError
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.engine.session.sessions import Sessions
 
 pytestmark = pytest.mark.spark
 

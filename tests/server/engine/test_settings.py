@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.server.engine.conftest import Client, Session
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import SettingsChecked
-from tidegate_server.link.messages.requests import CheckSettings, OpenSession
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import SettingsChecked
+from tidegate_server.core.messages.requests import CheckSettings, OpenSession
 
 pytestmark = pytest.mark.spark
 

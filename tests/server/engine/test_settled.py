@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.storage.plain import StoredFile, unsettled_for
+from tidegate_server.engine.storage.plain import StoredFile, unsettled_for
 
 NOW = 1_800_000_000_500
 

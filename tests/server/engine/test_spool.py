@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.engine.spool import Spool
-from tidegate_server.errors import ServerError
+from tidegate_server.core.errors import ServerError
+from tidegate_server.engine.results.spool import Spool
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.metastore import Metastore
-from tidegate_server.engine.stored import StoredTable, understood
+from tidegate_server.engine.metastore.direct import StoredTable, understood
+from tidegate_server.engine.metastore.listing import Metastore
 
 PREFIX = "spark.sql.sources."
 SCHEMA = '{"type":"struct","fields":[{"name":"a","type":"integer"},{"name":"b","type":"date"}]}'

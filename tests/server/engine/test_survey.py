@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.server.engine.conftest import Session
-from tidegate_server.link.messages.answers import Reach, Surveyed
-from tidegate_server.link.messages.requests import Survey
+from tidegate_server.core.messages.answers import Reach, Surveyed
+from tidegate_server.core.messages.requests import Survey
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from tests.fix_spark import Lake
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend
 from tidegate_server.engine.incremental.simplify import simplified
 from tidegate_server.engine.incremental.windows import window_ties
-from tidegate_server.storage.jvm import kind
+from tidegate_server.engine.storage.jvm import kind
 
 pytestmark = pytest.mark.spark
 

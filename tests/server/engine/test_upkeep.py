@@ -10,8 +10,14 @@ from pyspark.errors import PySparkException
 
 from tests.fix_materialized import Materialized
 from tests.fix_spark import Lake
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.upkeep import FilesFound, FilesRemoved, Horizon, UpkeepRules, horizon
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.upkeep import (
+    FilesFound,
+    FilesRemoved,
+    Horizon,
+    UpkeepRules,
+    horizon,
+)
 
 pytestmark = pytest.mark.spark
 

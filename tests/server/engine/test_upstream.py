@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.analyze import analyze
-from tidegate_server.engine.logical_time import bound
-from tidegate_server.engine.operations import Operation
-from tidegate_server.engine.run import refresh
-from tidegate_server.engine.sessions import Child
-from tidegate_server.errors import ServerError
-from tidegate_server.model.runs import Trigger
-from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.query.logical_time import bound
+from tidegate_server.engine.refresh.run import refresh
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.session.sessions import Child
 
 pytestmark = pytest.mark.spark
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.fix_materialized import Materialized, counted
 from tests.fix_spark import Lake
-from tidegate_server.engine.verify import compare
-from tidegate_server.errors import ServerError
-from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.model.runs import Strategy
-from tidegate_server.model.versions import SourceKind
-from tidegate_server.refresh.upkeep import RowPart
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.upkeep import RowPart
+from tidegate_server.engine.refresh.verify import compare
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.link.flight import FlightEngine
-from tidegate_server.link.messages.requests import EngineOptions, Request
-from tidegate_server.link.supervisor import Supervisor
+from tidegate_server.core.messages.requests import EngineOptions, Request
+from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.supervisor import Supervisor
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 

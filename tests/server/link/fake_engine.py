@@ -13,8 +13,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from tidegate_server.errors import Code, error
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import (
     Answer,
     Done,
     EngineInfo,
@@ -23,8 +23,8 @@ from tidegate_server.link.messages.answers import (
     Progress,
     failure,
 )
-from tidegate_server.link.messages.encoding import decode_request, decode_ticket, encode_answer
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.encoding import decode_request, decode_ticket, encode_answer
+from tidegate_server.core.messages.requests import (
     ChunkTicket,
     CloseResult,
     EngineOptions,
@@ -33,7 +33,7 @@ from tidegate_server.link.messages.requests import (
     Ping,
     Request,
 )
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.core.model.types import Column, Schema
 
 NUMBERS = pa.schema([pa.field("n", pa.int64())])
 CHUNK_ROWS = (3, 2, 4)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.server.test_app import build
-from tidegate_server.app import Gateway
-from tidegate_server.config import Config, EngineSection
-from tidegate_server.errors import ServerError
-from tidegate_server.link.cluster import check_cluster_storage
+from tidegate_server.core.config import Config, EngineSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.app import Gateway
+from tidegate_server.gateway.link.cluster import check_cluster_storage
 
 DATA = Path("/srv/tidegate")
 SPARK = "spark://head:7077"

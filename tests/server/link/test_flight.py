@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from tidegate_server.errors import ServerError
-from tidegate_server.link.flight import FlightEngine
-from tidegate_server.link.messages.answers import Answer, EngineInfo, Progress
-from tidegate_server.link.messages.requests import ChunkTicket, Execute, Ping
-from tidegate_server.link.supervisor import Supervisor
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Answer, EngineInfo, Progress
+from tidegate_server.core.messages.requests import ChunkTicket, Execute, Ping
+from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.supervisor import Supervisor
 
 
 def execute(engine: FlightEngine, sql: str, seen: list[Progress] | None = None) -> Answer:

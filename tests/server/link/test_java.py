@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.link import java
-from tidegate_server.link.java import JavaMissingError, find_java
+from tidegate_server.gateway.link import java
+from tidegate_server.gateway.link.java import JavaMissingError, find_java
 
 
 def install(home: Path, version: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_server.link.lock import DataDirectoryLock, DataDirectoryTakenError
+from tidegate_server.gateway.link.lock import DataDirectoryLock, DataDirectoryTakenError
 
 
 def test_a_second_gateway_is_refused_with_the_first_ones_process_id(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.server.link.test_supervisor import until
-from tidegate_server.errors import Code, error
-from tidegate_server.link.flight import FlightEngine
-from tidegate_server.link.memory import MemoryWatch
-from tidegate_server.link.messages.answers import EngineMemory
-from tidegate_server.link.messages.requests import Execute
-from tidegate_server.link.supervisor import Supervisor
-from tidegate_server.rest.looks import health
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import EngineMemory
+from tidegate_server.core.messages.requests import Execute
+from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.memory import MemoryWatch
+from tidegate_server.gateway.link.supervisor import Supervisor
+from tidegate_server.gateway.rest.looks import health
 
 
 @dataclass

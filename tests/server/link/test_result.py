@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import Answer, Done, Executed, Progress
-from tidegate_server.link.messages.requests import ChunkTicket, CloseResult, Request
-from tidegate_server.link.result import EngineResult
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Answer, Done, Executed, Progress
+from tidegate_server.core.messages.requests import ChunkTicket, CloseResult, Request
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.link.result import EngineResult
 
 
 class RecordingEngine:

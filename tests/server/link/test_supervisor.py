@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tidegate_server.errors import ServerError
-from tidegate_server.link.messages.answers import EngineInfo
-from tidegate_server.link.messages.requests import CloseResult, Request
-from tidegate_server.link.supervisor import Supervisor, backoff, exit_text, rotate
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import EngineInfo
+from tidegate_server.core.messages.requests import CloseResult, Request
+from tidegate_server.gateway.link.supervisor import Supervisor, backoff, exit_text, rotate
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 

@@ -7,7 +7,7 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate_server.model.names import TableName, qualify, quote_identifier, quote_literal
+from tidegate_server.core.model.names import TableName, qualify, quote_identifier, quote_literal
 
 
 def test_missing_parts_come_from_the_session() -> None:

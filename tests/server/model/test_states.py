@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.model.states import (
+from tidegate_server.core.model.states import (
     OPERATION_MOVES,
     REFRESH_MOVES,
     RUN_MOVES,

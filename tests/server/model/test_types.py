@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.model.types import (
+from tidegate_server.core.model.types import (
     Column,
     ColumnType,
     Schema,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate_server.model.zones import keep_the_same_time, parse_zone
+from tidegate_server.core.model.zones import keep_the_same_time, parse_zone
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

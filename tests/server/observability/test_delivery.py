@@ -16,8 +16,14 @@ import pytest
 
 from tests.contract.examples import NOON
 from tests.server.observability.receiver import Receiver, receiving
-from tidegate_server.observability.alerts import Alert, Event, as_json
-from tidegate_server.observability.delivery import Command, Courier, DeliveryError, Send, Webhook
+from tidegate_server.gateway.observability.alerts import Alert, Event, as_json
+from tidegate_server.gateway.observability.delivery import (
+    Command,
+    Courier,
+    DeliveryError,
+    Send,
+    Webhook,
+)
 
 ALERT = Alert(
     id="a-1",

@@ -11,9 +11,9 @@ import pytest
 
 import tidegate
 from tests.server.protocol.gateway import Gateway, running_gateway
-from tidegate_server.config import LoggingSection
-from tidegate_server.observability.context import served, serving
-from tidegate_server.observability.logs import LOG_FILE, JsonLines, TextLines, logging_to
+from tidegate_server.core.config import LoggingSection
+from tidegate_server.core.log_context import served, serving
+from tidegate_server.core.logs import LOG_FILE, JsonLines, TextLines, logging_to
 
 log = logging.getLogger("tests.logs")
 

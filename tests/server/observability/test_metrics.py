@@ -11,12 +11,12 @@ import pytest
 import tidegate
 from tests.contract.examples import NOON, run
 from tests.server.protocol.gateway import Gateway, running_gateway
-from tidegate_server.model.runs import RefreshRun, Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.observability.context import served
-from tidegate_server.observability.metrics import Metrics
-from tidegate_server.observability.runs import observed
-from tidegate_server.refresh.request import RefreshRequest
+from tidegate_server.core.log_context import served
+from tidegate_server.core.model.runs import RefreshRun, Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.observability.metrics import Metrics
+from tidegate_server.gateway.observability.runs import observed
 
 
 @pytest.fixture

@@ -15,12 +15,9 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from tidegate_server.auth.access import build_access
-from tidegate_server.auth.tokens import DelegationTokens, TokenRecord
-from tidegate_server.command.context import Context, Services
-from tidegate_server.config import Config, ServerSection
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import (
+from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import (
     Done,
     FunctionList,
     NameList,
@@ -30,7 +27,7 @@ from tidegate_server.link.messages.answers import (
     TableInfo,
     TableList,
 )
-from tidegate_server.link.messages.requests import (
+from tidegate_server.core.messages.requests import (
     Cancel,
     CheckSettings,
     ListFunctions,
@@ -39,13 +36,16 @@ from tidegate_server.link.messages.requests import (
     ListTemporaryFunctions,
     ListTemporaryViews,
 )
-from tidegate_server.model.clock import SystemClock
-from tidegate_server.model.names import FunctionName, TableName
-from tidegate_server.model.result import Result, RowsResult, nothing
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.protocol.server import ThriftServer
-from tidegate_server.session.manager import SessionManager
+from tidegate_server.core.model.clock import SystemClock
+from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.result import Result, RowsResult, nothing
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.auth.access import build_access
+from tidegate_server.gateway.auth.tokens import DelegationTokens, TokenRecord
+from tidegate_server.gateway.context import Context, Services
+from tidegate_server.gateway.protocol.server import ThriftServer
+from tidegate_server.gateway.session.manager import SessionManager
 
 
 class FakeClock:

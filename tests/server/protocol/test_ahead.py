@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.server.protocol.gateway import BatchResult
 from tests.server.session.test_cursor import SCHEMA, numbers, size, values
 from tests.server.session.test_operation import running_operation
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.result import Result
-from tidegate_server.protocol.ahead import LARGEST, Fetched, PagesAhead
-from tidegate_server.session.cursor import FetchOrientation, ResultCursor
-from tidegate_server.session.operation import Operation
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.result import Result
+from tidegate_server.gateway.protocol.ahead import LARGEST, Fetched, PagesAhead
+from tidegate_server.gateway.session.cursor import FetchOrientation, ResultCursor
+from tidegate_server.gateway.session.operation import Operation
 
 NEXT = FetchOrientation.NEXT
 BIG = 1 << 30

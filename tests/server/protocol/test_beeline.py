@@ -16,9 +16,9 @@ from py4j.protocol import Py4JJavaError
 from tests.fix_server import Beeline
 from tests.server.protocol.certificates import Authority, authority
 from tests.server.protocol.gateway import Gateway, rows_of, running_gateway
-from tidegate_server.auth.passwords import set_password
-from tidegate_server.config import Config
-from tidegate_server.link.java import find_java
+from tidegate_server.core.config import Config
+from tidegate_server.gateway.auth.passwords import set_password
+from tidegate_server.gateway.link.java import find_java
 
 pytestmark = pytest.mark.jdbc
 

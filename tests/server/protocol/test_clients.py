@@ -17,8 +17,8 @@ import pytest
 from pyhive import hive
 
 from tests.server.protocol.gateway import BatchResult, Gateway, eventually
-from tidegate_server.model.result import RowsResult
-from tidegate_server.model.types import Column, Schema
+from tidegate_server.core.model.result import RowsResult
+from tidegate_server.core.model.types import Column, Schema
 
 # impyla leaves a socket to the garbage collector when it closes a connection.
 pytestmark = [

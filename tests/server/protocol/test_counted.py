@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.server.command.fakes import FixedClock
-from tidegate_server.auth.access import build_access
-from tidegate_server.auth.base import Peer
-from tidegate_server.config import Config
-from tidegate_server.errors import ServerError
-from tidegate_server.observability.metrics import Metrics
-from tidegate_server.protocol.counted import counted
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.access import build_access
+from tidegate_server.gateway.auth.base import Peer
+from tidegate_server.gateway.observability.metrics import Metrics
+from tidegate_server.gateway.protocol.counted import counted
 
 HOME = Peer(address="127.0.0.1")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from puresasl import SASLProtocolException
 from puresasl.client import SASLClient
 
-from tidegate_server.protocol.digest import DigestError, challenge, parse_response
+from tidegate_server.gateway.protocol.digest import DigestError, challenge, parse_response
 
 
 def answered(password: str, nonce: str = "n0nce") -> tuple[SASLClient, bytes]:

@@ -23,8 +23,8 @@ from tidegate.wire.service import (
     is_accelerated,
     ttypes,
 )
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.protocol.encode import (
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.protocol.encode import (
     encode_arrow_row_set,
     encode_row_set,
     encode_text_row_set,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tidegate
 from tests.server.protocol.certificates import authority
 from tests.server.protocol.gateway import Gateway, eventually, running_gateway
-from tidegate_server.config import Config, ServerSection
+from tidegate_server.core.config import Config, ServerSection
 
 PLAIN = b"\x01\x00\x00\x00\x05PLAIN"
 DIGEST = b"\x01\x00\x00\x00\x0aDIGEST-MD5\x02\x00\x00\x00\x00"

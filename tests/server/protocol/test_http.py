@@ -25,8 +25,8 @@ import tidegate
 from tests.server.protocol.certificates import authority
 from tests.server.protocol.gateway import Gateway, eventually, running_gateway
 from tidegate.wire.service import ttypes
-from tidegate_server.auth.base import refused
-from tidegate_server.config import Config
+from tidegate_server.core.config import Config
+from tidegate_server.gateway.auth.base import refused
 
 THRIFT = {"Content-Type": "application/x-thrift"}
 SERVER = {"port": 0, "workers": 4, "disconnect_grace": 0.0, "login_timeout": 2.0}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.wire.service import ttypes
-from tidegate_server.protocol.information import information
+from tidegate_server.gateway.protocol.information import information
 
 KINDS = ttypes.TGetInfoType
 

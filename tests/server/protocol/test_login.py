@@ -20,9 +20,9 @@ from thrift.transport.TTransport import TTransportException
 import tidegate
 from tests.server.protocol.gateway import Gateway, running_gateway
 from tidegate.wire.service import ttypes
-from tidegate_server.auth.base import refused
-from tidegate_server.auth.tokens import decode_token, encode_token
-from tidegate_server.config import Config
+from tidegate_server.core.config import Config
+from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.tokens import decode_token, encode_token
 
 PASSWORDS = {"ada": "lovelace", "superset": "s3cret", "slow": "x"}
 SECTIONS: dict[str, Any] = {

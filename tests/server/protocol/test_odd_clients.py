@@ -12,8 +12,8 @@ import pytest
 from tests.server.protocol.gateway import ORDERS, RECENT, Gateway, rows_of, running_gateway
 from tests.server.protocol.test_server import CODES, STATES, Peer, connected, numbers
 from tidegate.wire.service import TApplicationException, ttypes
-from tidegate_server.config import Config
-from tidegate_server.model.names import TableName
+from tidegate_server.core.config import Config
+from tidegate_server.core.model.names import TableName
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from tidegate_server.protocol.scan import FrameError, Message, MessageScanner
+from tidegate_server.gateway.protocol.scan import FrameError, Message, MessageScanner
 
 LIMIT = 1 << 20
 

@@ -33,16 +33,16 @@ from tidegate.wire.service import (
     encode_message,
     ttypes,
 )
-from tidegate_server.command.context import Context
-from tidegate_server.config import Config, ServerSection
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import ListTemporaryFunctions
-from tidegate_server.model.names import FunctionName
-from tidegate_server.model.result import Result, RowsResult, nothing
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.protocol.handler import Handler
-from tidegate_server.protocol.scan import MessageScanner
-from tidegate_server.protocol.status import failed
+from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import ListTemporaryFunctions
+from tidegate_server.core.model.names import FunctionName
+from tidegate_server.core.model.result import Result, RowsResult, nothing
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.protocol.handler import Handler
+from tidegate_server.gateway.protocol.scan import MessageScanner
+from tidegate_server.gateway.protocol.status import failed
 
 V = ttypes.TProtocolVersion
 CODES = ttypes.TStatusCode

@@ -20,9 +20,9 @@ import tidegate
 from tests.server.protocol.addresses import own_address
 from tests.server.protocol.certificates import Authority, authority
 from tests.server.protocol.gateway import Gateway, rows_of, running_gateway
-from tidegate_server.config import Config, TlsSection
-from tidegate_server.errors import ServerError
-from tidegate_server.protocol.tls import load_certificates
+from tidegate_server.core.config import Config, TlsSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.protocol.tls import load_certificates
 
 SERVER = {"port": 0, "workers": 4, "disconnect_grace": 0.0}
 

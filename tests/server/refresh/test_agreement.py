@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.contract.examples import NOON, name, run, source, table
-from tidegate_server.model.runs import RefreshRun, RunMetrics, Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.versions import SourceKind
-from tidegate_server.refresh.agreement import (
+from tidegate_server.core.model.runs import RefreshRun, RunMetrics, Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.gateway.freshness.agreement import (
     Agreement,
     DisagreementError,
     Member,

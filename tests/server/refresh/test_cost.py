@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate_server.model.runs import RunMetrics, Strategy
-from tidegate_server.refresh.cost import Way, Work, predict, worth_recording
-from tidegate_server.refresh.request import PastRun
+from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.refresh.request import PastRun
+from tidegate_server.engine.refresh.cost import Way, Work, predict, worth_recording
 
 WORK = Work(rows_read=1_000_000, rows_written=10_000)
 

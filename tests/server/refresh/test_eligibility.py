@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate_server.refresh.eligibility import (
+from tidegate_server.core.refresh.eligibility import (
     ALL_RULES,
     Obstacle,
     Operator,

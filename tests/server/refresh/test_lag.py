@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.contract.examples import NOON, run, table
-from tidegate_server.model.clauses import OnUpdate
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import HeldVersion, RefreshMode
-from tidegate_server.refresh.lag import LagCause, lag_report
+from tidegate_server.core.model.clauses import OnUpdate
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import HeldVersion, RefreshMode
+from tidegate_server.gateway.freshness.lag import LagCause, lag_report
 
 HOURLY = table(freshness=Freshness(1, TimeUnit.HOUR))
 WATCHED = table(freshness=Freshness(40, TimeUnit.SECOND), refresh_mode=RefreshMode.CONTINUOUS)

@@ -7,23 +7,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import RunMetrics, SourceChange, Strategy, Trigger
-from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.refresh.eligibility import Obstacle
-from tidegate_server.refresh.planner import (
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RunMetrics, SourceChange, Strategy, Trigger
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.core.refresh.eligibility import Obstacle
+from tidegate_server.core.refresh.request import (
+    CommittedRefresh,
+    PastRun,
+    RefreshOrder,
+    RefreshPolicy,
+)
+from tidegate_server.engine.refresh.planner import (
     Evidence,
     incremental_work,
     plan_incremental,
     plan_refresh,
     records_totals,
     without_fingerprints,
-)
-from tidegate_server.refresh.request import (
-    CommittedRefresh,
-    PastRun,
-    RefreshOrder,
-    RefreshPolicy,
 )
 
 NAME = TableName("spark_catalog", "s", "mt")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.examples import run
-from tidegate_server.model.runs import RefreshRun
-from tidegate_server.model.states import RunState
-from tidegate_server.refresh.retries import (
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.states import RunState
+from tidegate_server.gateway.freshness.retries import (
     counts_as_failure,
     retries_left,
     retry_pause,

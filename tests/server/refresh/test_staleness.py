@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from tests.contract.examples import NOON, name, run, source, table
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.runs import RefreshRun, Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.model.table import MaterializedTable
-from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.refresh.staleness import Bound, Known, OnStale, as_of, is_whole, parse_bound
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.runs import RefreshRun, Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.gateway.freshness.staleness import (
+    Bound,
+    Known,
+    OnStale,
+    as_of,
+    is_whole,
+    parse_bound,
+)
 
 LATER = NOON + timedelta(hours=9)
 BASE = table(id="base", name=name("base"), sources=(source("ev", "ev"),))

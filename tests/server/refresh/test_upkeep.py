@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.refresh.upkeep import (
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.refresh.upkeep import (
     LARGE_FILE,
     LEAST_AGE,
     FilesFound,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.contract.examples import name, source, table
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.model.table import ColumnOrigin, MaterializedTable
-from tidegate_server.model.versions import SourceKind
-from tidegate_server.refresh.request import CommittedRefresh
-from tidegate_server.refresh.waves import (
+from tidegate_server.core.model.table import ColumnOrigin, MaterializedTable
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.request import CommittedRefresh
+from tidegate_server.core.refresh.waves import (
     ancestors,
     descendants,
     forward,
@@ -19,6 +18,7 @@ from tidegate_server.refresh.waves import (
     step_vector,
     travelling,
 )
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
 
 
 def made(label: str, *read: str, keys: tuple[str, ...] = ("ds",)) -> MaterializedTable:

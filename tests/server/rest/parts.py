@@ -15,18 +15,18 @@ from starlette.testclient import TestClient
 from tests.contract.examples import NOON
 from tests.contract.stores import open_database
 from tests.server.command.fakes import FakeEngine, FakeScheduler, FixedClock
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.command.context import Services
-from tidegate_server.config import Config
-from tidegate_server.errors import Code, error
-from tidegate_server.model.clock import new_id
-from tidegate_server.model.runs import RefreshRun
-from tidegate_server.model.states import RunState
-from tidegate_server.refresh.request import RefreshRequest
-from tidegate_server.rest.app import build
-from tidegate_server.rest.looks import Health
-from tidegate_server.rest.refreshes import Refreshes
-from tidegate_server.scheduler.ledger import SqlLedger
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.clock import new_id
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.rest.app import build
+from tidegate_server.gateway.rest.looks import Health
+from tidegate_server.gateway.rest.refreshes import Refreshes
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
 
 
 @dataclass

@@ -12,12 +12,12 @@ from starlette.datastructures import Headers
 
 from tests.contract.examples import table
 from tests.server.rest.parts import Rest, rest_over_sqlite
-from tidegate_server.config import Config, ServerSection, TlsSection
-from tidegate_server.errors import ServerError
-from tidegate_server.rest.access import check_exposure, refusal
-from tidegate_server.rest.app import build
-from tidegate_server.rest.listener import HttpListener
-from tidegate_server.rest.refreshes import Refreshes
+from tidegate_server.core.config import Config, ServerSection, TlsSection
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.rest.access import check_exposure, refusal
+from tidegate_server.gateway.rest.app import build
+from tidegate_server.gateway.rest.listener import HttpListener
+from tidegate_server.gateway.rest.refreshes import Refreshes
 
 TABLES = "/v1/materialized-tables"
 

@@ -13,10 +13,10 @@ from starlette.routing import Route
 from tests.contract.examples import name, run, table
 from tests.server.command.fakes import NOW
 from tests.server.rest.parts import Rest
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.refresh.request import RefreshRequest
-from tidegate_server.rest.openapi import document
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.rest.openapi import document
 
 TABLES = "/v1/materialized-tables"
 DS = {"partition.fields.Ds.date-formatter": "yyyy-MM-dd"}

@@ -7,11 +7,11 @@ from datetime import timedelta
 from tests.contract.examples import NOON, name, run, table
 from tests.server.command.fakes import FakeEngine
 from tests.server.rest.parts import Rest
-from tidegate_server.model.runs import Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.observability.gauges import LONGEST_LIST, Gauges, Picture, TableLag
-from tidegate_server.observability.metrics import Metrics
-from tidegate_server.rest.looks import Health, health, lags_of
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.gateway.observability.gauges import LONGEST_LIST, Gauges, Picture, TableLag
+from tidegate_server.gateway.observability.metrics import Metrics
+from tidegate_server.gateway.rest.looks import Health, health, lags_of
 
 
 class BrokenCatalog:

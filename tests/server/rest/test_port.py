@@ -13,10 +13,10 @@ import tidegate
 from tests.fix_server import eventually
 from tests.server.command.fakes import FixedClock
 from tests.server.test_app import build, cursor_of
-from tidegate_server import app
-from tidegate_server.app import Gateway
-from tidegate_server.config import Config, ServerSection
-from tidegate_server.store import database
+from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.gateway import app
+from tidegate_server.gateway.app import Gateway
+from tidegate_server.gateway.store import database
 
 
 def url(gateway: Gateway, path: str) -> str:

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.contract.examples import NOON, run
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.runs import RefreshRun, Strategy
-from tidegate_server.model.states import RunState
-from tidegate_server.model.versions import Source
-from tidegate_server.refresh.request import RefreshRequest
-from tidegate_server.scheduler.base import Ledger
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.runs import RefreshRun, Strategy
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.scheduler.base import Ledger
 
 
 class FakeClock:

@@ -11,16 +11,16 @@ import pytest
 
 from tests.contract.examples import name, run, source, table
 from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.model.clauses import OnUpdate
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.runs import RefreshRun, Strategy, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import MaterializedTable, RefreshMode
-from tidegate_server.model.versions import SourceKind
-from tidegate_server.scheduler.continuous import ContinuousWatcher
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.store.database import Database
+from tidegate_server.core.model.clauses import OnUpdate
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.store.database import Database
 
 
 def continuous(**changes: Any) -> MaterializedTable:

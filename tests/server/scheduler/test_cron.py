@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate_server.errors import ServerError
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.scheduler.cron import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.gateway.scheduler.cron import (
     check_cron,
     fires_between,
     freshness_to_cron,

@@ -13,19 +13,24 @@ import pytest
 
 from tests.contract.examples import NOON, name, run, source, table
 from tests.server.scheduler.fakes import FakeClock, FakeRunner, FakeSources, HeldExecutor
-from tidegate_server.catalog.memory import MemoryCatalog
-from tidegate_server.config import SchedulerSection
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.model.runs import Strategy, Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import RefreshMode
-from tidegate_server.scheduler.backlog import Backlog
-from tidegate_server.scheduler.base import CreateWorkflow, DeleteWorkflow, ModifyWorkflow, Workflow
-from tidegate_server.scheduler.continuous import ContinuousWatcher
-from tidegate_server.scheduler.embedded import EmbeddedScheduler
-from tidegate_server.scheduler.ledger import SqlLedger
-from tidegate_server.scheduler.workflows import WorkflowStore, workflow_for
-from tidegate_server.store.database import Database
+from tidegate_server.core.config import SchedulerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import RefreshMode
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.scheduler.backlog import Backlog
+from tidegate_server.gateway.scheduler.base import (
+    CreateWorkflow,
+    DeleteWorkflow,
+    ModifyWorkflow,
+    Workflow,
+)
+from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
+from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.scheduler.workflows import WorkflowStore, workflow_for
+from tidegate_server.gateway.store.database import Database
 
 MINUTELY = "0 0/1 * * * ? *"
 NEXT = NOON.replace(minute=1, second=0, microsecond=0)

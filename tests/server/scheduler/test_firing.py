@@ -12,11 +12,11 @@ import pytest
 
 from tests.contract.examples import NOON, run
 from tests.server.scheduler.test_embedded import MINUTELY, NEXT, World
-from tidegate_server.model.runs import Trigger
-from tidegate_server.model.states import RefreshStatus, RunState
-from tidegate_server.model.table import HeldVersion
-from tidegate_server.scheduler.fires import Misfire, due_fires, jitter
-from tidegate_server.scheduler.workflows import WorkflowStore
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import HeldVersion
+from tidegate_server.gateway.scheduler.fires import Misfire, due_fires, jitter
+from tidegate_server.gateway.scheduler.workflows import WorkflowStore
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}
 MINUTE = timedelta(minutes=1)

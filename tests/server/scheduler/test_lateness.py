@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tidegate_server.errors import ServerError
-from tidegate_server.scheduler.lateness import check_lateness, read_lateness
-from tidegate_server.scheduler.ranges import partition_end
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.scheduler.lateness import check_lateness, read_lateness
+from tidegate_server.gateway.scheduler.ranges import partition_end
 
 DAY = {"partition.fields.ds.date-formatter": "yyyy-MM-dd"}
 HOUR = {**DAY, "partition.fields.hh.date-formatter": "HH"}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate_server.errors import ServerError
-from tidegate_server.model.versions import PartitionSpec
-from tidegate_server.scheduler.partitions import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.versions import PartitionSpec
+from tidegate_server.gateway.scheduler.partitions import (
     Grain,
     Late,
     PartitionPolicy,

@@ -11,18 +11,18 @@ import pytest
 
 from tests.contract.examples import name, table
 from tests.server.scheduler.test_embedded import World
-from tidegate_server.config import Config
-from tidegate_server.errors import ServerError
-from tidegate_server.model.table import MaterializedTable, RefreshMode
-from tidegate_server.scheduler.base import (
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.gateway.scheduler.base import (
     CreateWorkflow,
     DeleteWorkflow,
     ModifyWorkflow,
     WorkflowScheduler,
 )
-from tidegate_server.scheduler.plugged import fired_by
-from tidegate_server.scheduler.plugin import PeriodicRefresh
-from tidegate_server.scheduler.workflows import workflow_for
+from tidegate_server.gateway.scheduler.plugged import fired_by
+from tidegate_server.gateway.scheduler.plugin import PeriodicRefresh
+from tidegate_server.gateway.scheduler.workflows import workflow_for
 
 HERE = "tests.server.scheduler.test_plugged"
 NIGHTLY = "0 0 0 * * ? *"

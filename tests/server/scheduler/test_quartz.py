@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate_server.scheduler.dialects import why_not_quartz
-from tidegate_server.scheduler.quartz import WEEKDAYS, parse_quartz
+from tidegate_server.gateway.scheduler.dialects import why_not_quartz
+from tidegate_server.gateway.scheduler.quartz import WEEKDAYS, parse_quartz
 
 wall = datetime.fromisoformat
 

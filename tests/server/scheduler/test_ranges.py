@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.errors import ServerError
-from tidegate_server.scheduler.ranges import check_range, dated_range
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.scheduler.ranges import check_range, dated_range
 
 DAY = {"ds": "yyyy-MM-dd"}
 HOUR = {"ds": "yyyyMMdd", "hh": "HH"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.session.configuration import (
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.gateway.session.configuration import (
     ResultFormat,
     SessionOptions,
     normalise,

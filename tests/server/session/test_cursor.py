@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from tests.server.protocol.gateway import BatchResult
-from tidegate_server.errors import ServerError
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.session.cursor import FetchOrientation, Page, ResultCursor
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.session.cursor import FetchOrientation, Page, ResultCursor
 
 SCHEMA = Schema((Column(name="n", type="bigint"),))
 NEXT = FetchOrientation.NEXT

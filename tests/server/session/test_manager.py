@@ -15,22 +15,17 @@ from tests.server.protocol.gateway import (
     returns_rows,
     services,
 )
-from tidegate_server.command.context import Context
-from tidegate_server.config import Config, ServerSection
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.requests import (
-    Cancel,
-    CheckSettings,
-    CloseSession,
-    ListNames,
-)
-from tidegate_server.model.result import Result, nothing
-from tidegate_server.model.states import OperationState
-from tidegate_server.model.types import Schema
-from tidegate_server.session.handle import Handle
-from tidegate_server.session.manager import SessionManager
-from tidegate_server.session.operation import Operation
-from tidegate_server.session.session import Session
+from tidegate_server.core.config import Config, ServerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import Cancel, CheckSettings, CloseSession, ListNames
+from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.states import OperationState
+from tidegate_server.core.model.types import Schema
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.session.handle import Handle
+from tidegate_server.gateway.session.manager import SessionManager
+from tidegate_server.gateway.session.operation import Operation
+from tidegate_server.gateway.session.session import Session
 
 
 class World:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.model.names import FunctionName, TableName
-from tidegate_server.model.result import RowsResult
-from tidegate_server.model.table import PrimaryKey
-from tidegate_server.model.types import Column
-from tidegate_server.session import metadata
-from tidegate_server.session.metadata import ListedTable, Listing, TablePattern
+from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.result import RowsResult
+from tidegate_server.core.model.table import PrimaryKey
+from tidegate_server.core.model.types import Column
+from tidegate_server.gateway.session import metadata
+from tidegate_server.gateway.session.metadata import ListedTable, Listing, TablePattern
 
 
 def name(schema: str, table: str) -> TableName:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.protocol.gateway import FakeClock
-from tidegate_server.errors import Code, ServerError, error
-from tidegate_server.link.messages.answers import Progress
-from tidegate_server.model.result import nothing
-from tidegate_server.model.states import OPERATION_MOVES, OperationState
-from tidegate_server.session.handle import issue
-from tidegate_server.session.operation import (
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Progress
+from tidegate_server.core.model.result import nothing
+from tidegate_server.core.model.states import OPERATION_MOVES, OperationState
+from tidegate_server.gateway.session.handle import issue
+from tidegate_server.gateway.session.operation import (
     MESSAGE_LENGTH,
     MESSAGES,
     Operation,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.session.patterns import compile_pattern
+from tidegate_server.gateway.session.patterns import compile_pattern
 
 NAMES = ["default", "db", "db1", "db12", "global_temp", "globalxtemp", "a"]
 

@@ -16,16 +16,16 @@ from tests.server.protocol.gateway import (
     FakeEngine,
     eventually,
 )
-from tidegate_server.link.messages.requests import ListNames, ListTables
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.names import FunctionName, TableName
-from tidegate_server.model.states import RefreshStatus
-from tidegate_server.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
-from tidegate_server.model.types import Column, Schema
-from tidegate_server.session.kept import KeptPicture
-from tidegate_server.session.metadata import ListedTable, Listing, TablePattern
-from tidegate_server.session.picture import Picture
-from tidegate_server.session.snapshot import READ_AT_ONCE, Snapshot
+from tidegate_server.core.messages.requests import ListNames, ListTables
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.session.kept import KeptPicture
+from tidegate_server.gateway.session.metadata import ListedTable, Listing, TablePattern
+from tidegate_server.gateway.session.picture import Picture
+from tidegate_server.gateway.session.snapshot import READ_AT_ONCE, Snapshot
 
 DAILY = MaterializedTable(
     id="1",

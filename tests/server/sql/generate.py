@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TypeVar, get_args
 
-from tidegate_server.model.clauses import (
+from tidegate_server.core.model.clauses import (
     Assertion,
     Distribution,
     Expectation,
@@ -16,10 +16,10 @@ from tidegate_server.model.clauses import (
     Violation,
     Watermark,
 )
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.model.privileges import Privilege
-from tidegate_server.sql import statements as s
-from tidegate_server.sql.statements import Name, Statement
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.privileges import Privilege
+from tidegate_server.core.sql import statements as s
+from tidegate_server.core.sql.statements import Name, Statement
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.sql.assertions import measures, misplaced, spark_condition
+from tidegate_server.core.sql.assertions import measures, misplaced, spark_condition
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate_server.sql.clock import at_moment
+from tidegate_server.core.sql.clock import at_moment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 AT = "TIMESTAMP '2026-01-02 03:04:05.000006Z'"

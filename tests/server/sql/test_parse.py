@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.model.clauses import Expectation, Violation
-from tidegate_server.model.freshness import Freshness, TimeUnit
-from tidegate_server.sql.parse import parse
-from tidegate_server.sql.render import render
-from tidegate_server.sql.statements import (
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.sql.parse import parse
+from tidegate_server.core.sql.render import render
+from tidegate_server.core.sql.statements import (
     AlterRefresh,
     Cascade,
     ColumnName,
@@ -34,7 +34,7 @@ from tidegate_server.sql.statements import (
     ShowOptions,
     SparkStatement,
 )
-from tidegate_server.sql.streams import find_stream
+from tidegate_server.core.sql.streams import find_stream
 
 FIXTURES = Path(__file__).parents[2] / "sql" / "fixtures"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate_server.sql.query import (
+from tidegate_server.core.sql.query import (
     begins_like_rows,
     dropped_object,
     may_read_rows,

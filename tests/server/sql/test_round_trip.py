@@ -13,10 +13,10 @@ from random import Random
 
 from tests.server.sql.generate import ALL_KINDS, KINDS, Generator
 from tests.size import FULL
-from tidegate_server.errors import ServerError
-from tidegate_server.sql.parse import parse
-from tidegate_server.sql.render import render
-from tidegate_server.sql.statements import (
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.sql.parse import parse
+from tidegate_server.core.sql.render import render
+from tidegate_server.core.sql.statements import (
     AlterAdd,
     AlterAsQuery,
     AlterModify,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate_server.errors import ServerError
-from tidegate_server.sql.streams import KINDS, VIEW, Stream, find_stream
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.sql.streams import KINDS, VIEW, Stream, find_stream
 
 
 def found(text: str) -> Stream:

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import Connection, insert, select, text
 
 from tests.contract.examples import NOON, table
-from tidegate_server.catalog.sql import SqlCatalog
-from tidegate_server.errors import ServerError
-from tidegate_server.store import migrations
-from tidegate_server.store.database import Database
-from tidegate_server.store.migrations import current_version, migrate
-from tidegate_server.store.tables import leases
-from tidegate_server.store.upkeep import UpkeepRuns
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.store import migrations
+from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.migrations import current_version, migrate
+from tidegate_server.gateway.store.tables import leases
+from tidegate_server.gateway.store.upkeep import UpkeepRuns
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from sqlalchemy import event, insert, text
 
 from tests.contract.examples import name, table
 from tidegate_server import __main__ as command
-from tidegate_server.catalog.sql import SqlCatalog
-from tidegate_server.errors import ServerError
-from tidegate_server.store.database import Database
-from tidegate_server.store.tables import leases
-from tidegate_server.store.watch import StoreWatch
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.tables import leases
+from tidegate_server.gateway.store.watch import StoreWatch
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
+from tidegate_server.core.refresh.eligibility import Rule
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.shape import Node
-from tidegate_server.refresh.eligibility import Rule
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, kind
 
 DOUBT = "__doubt"
 """Whether a group has to be computed anew."""

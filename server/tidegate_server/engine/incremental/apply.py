@@ -11,11 +11,11 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.model.clauses import Violation
-from tidegate_server.model.runs import Strategy
-from tidegate_server.refresh.request import RefreshOrder
-from tidegate_server.storage.base import DiffMismatchError, TableFormat, Written
-from tidegate_server.storage.exact import (
+from tidegate_server.core.model.clauses import Violation
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat, Written
+from tidegate_server.engine.storage.exact import (
     WEIGHT,
     as_text,
     comparable,
@@ -24,10 +24,10 @@ from tidegate_server.storage.exact import (
     quoted,
     summed,
 )
-from tidegate_server.storage.expectations import broken, drops, kept, shown, violated
-from tidegate_server.storage.region import outside
-from tidegate_server.storage.row_change import COPIES, ROW_ID, RowChange, copied
-from tidegate_server.storage.unique import checked_diff, found
+from tidegate_server.engine.storage.expectations import broken, drops, kept, shown, violated
+from tidegate_server.engine.storage.region import outside
+from tidegate_server.engine.storage.row_change import COPIES, ROW_ID, RowChange, copied
+from tidegate_server.engine.storage.unique import checked_diff, found
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
 _BROADCAST = 50_000

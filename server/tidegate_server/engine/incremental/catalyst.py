@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.storage.jvm import items, java, scala_object
+from tidegate_server.engine.storage.jvm import items, java, scala_object
 
 # Far beyond the columns a table has, so that no text is cut off.
 _FIELDS = 1 << 20

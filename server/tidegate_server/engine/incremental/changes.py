@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from tidegate_server.model.versions import Source, SourceKind
-from tidegate_server.storage.base import FoundChange, Method, TableFormat
-from tidegate_server.storage.exact import WEIGHT, summed
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.engine.storage.base import FoundChange, Method, TableFormat
+from tidegate_server.engine.storage.exact import WEIGHT, summed
 
 __all__ = ["WEIGHT", "Change", "Method", "source_change"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate_server.engine.incremental.catalyst import descend, expression_id
 from tidegate_server.engine.incremental.classify import is_key
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 """Operators that hand every row through."""

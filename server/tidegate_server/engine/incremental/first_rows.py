@@ -16,15 +16,15 @@ from typing import Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.refresh.eligibility import Obstacle, Rule
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.provisos import NotFollowingError, directions
 from tidegate_server.engine.incremental.shape import Node, passed, root_trace
-from tidegate_server.refresh.eligibility import Obstacle, Rule
-from tidegate_server.storage.base import DiffMismatchError
-from tidegate_server.storage.exact import named, summed
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.base import DiffMismatchError
+from tidegate_server.engine.storage.exact import named, summed
+from tidegate_server.engine.storage.jvm import items, kind
 
 WHOLE = "whole"
 """What a commit records if there are no other rows."""

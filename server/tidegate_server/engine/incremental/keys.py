@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, kind
 
 _NUMBER = "__number"
 # The lower bits of a row's number count within its partition.

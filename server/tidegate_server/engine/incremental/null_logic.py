@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, kind
 
 
 class _Place(Enum):

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.classify import (
     aggregate_calls,
@@ -27,9 +28,8 @@ from tidegate_server.engine.incremental.classify import (
 from tidegate_server.engine.incremental.dependencies import PASSING, conjuncts
 from tidegate_server.engine.incremental.shape import NULLS, Node
 from tidegate_server.engine.incremental.windows import window_functions
-from tidegate_server.refresh.eligibility import Obstacle
-from tidegate_server.storage.exact import key_sql
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.exact import key_sql
+from tidegate_server.engine.storage.jvm import items, kind
 
 HOLD = "hold"
 """What a commit records if all was as it has to be."""

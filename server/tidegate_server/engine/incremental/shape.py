@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
 from tidegate_server.engine.incremental.classify import (
     aggregates,
@@ -23,12 +25,10 @@ from tidegate_server.engine.incremental.windows import (
     window_refusals,
     window_ties,
 )
-from tidegate_server.engine.plans import WRITTEN
-from tidegate_server.engine.survey import read_by
-from tidegate_server.model.names import TableName
-from tidegate_server.refresh.eligibility import Obstacle, Operator, Rule
-from tidegate_server.storage.jvm import items, kind
-from tidegate_server.storage.plain import plain_files
+from tidegate_server.engine.query.plans import WRITTEN
+from tidegate_server.engine.query.survey import read_by
+from tidegate_server.engine.storage.jvm import items, kind
+from tidegate_server.engine.storage.plain import plain_files
 
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
 _LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | PASSING

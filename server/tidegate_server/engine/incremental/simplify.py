@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.incremental.catalyst import Catalyst, descend
 from tidegate_server.engine.incremental.null_logic import shows_null
-from tidegate_server.refresh.eligibility import Obstacle
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, kind
 
 UNCERTAIN = Obstacle(
     code="SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE",

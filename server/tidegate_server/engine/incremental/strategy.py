@@ -9,6 +9,21 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.model.runs import SourceChange, Strategy
+from tidegate_server.core.refresh.eligibility import (
+    ALL_RULES,
+    RULES_OPTION,
+    Obstacle,
+    Rule,
+    obstacles,
+    read_rules,
+)
+from tidegate_server.core.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshPlan,
+    RefreshPolicy,
+)
 from tidegate_server.engine.incremental.algebra import (
     DOUBT,
     FIRST,
@@ -41,33 +56,18 @@ from tidegate_server.engine.incremental.provisos import (
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.shape import incomparable
 from tidegate_server.engine.incremental.totals import Recorded, Totals, recorded_after
-from tidegate_server.engine.sources import Tables
-from tidegate_server.model.runs import SourceChange, Strategy
-from tidegate_server.refresh.eligibility import (
-    ALL_RULES,
-    RULES_OPTION,
-    Obstacle,
-    Rule,
-    obstacles,
-    read_rules,
-)
-from tidegate_server.refresh.planner import (
+from tidegate_server.engine.query.resolution import Tables
+from tidegate_server.engine.refresh.planner import (
     SOURCES_REPLACED,
     TOTALS_NOT_RECORDED,
     Evidence,
     incremental_work,
     plan_incremental,
 )
-from tidegate_server.refresh.request import (
-    CommittedRefresh,
-    RefreshOrder,
-    RefreshPlan,
-    RefreshPolicy,
-)
-from tidegate_server.storage.base import TableFormat
-from tidegate_server.storage.exact import named
-from tidegate_server.storage.jvm import items, kind
-from tidegate_server.storage.region import moves
+from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.jvm import items, kind
+from tidegate_server.engine.storage.region import moves
 
 _KEY_LIMIT = 10_000
 # A table of so many rows is looked up as a whole, which saves the job that finds the keys.

@@ -29,8 +29,8 @@ from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.dependencies import ROW_WISE
 from tidegate_server.engine.incremental.shape import Node
-from tidegate_server.storage.exact import as_text, from_text
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.exact import as_text, from_text
+from tidegate_server.engine.storage.jvm import items, kind
 
 MOST_GROUPS = 200
 """With more of them, totals would make commits long."""

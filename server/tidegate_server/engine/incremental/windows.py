@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.incremental.catalyst import descend
 from tidegate_server.engine.incremental.classify import (
     ANY_ORDER,
@@ -17,8 +18,7 @@ from tidegate_server.engine.incremental.classify import (
     ties,
 )
 from tidegate_server.engine.incremental.dependencies import PEERS, covers_peers, fixed_by
-from tidegate_server.refresh.eligibility import Obstacle
-from tidegate_server.storage.jvm import items, kind
+from tidegate_server.engine.storage.jvm import items, kind
 
 
 def window_refusals(window: Any) -> Iterator[Obstacle]:

@@ -22,15 +22,15 @@ from tests.server.engine.oracle.tables import VIEWS
 from tests.server.engine.oracle.tally import Tally
 from tests.server.engine.oracle.windows import CHANCE
 from tests.small import SMALL
-from tidegate_server.engine.analyze import analyze
-from tidegate_server.engine.operations import Operation
-from tidegate_server.engine.run import refresh
-from tidegate_server.engine.sessions import Child
-from tidegate_server.errors import Code, ServerError
-from tidegate_server.model.names import TableName
-from tidegate_server.model.runs import Strategy, Trigger
-from tidegate_server.model.versions import Source
-from tidegate_server.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
+from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.refresh.run import refresh
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.session.sessions import Child
 
 logger = logging.getLogger(__name__)
 

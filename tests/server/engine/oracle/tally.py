@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidegate_server.refresh.request import RefreshPlan
+from tidegate_server.core.refresh.request import RefreshPlan
 
 
 @dataclass

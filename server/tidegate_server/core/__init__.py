@@ -1,0 +1,1 @@
+"""What gateway and engine share: errors, the model, the statement language, their messages."""

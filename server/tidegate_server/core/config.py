@@ -1,0 +1,442 @@
+"""The server's configuration: defaults < TOML file < environment < command line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
+
+SCHEDULER_OPTIONS = "workflow-scheduler."
+"""How the names of options begin that are the server's alone, and reach its scheduler."""
+SCHEDULER_TYPE_OPTION = f"{SCHEDULER_OPTIONS}type"
+MAX_CONCURRENT_OPTION = "materialized-table.refresh.max-concurrent"
+STORE_KIND_OPTION = "table.catalog-store.kind"
+STORE_PATH_OPTION = "table.catalog-store.file.path"
+
+_PREFIX = "TIDEGATE_"
+FLINKS_SECTIONS = ("workflow-scheduler", "table", "materialized-table")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+AuthMethod = Literal["NONE", "NOSASL", "PASSWORD", "LDAP", "CUSTOM", "JWT", "KERBEROS"]
+
+
+Hazard = Literal["resources", "jar-functions", "scripts", "static-settings", "paths", "locations"]
+"""Ways from SQL to files, programs and the JVM, as ``authorization.allow`` names them."""
+
+
+AlertKind = Literal["failed", "suspended", "lag"]
+
+
+class ServerSection(_Section):
+    """The listening side."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 10000
+    auth: AuthMethod = "NONE"
+    insecure: bool = False
+    """Allow a non-loopback address without authentication."""
+    plaintext_passwords: bool = False
+    """Take passwords and tokens without TLS from other machines too."""
+    workers: Annotated[int, Field(ge=1)] = 32
+    """Threads that run statements and encode results."""
+    max_sessions: Annotated[int, Field(ge=1)] = 2000
+    max_sessions_per_user: Annotated[int, Field(ge=0)] = 0
+    """Sessions that one login may have open; 0 means as many as there may be."""
+    max_statements_per_user: Annotated[int, Field(ge=0)] = 0
+    """Statements that one login may have waiting or at work; 0 means as many as it likes."""
+    session_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
+    """Seconds without a call or running work after which a session is closed."""
+    operation_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
+    """Seconds after which the result of a statement is freed that nobody asks for."""
+    query_timeout: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds that a statement may run, whatever its client asks for; 0 means without end."""
+    login_timeout: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds a connection may take until its first complete request."""
+    disconnect_grace: Annotated[float, Field(ge=0)] = 30.0
+    """Seconds for which the sessions of a broken connection can be used from a new one."""
+    max_request_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
+    max_reply_bytes: Annotated[int, Field(ge=64 << 10)] = 8 << 20
+    fetch_size: Annotated[int, Field(ge=1)] = 10_000
+    """Rows per fetch suggested to clients."""
+    materialized_as_table: bool = False
+    """Show materialized tables as TABLE in metadata calls, whatever types they ask for."""
+    http_port: Annotated[int, Field(ge=-1, le=65535)] = 10002
+    """Port of the REST interface, metrics and health; -1 means none."""
+    http_token: str = ""
+    """Bearer token that the REST interface and the metrics ask for."""
+    http_user: str = "rest"
+    """Whom calls of the REST interface act as."""
+
+    @property
+    def rest_port(self) -> int | None:
+        """The port of the REST interface; None means none.
+
+        Unless it is configured it follows ``port``, so that two gateways of one machine differ
+        in one key.
+        """
+        if self.http_port == -1:
+            return None
+        if "http_port" in self.model_fields_set:
+            return self.http_port
+        return 0 if self.port == 0 or self.port > 65533 else self.port + 2
+
+
+class LoginSection(_Section):
+    """How names and passwords are checked."""
+
+    password_file: str = ""
+    """File of users and argon2 hashes, for PASSWORD."""
+    custom: str = ""
+    """Name of an entry point in ``tidegate.authenticators``, or ``module:Class``, for CUSTOM."""
+    custom_options: dict[str, str] = Field(default_factory=dict)
+    timeout: Annotated[float, Field(gt=0)] = 15.0
+    """Seconds that one check may take."""
+    max_concurrent: Annotated[int, Field(ge=1)] = 8
+    """Checks under way at the same time; four times as many may wait."""
+    token_lifetime: Annotated[float, Field(gt=0)] = 86400.0
+    """Seconds for which a delegation token is good without being renewed."""
+    token_max_lifetime: Annotated[float, Field(gt=0)] = 7 * 86400.0
+    """Seconds after which a delegation token cannot be renewed any more."""
+
+
+class LdapSection(_Section):
+    """The directory that LDAP asks."""
+
+    url: str = ""
+    user_dn: str = ""
+    """Distinguished name to bind as, with ``{user}`` in it; or else, search and bind:"""
+    base_dn: str = ""
+    user_filter: str = "(uid={user})"
+    bind_dn: str = ""
+    """Who searches; empty searches anonymously."""
+    bind_password_file: str = ""
+    start_tls: bool = False
+    ca: str = ""
+    """File of certificates that vouch for the directory; empty means the system's."""
+    timeout: Annotated[int, Field(ge=1)] = 5
+    """Whole seconds for connecting and for each answer."""
+
+
+class JwtSection(_Section):
+    """The bearer tokens that the HTTP transport takes."""
+
+    jwks: str = ""
+    """File or URL of the keys that sign tokens; empty means no token is taken."""
+    issuer: str = ""
+    audience: str = ""
+    user_claim: str = "sub"
+
+
+class KerberosSection(_Section):
+    """The service's own place in a Kerberos realm."""
+
+    keytab: str = ""
+    """File with the service's keys."""
+    realm: str = ""
+    """Realm whose principals are known by their first part alone."""
+    qop: Literal["auth", "auth-int", "auth-conf"] = "auth"
+    """Least protection that binary clients must choose."""
+
+
+class TlsSection(_Section):
+    """Encryption of the Thrift port."""
+
+    certificate: str = ""
+    """PEM file of the certificate with its chain; empty means no TLS."""
+    key: str = ""
+    require: bool = False
+    """Refuse connections without TLS."""
+    client_ca: str = ""
+    """PEM file of the authorities whose client certificates are taken."""
+    client_certificates: Literal["optional", "required"] = "optional"
+
+
+class HttpSection(_Section):
+    """The HTTP transport of the Thrift port."""
+
+    path: Annotated[str, Field(pattern=r"^/?[\w/.-]*$")] = "cliservice"
+    cookie_max_age: Annotated[float, Field(ge=0)] = 3600.0
+    """Seconds for which the login cookie is good; 0 gives out none."""
+    idle_timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which a connection without a request is closed."""
+    xsrf_header: bool = False
+    """Take only requests that carry the header X-XSRF-HEADER."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+
+
+class ProxySection(_Section):
+    """Whom one user may act as."""
+
+    users: tuple[str, ...] = ()
+    """Names, or ``*`` for everybody."""
+    hosts: tuple[str, ...] = ()
+    """Addresses and networks to come from; none means any."""
+
+
+class EngineSection(_Section):
+    """The Spark side."""
+
+    master: str = "local[*]"
+    driver_memory: str = "2g"
+    shared_data: bool = False
+    """Whether all machines of ``master`` have the data directory mounted at the same path."""
+    kafka: bool = False
+    """Whether Spark's Kafka source is loaded, for STREAM read_kafka."""
+    settings: dict[str, str] = Field(default_factory=dict)
+    """Further Spark settings of the engine's session."""
+    start_timeout: Annotated[float, Field(gt=0)] = 300.0
+    inline_bytes: Annotated[int, Field(ge=0)] = 1 << 20
+    direct_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
+    """Results up to this estimated size are collected; larger ones are spooled."""
+    spool_quota: Annotated[int, Field(ge=1 << 20)] = 64 << 30
+    spool_quota_per_user: Annotated[int, Field(ge=0)] = 0
+    """Bytes of the spool that the results of one login may take; 0 means all of them."""
+
+
+class SchedulerSection(_Section):
+    """Who fires schedules, and the watching of sources."""
+
+    type: str = "embedded"
+    """``embedded``, ``none``, or another scheduler: an entry point or ``module:Class``."""
+    endpoint: str = ""
+    """URL under which another scheduler reaches the REST interface; empty means its address."""
+    poll_interval: Annotated[float, Field(gt=0)] = 0.5
+    """Seconds between looks for due workflows and changed sources."""
+    lease: Annotated[float, Field(gt=1)] = 30.0
+    """Seconds a claim on a table lasts unless extended."""
+    max_concurrent: Annotated[int, Field(ge=1)] = 2
+    """Refreshes that run at the same time."""
+    patience: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds that ALTER and DROP wait for a running refresh of their table."""
+    timezone: str = ""
+    """The server's zone; empty means that of engine.settings, else UTC."""
+    history_days: Annotated[float, Field(gt=0)] = 90.0
+    """Days for which the record of a refresh is kept."""
+
+
+class LoggingSection(_Section):
+    """What the gateway writes down about itself."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["json", "text"] = "json"
+    console: bool = False
+    """Write the lines to standard error as well."""
+
+
+class AuthorizationSection(_Section):
+    """Who may do what with materialized tables."""
+
+    enabled: bool = False
+    administrators: tuple[str, ...] = ()
+    """Users who may do everything."""
+    allow: tuple[Hazard, ...] = ()
+    """What users who are no administrators may do besides, although it reaches beyond tables."""
+
+
+class AlertsSection(_Section):
+    """Who is told of failures and of lag, and how."""
+
+    webhook: str = Field(default="", repr=False)
+    """URL that takes each alert as JSON by POST; empty means none."""
+    webhook_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Headers of these calls, for example ``Authorization``."""
+    command: tuple[str, ...] = ()
+    """Program and arguments that are run for each alert, which stands on standard input."""
+    events: tuple[AlertKind, ...] = ("failed", "suspended", "lag")
+    timeout: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds that one attempt may take."""
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    """How often delivery is tried."""
+    lag_interval: Annotated[float, Field(gt=0)] = 15.0
+    """Seconds between looks at how far the tables lag."""
+    lag_grace: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds by which a lag may exceed the freshness before it is told."""
+
+
+class StoreSection(_Section):
+    """The relational database."""
+
+    url: str = ""
+    """SQLAlchemy URL; empty means SQLite in the data directory."""
+
+
+class Config(BaseSettings):
+    """Everything a gateway is told, frozen; environment names look like TIDEGATE_SERVER__PORT."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__"
+    )
+
+    data: Path = Path("tidegate-data")
+    """Directory of the store, the warehouse, the metastore, the spool and the logs."""
+    server: ServerSection = ServerSection()
+    engine: EngineSection = EngineSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    store: StoreSection = StoreSection()
+    alerts: AlertsSection = AlertsSection()
+    logging: LoggingSection = LoggingSection()
+    authorization: AuthorizationSection = AuthorizationSection()
+    login: LoginSection = LoginSection()
+    ldap: LdapSection = LdapSection()
+    jwt: JwtSection = JwtSection()
+    kerberos: KerberosSection = KerberosSection()
+    tls: TlsSection = TlsSection()
+    http: HttpSection = HttpSection()
+    proxy: dict[str, ProxySection] = Field(default_factory=dict)
+    """User names and whom they may act as."""
+    options: dict[str, str] = Field(default_factory=dict)
+    """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flinks_spelling(cls, given: Any) -> Any:
+        """Take Flink's sections, such as ``[workflow-scheduler]``, for the options they spell."""
+        if not isinstance(given, dict) or not isinstance(given.get("options", {}), dict):
+            return given
+        theirs = {key for key in given if key.partition(".")[0] in FLINKS_SECTIONS}
+        ours = {key: value for key, value in given.items() if key not in theirs}
+        pairs = [*ours.get("options", {}).items(), *((key, given[key]) for key in theirs)]
+        options = {key: text for pair in pairs for key, text in _flat(*pair)}
+        if MAX_CONCURRENT_OPTION in options:
+            scheduler = dict(ours.get("scheduler", {}))
+            ours["scheduler"] = {**scheduler, "max_concurrent": options[MAX_CONCURRENT_OPTION]}
+        return {**ours, "options": options} if options else ours
+
+    @model_validator(mode="after")
+    def _one_store(self) -> Config:
+        """Check that Flink's keys for a catalog store agree with ``store.url``."""
+        kind, path = self.options.get(STORE_KIND_OPTION), self.options.get(STORE_PATH_OPTION)
+        shared = self.store.url.startswith("postgresql")
+        if kind not in (None, "sqlite", "file", "postgresql"):
+            raise ValueError(f"{STORE_KIND_OPTION} is sqlite, file or postgresql, not {kind}")
+        if kind == "postgresql" and not shared:
+            raise ValueError(f"{STORE_KIND_OPTION} = postgresql needs store.url, of PostgreSQL")
+        if kind in ("sqlite", "file") and shared:
+            raise ValueError(f"{STORE_KIND_OPTION} = {kind} contradicts store.url")
+        if path is not None and self.store.url:
+            raise ValueError(f"{STORE_PATH_OPTION} contradicts store.url: set one of the two")
+        return self
+
+    @model_validator(mode="after")
+    def _known_zone(self) -> Config:
+        """Check that the server's time zones exist."""
+        for zone in (self.timezone, self.session_timezone or "UTC"):
+            if parse_zone(zone) is None:
+                raise ValueError(f"there is no time zone {zone!r}")
+        return self
+
+    @property
+    def timezone(self) -> str:
+        """The time zone of schedules and date-formatters whose table and session say none."""
+        own = self.scheduler.timezone.strip()
+        return own or self.engine.settings.get(SESSION_ZONE) or self.session_timezone or "UTC"
+
+    @property
+    def session_timezone(self) -> str | None:
+        """The time zone in which sessions begin, by Flink's key; None leaves it to Spark."""
+        zone = self.options.get(LOCAL_ZONE, UNSET)
+        return None if zone.strip().lower() == UNSET else zone.strip()
+
+    @property
+    def scheduler_type(self) -> str:
+        """Who fires schedules; Flink's key in ``options`` says it as well."""
+        return self.options.get(SCHEDULER_TYPE_OPTION, self.scheduler.type).strip()
+
+    @property
+    def fires_itself(self) -> bool:
+        """Whether no other scheduler fires the schedules."""
+        return self.scheduler_type in ("embedded", "none")
+
+    @property
+    def store_url(self) -> str:
+        """The store's SQLAlchemy URL."""
+        folder = Path(self.options.get(STORE_PATH_OPTION) or self.data)
+        return self.store.url or f"sqlite:///{folder.resolve() / 'store.db'}"
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a setting, or all within a section, under names with dots and as texts."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    else:
+        yield name, str(value) if isinstance(value, int | float) else value
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse variables that look like keys and are none: the layers below would pass them over.
+
+    Other variables may begin alike, such as those that Kubernetes makes of a service's name.
+
+    :raises ValueError: naming the variable and the nearest one that is a key.
+    """
+    sections = {_PREFIX + name.upper(): name for name in Config.model_fields}
+    keys = {_PREFIX + f"{section}__{key}".upper() for section, key in _keys()}
+    for variable in environment:
+        folded = variable.upper()
+        section = folded.removeprefix(_PREFIX).partition("__")[0]
+        if not folded.startswith(_PREFIX) or _PREFIX + section in sections:
+            continue
+        flat = {key.replace("__", "_"): key for key in keys}
+        meant = flat.get(folded) if "://" not in environment[variable] else None
+        if meant is None and "__" in folded:
+            meant = next(iter(difflib.get_close_matches(folded, keys, n=1)), "none of them")
+        elif meant is None and "_" not in section:
+            names = [name.removeprefix(_PREFIX) for name in sections]
+            close = difflib.get_close_matches(section, names, n=1, cutoff=0.8)
+            meant = _PREFIX + close[0] if close else None
+        if meant is not None:
+            raise ValueError(f"{variable} names no key; did you mean {meant}?")
+
+
+def _keys() -> Iterator[tuple[str, str]]:
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, _Section):
+            yield from ((name, key) for key in section.model_fields)
+
+
+def load_config(file: Path | None, overrides: dict[str, Any]) -> Config:
+    """Read the layers and lay ``overrides`` (nested, from the command line) on top.
+
+    :raises pydantic.ValidationError: naming each unusable or unknown key.
+    :raises ValueError: naming an environment variable that looks like a key.
+    :raises FileNotFoundError: if ``file`` is given and does not exist.
+    """
+    _check_environment(os.environ)
+    if file is not None and not file.exists():
+        raise FileNotFoundError(f"configuration file {file} does not exist")
+
+    class Layered(Config):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            toml = TomlConfigSettingsSource(settings_cls, toml_file=file)
+            return (init_settings, env_settings, toml)
+
+    return Layered(**overrides)

@@ -1,0 +1,157 @@
+"""The data directory: its mark, which makes it Tidegate's own before anything is written there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate_server.core.errors import Code, ServerError, error
+
+MARK = "tidegate.json"
+FORMAT_VERSION = 1
+
+_KIND = "tidegate data directory"
+_LOCK, _STORE = "gateway.lock", "store.db"
+_ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp"})
+_GATEWAYS = frozenset({_LOCK, _STORE, f"{_STORE}-wal", f"{_STORE}-shm", "metastore.msgpack"})
+_OWN = _ENGINES | _GATEWAYS | {"system"}
+"""What releases without marks put into a data directory."""
+_OF_FILE_SYSTEMS = frozenset({"lost+found", ".snapshot", ".DS_Store"})
+"""What file systems put into a directory that is empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the mark of a data directory says."""
+
+    version: int
+    """The format of the directory; see :data:`FORMAT_VERSION`."""
+    id: str
+    """A UUID that was drawn when the directory was marked."""
+
+
+def claim(data: Path) -> Mark:
+    """Return the mark of a data directory; give one to a directory that is new, empty or older.
+
+    A directory that holds anything else is left exactly as it is. Claiming it again is harmless.
+
+    :raises ServerError: DATA_DIRECTORY if it holds other files, is no directory, was written by a
+        newer release, or if its mark cannot be read.
+    :raises OSError: if it cannot be created, read or written.
+    """
+    if data.exists() and not data.is_dir():
+        raise _refusal(data, "it is a file")
+    data.mkdir(parents=True, exist_ok=True)
+    found = _read(data)
+    if found is not None:
+        return found
+    strangers = _strangers(entry.name for entry in data.iterdir())
+    if strangers and not _is_older(data):
+        named = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
+        raise _refusal(data, f"it is not Tidegate's, and it is not empty: it holds {named}")
+    _write(data, Mark(version=FORMAT_VERSION, id=str(uuid.uuid4())))
+    written = _read(data)
+    if written is None:
+        raise _refusal(data, f"its mark {MARK} disappeared")
+    return written
+
+
+def _read(data: Path) -> Mark | None:
+    try:
+        text = (data / MARK).read_text("utf-8")
+        content = json.loads(text)
+        if content["kind"] != _KIND:
+            raise ValueError(content["kind"])
+        mark = Mark(version=int(content["version"]), id=str(content["id"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise _refusal(data, f"its mark {MARK} is not readable") from problem
+    if mark.version > FORMAT_VERSION:
+        raise error(
+            Code.DATA_DIRECTORY,
+            path=data,
+            reason=f"it has format version {mark.version}, and this release knows versions up to "
+            f"{FORMAT_VERSION}",
+            hint="Run the newer release that wrote it.",
+        )
+    return mark
+
+
+def _write(data: Path, mark: Mark) -> None:
+    """Put the mark in place whole, and only if there is none yet."""
+    partial = data / f".{MARK}.{mark.id}"
+    content = {"kind": _KIND, "version": mark.version, "id": mark.id}
+    with partial.open("x", encoding="utf-8") as file:
+        file.write(f"{json.dumps(content)}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        # Unlike a rename, a link never replaces the mark of a server that started just before.
+        with contextlib.suppress(FileExistsError):
+            (data / MARK).hardlink_to(partial)
+    except OSError:
+        # Some network file systems have no links; the lock of the gateway still comes after this.
+        partial.replace(data / MARK)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _strangers(names: Iterable[str]) -> list[str]:
+    """Return what keeps a directory from counting as empty."""
+    begun = f".{MARK}."  # a first start that was killed
+    return sorted(n for n in names if n not in _OF_FILE_SYSTEMS and not n.startswith(begun))
+
+
+def _is_older(data: Path) -> bool:
+    """Say whether a release without marks used the directory.
+
+    A gateway left its lock, with its store or an engine's metastore, or with nothing that is not
+    its own; an engine without a gateway its metastore and the settings of its log.
+    """
+    if not _is_lock(data / _LOCK):
+        return _has_metastore(data) and (data / "logs" / "log4j2.properties").is_file()
+    if _is_store(data / _STORE) or _has_metastore(data):
+        return True
+    return not _strangers(entry.name for entry in data.iterdir() if entry.name not in _OWN)
+
+
+def _is_lock(path: Path) -> bool:
+    """Say whether a file holds a process id in one line, or nothing."""
+    if not path.is_file() or path.stat().st_size > 32:
+        return False
+    text = path.read_bytes().strip()
+    return not text or text.isdigit()
+
+
+def _has_metastore(data: Path) -> bool:
+    derby = data / "metastore" / "service.properties"
+    return derby.is_file() and (data / "warehouse").is_dir()
+
+
+def _is_store(path: Path) -> bool:
+    """Say whether a file is a SQLite database with the tables of a store."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        if file.read(16) != b"SQLite format 3\0":
+            return False
+    try:
+        # mode=ro: neither the database nor a journal beside it is created or changed.
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as opened:
+            rows = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.Error:
+        # A damaged store beside a lock: what it lacks is said when it is opened.
+        return True
+    return {"schema_version", "materialized_tables"} <= {name for (name,) in rows}
+
+
+def _refusal(data: Path, reason: str) -> ServerError:
+    hint = "Choose another directory with --data: an empty one, or one that does not exist yet."
+    return error(Code.DATA_DIRECTORY, path=data, reason=reason, hint=hint)

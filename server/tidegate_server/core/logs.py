@@ -1,0 +1,87 @@
+"""The forms of a log line, and the places log lines go to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidegate_server.core.config import LoggingSection
+from tidegate_server.core.log_context import served
+
+LOG_FILE = "gateway.log"
+
+_LOG_BYTES = 32 << 20
+_LOGS_KEPT = 5
+
+
+class JsonLines(logging.Formatter):
+    """Formats a log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _moment(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            **served().fields(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+class TextLines(logging.Formatter):
+    """Formats a log record for people; only a trace takes further lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        ids = " ".join(f"{name}={value}" for name, value in served().fields().items())
+        # What a user wrote must not begin a line that looks like another record.
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        head = f"{_moment(record)} {record.levelname} {record.name}"
+        line = f"{head} [{ids}] {message}" if ids else f"{head} {message}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def formatter(settings: LoggingSection) -> logging.Formatter:
+    """Return the formatter that the configuration asks for."""
+    return JsonLines() if settings.format == "json" else TextLines()
+
+
+@contextmanager
+def logging_to(folder: Path, settings: LoggingSection) -> Iterator[None]:
+    """Write log records to a rotated file of ``folder`` until the block ends.
+
+    With ``logging.console`` the same lines also go to standard error.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handlers: list[logging.Handler] = [
+        logging.handlers.RotatingFileHandler(
+            folder / LOG_FILE, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT, encoding="utf-8"
+        )
+    ]
+    if settings.console:
+        handlers.append(logging.StreamHandler(sys.stderr))
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(settings.level)
+    for handler in handlers:
+        handler.setFormatter(formatter(settings))
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for handler in handlers:
+            root.removeHandler(handler)
+            handler.close()
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

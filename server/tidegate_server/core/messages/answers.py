@@ -1,0 +1,426 @@
+"""What the engine answers: one record for each kind of answer, a failure among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.names import FunctionName, TableName
+from tidegate_server.core.model.table import ColumnOrigin
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOutcome, RefreshPlan
+from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The request was carried out and has nothing to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChecked:
+    """Spark takes the settings."""
+
+    similar: Mapping[str, str] = field(default_factory=dict)
+    """Settings that Spark does not know, with the known one that each resembles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """The engine is up."""
+
+    spark_version: str
+    pid: int
+    jvm_pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the running jobs of an operation are, for people to read."""
+
+    stages_done: int
+    stages_total: int
+    tasks_done: int
+    tasks_running: int
+    tasks_total: int
+    message: str = ""
+    tracking_url: str = ""
+    """The page of the first of these jobs in Spark's UI; empty where that is off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """A statement ran.
+
+    ``chunks`` is the number of chunks DoGet serves under ``result_id``; when ``inline`` is set it
+    holds the whole result as one Arrow IPC stream and there are no chunks to fetch.
+    ``current_schema`` is the session's current schema afterwards.
+    """
+
+    result_id: str
+    schema: Schema
+    has_result_set: bool
+    chunks: int
+    rows: int
+    current_catalog: str
+    current_schema: str
+    inline: bytes | None = None
+    modified_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What Spark's analyzer says of a definition query."""
+
+    schema: Schema
+    expanded_query: str
+    sources: tuple[Source, ...]
+    temporary_objects: tuple[str, ...] = ()
+    """Temporary things the query reads: ``view name``, ``function name``, ``variable name``."""
+    lineage: tuple[ColumnOrigin, ...] = ()
+    """The source columns of which each column is made."""
+    unstable: tuple[str, ...] = ()
+    """What may give other rows from the same sources, each after its class: D1 is one value in
+    one run (``D1 current_date``), D2 depends on the order of equal rows (``D2 row_number``), D3
+    is another value each time or nobody knows (``D3 rand``)."""
+    time_zone: str = ""
+    """That of the session in which the query was analyzed."""
+
+
+class Reach(Enum):
+    """A way from SQL to files, programs and the JVM; the value is its name in the configuration.
+
+    UNKNOWN is what cannot be judged before it runs.
+    """
+
+    RESOURCES = "resources"
+    JAR_FUNCTIONS = "jar-functions"
+    SCRIPTS = "scripts"
+    STATIC_SETTINGS = "static-settings"
+    PATHS = "paths"
+    LOCATIONS = "locations"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A place where a statement reads a table, views looked through.
+
+    ``name`` is None for files that were named by their path; ``location`` is the directory read.
+    ``travelled`` says that the statement, or a view, chooses the version.
+    """
+
+    name: TableName | None = None
+    location: str | None = None
+    travelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A table's name in the text of a query; the span is in code points, its end exclusive.
+
+    ``statement`` marks the short query ``TABLE name``, word included.
+    """
+
+    name: TableName
+    start: int
+    end: int
+    aliased: bool
+    statement: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """What a statement would read and how it reaches beyond tables.
+
+    ``mentions`` are those of a plain query on ``information_schema``. ``locations`` are the places
+    written in the statement, ``settings`` the keys it sets.
+    """
+
+    readings: tuple[Reading, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    locations: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    lists_tables: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCreated:
+    """The storage stands."""
+
+    location: str
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesPlaced:
+    """The names point there; ``table_ids`` are the format's own identities of the tables."""
+
+    table_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A table as the metastore and its format know it; ``format`` None means there is none.
+
+    ``schema`` and what follows are those of a table of a format with versions.
+    """
+
+    format: str | None
+    schema: Schema = Schema()
+    partition_keys: tuple[str, ...] = ()
+    comment: str | None = None
+    location: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    materialized_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundDefinition:
+    """A storage with the definition in its properties."""
+
+    storage: TableName
+    table_id: str
+    location: str
+    definition: str
+
+
+NO_MEMORY_EXIT = 71
+"""Exit code of an engine whose JVM ran out of memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """How full the memory of the engine's JVM is, in bytes, and the time of its collections."""
+
+    heap_used: int
+    heap_limit: int
+    direct_used: int
+    """Memory outside the heap that the JVM accounts for, such as buffers of files."""
+    direct_limit: int
+    collecting_ms: int
+    """Milliseconds of garbage collections since the JVM's start."""
+    uptime_ms: int
+    in_use: int = 0
+    """Requests at work, results that wait to be read and sessions with temporary objects: what the
+    end of the engine would interrupt or lose; counted when it was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTable:
+    """A Delta table without an entry in the metastore, as its own log describes it."""
+
+    directory: TableName | None
+    """The name that its directory says; None for one that is not in the warehouse."""
+    location: str
+    table_id: str
+    """The id of the materialized table that it is; empty for another table."""
+    definition: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesFound:
+    """Every Delta table without an entry, and the tables and views that have one."""
+
+    found: tuple[FoundTable, ...]
+    entries: tuple[TableName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionsFound:
+    """Every storage of a materialized table."""
+
+    found: tuple[FoundDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionsChecked:
+    """The columns that computed expressions make, in the order asked."""
+
+    computed: Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """Queries with the new name; None for one that does not mention the old name itself."""
+
+    queries: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """A refresh ended well."""
+
+    outcome: RefreshOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The plan a refresh would carry out."""
+
+    plan: RefreshPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What the comparison of a version with its definition query found."""
+
+    version: int
+    epoch: int
+    missing_rows: int
+    """Rows of the query that the table lacks."""
+    extra_rows: int
+    """Rows of the table that the query does not give."""
+    sample: str = ""
+    """Some of them as JSON; empty when there are none."""
+    left_out: str | None = None
+    """The condition of the immutable rows, which were not compared; None if all were."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether table and query are the same multiset of rows."""
+        return not self.missing_rows and not self.extra_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Newest versions by table id; a source that is gone, or tells nothing, is missing."""
+
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesLooked:
+    """What is known of a table's files; None if the table is gone."""
+
+    found: FilesFound | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesLookedAfter:
+    """What became of a table's files."""
+
+    rewritten: FilesRewritten = FilesRewritten()
+    removed: FilesRemoved = FilesRemoved()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCommitted:
+    """The last refresh commit, or None when the table has none, and that of a held version."""
+
+    commit: CommittedRefresh | None
+    exists: bool
+    held: CommittedRefresh | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """A table, view or temporary view of the metastore."""
+
+    name: TableName
+    type: str  # TABLE or VIEW
+    comment: str | None = None
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableList:
+    """Schemas and tables of the metastore."""
+
+    schemas: tuple[str, ...]
+    tables: tuple[TableInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaNames:
+    """The names in one schema; a view is no table here."""
+
+    schema: str
+    tables: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameList:
+    """Every schema of the metastore with its names."""
+
+    schemas: tuple[SchemaNames, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionList:
+    """Names of functions."""
+
+    functions: tuple[FunctionName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The request failed; carries a :class:`ServerError` across."""
+
+    code: str
+    sqlstate: str
+    message: str
+    hint: str = ""
+    line: int | None = None
+    column: int | None = None
+    detail: str = ""
+
+    def to_error(self) -> ServerError:
+        """Return the error to raise on the gateway's side."""
+        return ServerError(
+            code=self.code,
+            sqlstate=self.sqlstate,
+            message=self.message,
+            hint=self.hint,
+            line=self.line,
+            column=self.column,
+            detail=self.detail,
+        )
+
+
+def failure(err: ServerError) -> Failure:
+    """Return the message that carries ``err`` across."""
+    return Failure(
+        code=err.code,
+        sqlstate=err.sqlstate,
+        message=err.message,
+        hint=err.hint,
+        line=err.line,
+        column=err.column,
+        detail=err.detail,
+    )
+
+
+Answer = (
+    Done
+    | SettingsChecked
+    | EngineInfo
+    | EngineMemory
+    | Progress
+    | Executed
+    | Analysis
+    | Surveyed
+    | TableCreated
+    | TablesPlaced
+    | Inspected
+    | DefinitionsFound
+    | TablesFound
+    | ExpressionsChecked
+    | Rewritten
+    | Refreshed
+    | Planned
+    | Verified
+    | Versions
+    | FilesLooked
+    | FilesLookedAfter
+    | LastCommitted
+    | TableList
+    | NameList
+    | FunctionList
+    | Failure
+)

@@ -1,0 +1,538 @@
+"""What the gateway asks of the engine: how to come up, then one record for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate_server.core.model.clauses import Expectation
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.types import Schema
+from tidegate_server.core.model.versions import Source
+from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.core.refresh.upkeep import Horizon, RowPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How an engine process is to come up; the first line on its standard input, as JSON.
+
+    The gateway keeps that pipe open: its end tells the engine that the gateway is gone.
+    """
+
+    socket: str
+    """Path of the Unix socket the Flight server listens on."""
+    data: str
+    """The data directory; warehouse, metastore and spool lie below it."""
+    master: str
+    driver_memory: str
+    java_home: str
+    direct_bytes: int
+    spool_quota: int
+    spool_quota_per_user: int = 0
+    kafka: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Ask whether Spark is up; answered by :class:`EngineInfo`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """Make a child SparkSession of the given id; answered by :class:`Done`.
+
+    Opening an id that exists is harmless: settings and schema are applied again.
+    """
+
+    session_id: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """Try Spark settings in a session of their own; answered by :class:`SettingsChecked`.
+
+    One that SET would refuse is answered with the same error.
+    """
+
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """Forget a session, its results and its temporary objects; answered by :class:`Done`."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedTable:
+    """A materialized table whose query is to be read in the place of its rows."""
+
+    name: TableName
+    query: str
+    """Gives the table's columns with their names and types."""
+    columns: tuple[str, ...]
+    settings: Mapping[str, str]
+    """Those of Spark's under which the query is to be read."""
+    mentioned: bool
+    """Whether the statement reads the table itself, and not only through another one's query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersion:
+    """A materialized table's storage and the version to read; None for the newest."""
+
+    name: TableName
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedVersions:
+    """The versions at which a query reads tables; every other table is read at its newest."""
+
+    tables: tuple[TableVersion, ...]
+    sources: Mapping[str, int] = field(default_factory=dict)
+    """Those of tables that are not materialized, by the format's own identity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execute:
+    """Run SQL verbatim in a session; answered by :class:`Executed`.
+
+    ``settings`` hold for this statement alone. ``inline_bytes`` bounds the Arrow bytes that may
+    ride in the answer. With ``inlined`` the SQL is one query, in which those tables are replaced;
+    with ``pinned`` one in which every table is read at one version, wherever it is mentioned.
+    """
+
+    session_id: str
+    operation_id: str
+    sql: str
+    owner: str = ""
+    """The login whose share of the spool the result takes."""
+    user: str = ""
+    """For whom it runs: the owner of the tables it makes."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    inline_bytes: int = 1 << 20
+    inlined: tuple[InlinedTable, ...] = ()
+    pinned: PinnedVersions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Stop the Spark jobs of an operation or refresh; answered by :class:`Done`."""
+
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseResult:
+    """Delete a result's chunks; unknown ids are harmless; answered by :class:`Done`."""
+
+    result_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analyze:
+    """Analyze a definition query in a session without running it; answered by :class:`Analysis`.
+
+    Spark may run jobs for it, to learn what is in files: they end with the operation.
+    """
+
+    session_id: str
+    sql: str
+    operation_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Ask what a statement would read, without running it; answered by :class:`Surveyed`.
+
+    ``settings`` hold for this look alone. Its jobs end with the operation, as those of
+    :class:`Analyze`.
+    """
+
+    session_id: str
+    sql: str
+    operation_id: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """Create the empty storage of a materialized table; answered by :class:`TableCreated`.
+
+    A storage of the same ``tidegate.id`` is kept, also if the metastore does not know it any more.
+    """
+
+    name: TableName
+    schema: Schema
+    partition_keys: tuple[str, ...]
+    comment: str | None
+    properties: Mapping[str, str]
+    location: str = ""
+    """Where the storage was before it was lost; empty for a new table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTableProperties:
+    """Change table properties of a materialized table's storage; answered by :class:`Done`."""
+
+    name: TableName
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolveTable:
+    """Bring a storage to exactly this schema, comment and properties in one commit that leaves
+    the rows alone; answered by :class:`Done`.
+
+    Columns are matched by name: new ones are NULL in existing rows, those that are not named
+    disappear; only the types of ``widened`` columns change. A property of None is removed.
+    ``adopts`` is the ``tidegate.id`` of a table to take over, empty for a plain one.
+    """
+
+    name: TableName
+    table_id: str
+    schema: Schema
+    comment: str | None
+    properties: Mapping[str, str | None]
+    widened: tuple[str, ...] = ()
+    adopts: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable:
+    """Give a storage another name; answered by :class:`Done`.
+
+    Nothing happens when ``name`` does not carry this ``tidegate.id``, as after doing it before.
+    """
+
+    name: TableName
+    new_name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """The name under which the storage of this ``tidegate.id`` is found, and where it lies."""
+
+    name: TableName
+    location: str
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceTables:
+    """Let names that exist point at storages, one after the other; answered by
+    :class:`~.answers.TablesPlaced`.
+
+    A name finds some whole table at every moment. Doing it again is harmless.
+    """
+
+    places: tuple[TablePlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewColumn:
+    """A column of a view; without ``expression`` the stored column of that name.
+
+    ``metadata`` marks an expression over the stored files instead of the stored columns.
+    """
+
+    name: str
+    expression: str | None = None
+    metadata: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutView:
+    """Create a view over a storage, or replace the one of this ``tidegate.id``; answered by
+    :class:`Done`."""
+
+    name: TableName
+    table_id: str
+    storage: TableName
+    columns: tuple[ViewColumn, ...]
+    comment: str | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    holding: tuple[Expectation, ...] = ()
+    """Expectations whose violating rows the view leaves out."""
+    quarantine_of: TableName | None = None
+    """The materialized table for which the view shows those rows instead, and which they break."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView:
+    """Drop the view of this ``tidegate.id``; any other is left alone; answered by
+    :class:`Done`."""
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectTable:
+    """Ask what a plain table is made of; answered by :class:`Inspected`."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListDefinitions:
+    """Ask for the definitions that stand in the properties of tables; answered by
+    :class:`DefinitionsFound`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtMemory:
+    """Ask how full the memory of the engine's JVM is; answered by :class:`EngineMemory`."""
+
+    with_use: bool = False
+    """Whether to count what the end of the engine would interrupt or lose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindTables:
+    """Look for Delta tables that the metastore does not know, in the warehouse and at some
+    locations elsewhere; answered by :class:`TablesFound`."""
+
+    locations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTable:
+    """Give a Delta table an entry in the metastore; answered by :class:`Done`."""
+
+    name: TableName
+    location: str
+    table_id: str
+    """The id of the materialized table that it is; empty for another table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckExpressions:
+    """Analyze expressions over columns without running them; answered by
+    :class:`ExpressionsChecked`.
+
+    ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
+    over both. ``stable`` conditions have to give the same answer about a row at any time.
+    ``assertions`` are conditions over aggregates of ``columns``. ``region`` is the condition of
+    immutable rows over ``columns``.
+    """
+
+    session_id: str
+    columns: Schema
+    computed: tuple[tuple[str, str], ...] = ()
+    watermark: str | None = None
+    conditions: tuple[str, ...] = ()
+    stable: bool = False
+    assertions: tuple[str, ...] = ()
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteNames:
+    """Replace a table's name wherever queries mention it; answered by :class:`Rewritten`."""
+
+    queries: tuple[str, ...]
+    name: TableName
+    new_name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """Drop a materialized table's storage with its data; answered by :class:`Done`.
+
+    A table that is gone already, or that carries another ``tidegate.id``, is left alone.
+    """
+
+    name: TableName
+    table_id: str
+    location: str = ""
+    """Where the storage lies, should the metastore not know it any more; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardHeld:
+    """Throw away the version that a materialized table holds back; answered by :class:`Done`."""
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refresh:
+    """Carry a refresh out; answered by :class:`Refreshed`."""
+
+    order: RefreshOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRefresh:
+    """Plan a refresh without running it; answered by :class:`Planned`."""
+
+    order: RefreshOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTable:
+    """Compare a version of a materialized table, None the newest, with its definition query on
+    the vector it recorded, or just a part of the rows; answered by :class:`Verified`."""
+
+    order: RefreshOrder
+    version: int | None = None
+    part: RowPart | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtFiles:
+    """Ask for what is known of a materialized table's files, when ``versions`` were made, and the
+    one ``back`` before the newest; answered by :class:`FilesLooked`."""
+
+    name: TableName
+    table_id: str
+    versions: tuple[int, ...]
+    back: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteFiles:
+    """Write a materialized table's small files as large ones; answered by
+    :class:`FilesLookedAfter`. The asker holds the table's lease."""
+
+    upkeep_id: str
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFiles:
+    """Delete files that no version since the horizon needs; answered by
+    :class:`FilesLookedAfter`."""
+
+    upkeep_id: str
+    name: TableName
+    table_id: str
+    horizon: Horizon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVersions:
+    """Ask for the newest version of each source, without a Spark job; answered by
+    :class:`Versions`. Of a source without versions, the fingerprint of its files is the version."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCommit:
+    """Ask what a materialized table's own last refresh commit says; answered by
+    :class:`LastCommitted`."""
+
+    name: TableName
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTables:
+    """Ask for the metastore's content; answered by :class:`TableList`.
+
+    ``schema`` None means every schema, ``names`` None every table of it; ``with_columns`` also
+    reads the columns.
+    """
+
+    schema: str | None = None
+    with_columns: bool = False
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListNames:
+    """Ask for the names of the metastore alone, which is quick; answered by :class:`NameList`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTemporaryViews:
+    """Ask for a session's own views and the global ones; answered by :class:`TableList`.
+
+    A view of the session alone has the empty text as its schema.
+    """
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFunctions:
+    """Ask for the functions that all sessions share; answered by :class:`FunctionList`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTemporaryFunctions:
+    """Ask for a session's own functions; answered by :class:`FunctionList`."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterSystemTable:
+    """Make a Delta directory readable as a table of a system schema; answered by :class:`Done`."""
+
+    name: TableName
+    location: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTicket:
+    """Names one chunk of a result for DoGet."""
+
+    result_id: str
+    chunk: int
+
+
+Request = (
+    Ping
+    | LookAtMemory
+    | OpenSession
+    | CheckSettings
+    | CloseSession
+    | Execute
+    | Cancel
+    | CloseResult
+    | Analyze
+    | Survey
+    | CreateTable
+    | SetTableProperties
+    | EvolveTable
+    | RenameTable
+    | PlaceTables
+    | PutView
+    | DropView
+    | InspectTable
+    | ListDefinitions
+    | FindTables
+    | RegisterTable
+    | CheckExpressions
+    | RewriteNames
+    | DropTable
+    | DiscardHeld
+    | Refresh
+    | LookAtFiles
+    | RewriteFiles
+    | RemoveFiles
+    | ExplainRefresh
+    | SourceVersions
+    | VerifyTable
+    | LastCommit
+    | ListTables
+    | ListNames
+    | ListTemporaryViews
+    | ListFunctions
+    | ListTemporaryFunctions
+    | RegisterSystemTable
+)

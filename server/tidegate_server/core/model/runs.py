@@ -1,0 +1,137 @@
+"""The record of bringing a materialized table up to date once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.versions import PartitionSpec
+
+
+class Trigger(Enum):
+    """Why a refresh was asked for."""
+
+    INITIAL = "INITIAL"
+    SCHEDULED = "SCHEDULED"
+    MANUAL = "MANUAL"
+    CASCADE = "CASCADE"
+    UPSTREAM_CHANGE = "UPSTREAM_CHANGE"
+    EVOLUTION = "EVOLUTION"
+    BACKFILL = "BACKFILL"
+    REPAIR = "REPAIR"
+
+
+class Strategy(Enum):
+    """How one run works."""
+
+    FULL = "FULL"
+    PARTITION = "PARTITION"
+    INCREMENTAL = "INCREMENTAL"
+    NO_DATA = "NO_DATA"
+    ROLLBACK = "ROLLBACK"
+    PUBLISH = "PUBLISH"
+    INGEST = "INGEST"
+
+
+UNCHANGED = "UNCHANGED"
+FINGERPRINT = "FINGERPRINT"
+"""The files of a source without versions tell: another number, other files."""
+ASSUMED = "ASSUMED"
+"""Nothing tells of a source without versions, which counts as changed each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChange:
+    """What one source contributed to a refresh: its versions, or fingerprints, and how its change
+    was read."""
+
+    source: str
+    before: int | None
+    after: int | None
+    method: str
+    """UNCHANGED, APPENDED, CHANGE_FEED, DIFFERENCE, or WHOLE; FINGERPRINT or ASSUMED of a source
+    without versions."""
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A strategy that was not chosen, and why; ``cost`` is in predicted seconds."""
+
+    strategy: str
+    reason_code: str
+    reason_text: str
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMetrics:
+    """What a run read and wrote; None where it is not known."""
+
+    rows_read: int | None = None
+    rows_written: int | None = None
+    rows_inserted: int | None = None
+    rows_updated: int | None = None
+    rows_deleted: int | None = None
+    rows_copied: int | None = None
+    bytes_written: int | None = None
+    files_written: int | None = None
+    affected_keys: int | None = None
+    predicted_seconds: float | None = None
+    full_seconds: float | None = None
+    """What a full refresh was predicted to take."""
+    expectations: Mapping[str, int] = field(default_factory=dict)
+    """Rows that broke each expectation, values of the key that do not keep it, and 1 for each
+    assertion that is broken."""
+    spark_job_ids: tuple[int, ...] = ()
+    executor_ms: int | None = None
+    peak_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshRun:
+    """One row of the refresh history; times are aware UTC."""
+
+    refresh_id: str
+    table_id: str
+    table: TableName
+    definition_version: int
+    trigger: Trigger
+    state: RunState
+    queued_at: datetime
+    requested_by: str
+    server_id: str
+    epoch: int | None = None
+    schedule_time: datetime | None = None
+    partitions: tuple[PartitionSpec, ...] = ()
+    action: Strategy | None = None
+    reason_code: str | None = None
+    reason_text: str | None = None
+    from_version: int | None = None
+    to_version: int | None = None
+    sources: Mapping[str, int] = field(default_factory=dict)
+    changes: tuple[SourceChange, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    metrics: RunMetrics = RunMetrics()
+    wave_id: str | None = None
+    """The refreshes of one cascade share it, and with it one version of every source."""
+    requested_action: str | None = None
+    data_timestamp: datetime | None = None
+    """The table holds every source change made before this moment."""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error_class: str | None = None
+    sqlstate: str | None = None
+    error_message: str | None = None
+    attempt: int = 1
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from its start to its end; None before."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()

@@ -1,0 +1,163 @@
+"""A wave: refreshes of connected tables on one version of every source; pure.
+
+The versions of all sources are chosen once. A table of the wave that reads another one of it reads
+the version that one's refresh just committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import PartitionSpec, Source, SourceKind
+from tidegate_server.core.refresh.request import CommittedRefresh
+
+Partitions = tuple[PartitionSpec, ...]
+"""What a step replaces; none means the whole table."""
+
+Consumers = Callable[[TableName], tuple[MaterializedTable, ...]]
+Find = Callable[[TableName], MaterializedTable | None]
+
+
+def readers(table: MaterializedTable, consumers: Consumers) -> tuple[MaterializedTable, ...]:
+    """Return the materialized tables that read a table, by its own name or its storage's."""
+    found = {reader.id: reader for reader in consumers(table.name)}
+    if table.storage_table is not None:
+        found.update({reader.id: reader for reader in consumers(table.storage_table)})
+    return tuple(found.values())
+
+
+def descendants(table: MaterializedTable, consumers: Consumers) -> list[MaterializedTable]:
+    """Return every materialized table that depends on this one, sources before consumers."""
+    return _ordered(table, lambda entry: readers(entry, consumers))[::-1]
+
+
+def ancestors(table: MaterializedTable, find: Find) -> list[MaterializedTable]:
+    """Return every materialized table this one depends on, sources before consumers."""
+    return _ordered(table, lambda entry: _read_by(entry, find))
+
+
+def needs(table: MaterializedTable, wave: Sequence[MaterializedTable]) -> tuple[str, ...]:
+    """Return the ids of the tables of a wave that one of them reads."""
+    read = {name for source in table.sources for name in (source.name, *source.via)}
+    folded = {name.folded() for name in read}
+    return tuple(
+        other.id for other in wave if other.id != table.id and not folded.isdisjoint(_names(other))
+    )
+
+
+def spread(
+    wave: Sequence[MaterializedTable], given: Mapping[str, Partitions]
+) -> dict[str, Partitions]:
+    """Return what each step of a wave replaces, by table id.
+
+    :param wave: the tables, sources before consumers.
+    :param given: what the tables that the wave begins with replace.
+    """
+    found: dict[str, Partitions] = {}
+    for table in wave:
+        read = [other for other in wave if other.id in needs(table, wave)]
+        if table.id in given or not read:
+            found[table.id] = given.get(table.id, ())
+            continue
+        passed = [travelling(found[other.id], other, table) for other in read]
+        found[table.id] = _distinct(passed) if all(passed) else ()
+    return found
+
+
+def travelling(
+    partitions: Partitions, source: MaterializedTable, table: MaterializedTable
+) -> Partitions:
+    """Return which partitions of a consumer those of its source touch; none if that is unknown.
+
+    A partition column takes its values along when the consumer has one of that name and passes it
+    through unchanged.
+    """
+    keys = {key.lower(): key for key in table.partition_keys if _passes(key, source, table)}
+    passed = []
+    for spec in partitions:
+        part = {keys[name.lower()]: value for name, value in spec.items() if name.lower() in keys}
+        if not part:
+            return ()
+        passed.append(part)
+    return _distinct([passed])
+
+
+def outside(wave: Iterable[MaterializedTable]) -> tuple[Source, ...]:
+    """Return the versioned sources of a wave that are not refreshed by it."""
+    tables = list(wave)
+    inside = {name for table in tables for name in _names(table)}
+    found = {
+        source.table_id: source
+        for table in tables
+        for source in table.sources
+        if source.kind is SourceKind.VERSIONED and source.name.folded() not in inside
+    }
+    return tuple(found.values())
+
+
+def step_vector(
+    table: MaterializedTable, chosen: Mapping[str, int], committed: Mapping[TableName, int]
+) -> dict[str, int]:
+    """Return the versions a step reads, by table id.
+
+    :param chosen: the versions of the sources outside the wave.
+    :param committed: the version each finished step left, by the folded name of its storage.
+    """
+    inside = {
+        source.table_id: committed[source.name.folded()]
+        for source in table.sources
+        if source.name.folded() in committed
+    }
+    return {**chosen, **inside}
+
+
+def forward(vector: Mapping[str, int], last: CommittedRefresh | None) -> dict[str, int]:
+    """Return the versions to read so that the table never goes back behind its last refresh."""
+    if last is None:
+        return dict(vector)
+    return {name: max(version, last.vector.get(name, 0)) for name, version in vector.items()}
+
+
+def _names(table: MaterializedTable) -> tuple[TableName, ...]:
+    return table.name.folded(), table.storage.folded()
+
+
+def _read_by(table: MaterializedTable, find: Find) -> tuple[MaterializedTable, ...]:
+    names = (name for source in table.sources for name in (source.name, *source.via))
+    found = (find(name) for name in names)
+    return tuple(entry for entry in found if entry is not None and entry.id != table.id)
+
+
+def _passes(key: str, source: MaterializedTable, table: MaterializedTable) -> bool:
+    return any(
+        origin.unchanged
+        and origin.column.lower() == key.lower()
+        and origin.source_column.lower() == key.lower()
+        and origin.source.folded() in _names(source)
+        for origin in table.lineage
+    )
+
+
+def _ordered(
+    table: MaterializedTable,
+    following: Callable[[MaterializedTable], tuple[MaterializedTable, ...]],
+) -> list[MaterializedTable]:
+    """Walk a graph from one table; each comes after all that follow it, itself left out."""
+    finished: dict[str, MaterializedTable] = {}
+    waiting = [(table, iter(following(table)))]
+    while waiting:
+        current, rest = waiting[-1]
+        entry = next((e for e in rest if e.id not in finished), None)
+        if entry is None:
+            finished.setdefault(current.id, current)
+            waiting.pop()
+        elif entry.id not in {visited.id for visited, _ in waiting}:
+            waiting.append((entry, iter(following(entry))))
+    return [entry for entry in finished.values() if entry.id != table.id]
+
+
+def _distinct(parts: Iterable[Iterable[PartitionSpec]]) -> Partitions:
+    specs = (spec for part in parts for spec in part)
+    return tuple({tuple(sorted(spec.items())): spec for spec in specs}.values())

@@ -1,0 +1,164 @@
+"""The one way from text to a statement."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.sql import privileges
+from tidegate_server.core.sql.cursor import ONE_BY_ONE, Cursor, position, shorten
+from tidegate_server.core.sql.dialect import head, tokenize
+from tidegate_server.core.sql.grammar import (
+    LONGEST,
+    LOOSE_RULES,
+    PRIVILEGE_RULES,
+    RULES,
+    Rule,
+    show_create_table,
+)
+from tidegate_server.core.sql.query import second_statement, spark_statement
+from tidegate_server.core.sql.statements import (
+    ResetOption,
+    SetOption,
+    ShowOption,
+    SparkStatement,
+    Statement,
+)
+
+# What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
+# statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
+# Nothing but single characters is possessive: CPython before 3.11.5 gets groups that are wrong.
+_NAME = r"`(?P<quoted>[^`]+(?:``[^`]*)*|(?:``[^`]*)+)`"
+_KEY = (
+    r"(?:hive(?:conf|var):|(?!hive(?:conf|var):))"
+    rf"(?:{_NAME}|(?P<key>(?=[\w:-]*\.|\w++\s*+=)[A-Za-z_][\w.:-]*+))\s*+"
+)
+_REST = r"(?:[;\s]|--[^\n]*+|//[^\n]*+|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)*"
+_BARE_SET = re.compile(rf"SET\s++{_KEY}(?:=(?P<value>[^;]*+)(?:;{_REST})?|{_REST})", re.I)
+_BARE_RESET = re.compile(rf"RESET(?:\s++{_KEY})?{_REST}", re.I)
+_QUOTED = re.compile(_NAME)
+# DESCRIBE of anything but a table.
+_NOT_TABLES = frozenset(
+    {"CATALOG", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "QUERY", "PROCEDURE"}
+    | {"SELECT", "WITH", "FROM", "VALUES", "(", "HISTORY", "DETAIL"}
+)
+
+
+def parse(text: str) -> Statement:
+    """Read one statement; what is not Tidegate's comes back byte for byte as SparkStatement.
+
+    Only ``//`` comments are respelled as ``--``, which Spark knows, and ``EXPLAIN PLAN FOR`` is
+    EXPLAIN.
+
+    Time is linear in the length of ``text``.
+
+    :raises ServerError: PARSE_SYNTAX or another code of the grammar, with line and column.
+    """
+    leading = head(text, LONGEST)[:LONGEST]
+    first = [_spelling(token) for token in leading]
+    for length in range(len(first), 1, -1):
+        if rule := RULES.get(tuple(first[:length])):
+            return _read(text, rule, length)
+    if first and first[0] in PRIVILEGE_RULES and privileges.is_ours(text):
+        return _read(text, PRIVILEGE_RULES[first[0]], 1)
+    if first and first[0] in ("SET", "RESET"):
+        return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
+    if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
+        return _loose(text, LOOSE_RULES[first[0]])
+    if first[:3] == ["SHOW", "CREATE", "TABLE"]:
+        return _loose(text, show_create_table, 3)
+    if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
+        text = _without(text, leading[1].start, leading[2].end + 1)
+    return _spark(text)
+
+
+def _without(text: str, start: int, end: int) -> str:
+    """Return a text with blanks in one place; nothing moves."""
+    return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
+
+
+def _spark(text: str) -> SparkStatement:
+    second = second_statement(text)
+    if second is not None:
+        line, column = position(text, second)
+        found = shorten(text[second:])
+        raise error(
+            Code.PARSE_SYNTAX,
+            line=line,
+            column=column,
+            found=found,
+            expected="the end of the statement",
+            hint=ONE_BY_ONE,
+        )
+    return SparkStatement(text=spark_statement(text))
+
+
+def _read(text: str, rule: Rule, length: int) -> Statement:
+    at = Cursor(text, _tokens(text))
+    for _ in range(length):
+        at.advance()
+    statement = rule(at)
+    at.end()
+    return statement
+
+
+def _loose(text: str, rule: Rule, length: int = 1) -> Statement:
+    """Read a statement that Spark also has; a form only Spark knows is Spark's.
+
+    :param length: how many words the rule leaves to its caller.
+    """
+    try:
+        return _read(text, rule, length)
+    except ServerError:
+        return _spark(text)
+
+
+def _setting(text: str, start: int, rule: Rule) -> Statement:
+    if found := _BARE_SET.fullmatch(text, start):
+        key = _bare(found)
+        if key is None or found["value"] is None:
+            return ShowOption(key=key or "")
+        value = found["value"].strip()
+        quoted = _QUOTED.fullmatch(value)
+        return SetOption(key=key, value=_unquoted(quoted[1]) if quoted else value)
+    if found := _BARE_RESET.fullmatch(text, start):
+        return ResetOption(key=_bare(found))
+    return _loose(text, rule)
+
+
+def _bare(found: re.Match[str]) -> str | None:
+    """Return the key of SET and RESET, which Spark also takes in backticks."""
+    return found["key"] if found["quoted"] is None else _unquoted(found["quoted"])
+
+
+def _unquoted(name: str) -> str:
+    return name.replace("``", "`")
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return tokenize(text)
+    except TokenError as problem:
+        line, column = position(text, _unreadable(text, problem))
+        raise error(
+            Code.PARSE_SYNTAX,
+            line=line,
+            column=column,
+            found="an unfinished literal, quoted name or comment",
+            expected="its end",
+        ) from problem
+
+
+def _unreadable(text: str, problem: TokenError) -> int:
+    """Return the offset of what does not end; sqlglot puts it last in its message."""
+    told = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
+    if told and int(told[1]) < len(text):
+        return int(told[1])
+    return max(text.rfind("/*"), 0)
+
+
+def _spelling(token: Token) -> str:
+    return Cursor("", [token]).spelling()

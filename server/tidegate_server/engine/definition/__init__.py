@@ -1,0 +1,1 @@
+"""Analyzes and evolves definitions of materialized tables."""

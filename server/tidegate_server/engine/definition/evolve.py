@@ -1,0 +1,303 @@
+"""What changes of a definition need from Spark: expressions checked, names replaced, views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import (
+    DefinitionsFound,
+    ExpressionsChecked,
+    FoundDefinition,
+    Inspected,
+    Rewritten,
+)
+from tidegate_server.core.messages.requests import (
+    CheckExpressions,
+    DropView,
+    InspectTable,
+    PutView,
+    RewriteNames,
+    ViewColumn,
+)
+from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
+    DEFAULT_SCHEMA,
+    TableName,
+    qualify,
+    quote_identifier,
+    quote_literal,
+)
+from tidegate_server.core.model.types import Schema
+from tidegate_server.core.sql.assertions import spark_condition
+from tidegate_server.engine.definition.analyze import analyzed_plan
+from tidegate_server.engine.query.determinism import changes_by_itself, unstable
+from tidegate_server.engine.query.immutable_region import check_region
+from tidegate_server.engine.query.references import Edit, edited, parse_query
+from tidegate_server.engine.results.projection import result_schema
+from tidegate_server.engine.session.sessions import Child, apply_settings
+from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.delta.sql import property_list
+from tidegate_server.engine.storage.delta.table_files import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.jvm import java
+
+_ASSERTION = "the assertion"
+_NO_VALUE_OF_A_ROW: Mapping[str, str] = {
+    "INVALID_WHERE_CONDITION": "it looks at more rows than its own",
+    "_LEGACY_ERROR_TEMP_1034": "it looks at more rows than its own",  # window functions
+    "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "it makes several rows of one",
+}
+"""What Spark says of an expression in a WHERE that is none for a column, by its condition."""
+PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"
+
+
+def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChecked:
+    """Analyze computed columns, a watermark and conditions over columns that need not exist.
+
+    They also stand in a WHERE, where Spark allows nothing that looks at more rows than one.
+
+    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function,
+        MT_PREDICATE if the region would lose rows, or what Spark says of it.
+    """
+    spark = child.spark
+    nulls = ", ".join(
+        f"CAST(NULL AS {column.type}) AS {quote_identifier(column.name)}"
+        for column in request.columns
+    )
+    stored = f"(SELECT {nulls or '1'})"
+    _refuse_reading(spark, request)
+    made = ", ".join(f"({text}\n) AS {quote_identifier(name)}" for name, text in request.computed)
+    tests = " AND ".join(f"({text}\n) IS NOT NULL" for _, text in request.computed)
+    below = f"SELECT *, {made} FROM {stored} WHERE {tests}" if made else f"SELECT * FROM {stored}"
+    schema = result_schema(_judged(spark, below, ", ".join(name for name, _ in request.computed)))
+    for text in filter(None, (request.watermark,)):
+        _judged(spark, f"SELECT 1 FROM ({below}) WHERE ({text}\n) IS NOT NULL", "the watermark")
+    for text in request.conditions:
+        test = f"SELECT 1 FROM ({below}) WHERE ({text}\n)"
+        condition = _judged(spark, test, "the expectation")
+        changing = changes_by_itself(unstable(analyzed_plan(condition)))
+        if request.stable and changing:
+            reason = f"{', '.join(changing)} may answer differently each time the rows are read"
+            raise _unusable("the expectation", reason)
+    for text in request.assertions:
+        _check_assertion(spark, text, stored)
+    if request.region is not None:
+        check_region(spark.sql(f"SELECT * FROM {stored}"), request.region)
+    return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
+
+
+def _judged(spark: SparkSession, sql: str, name: str) -> DataFrame:
+    """Analyze a query with an expression in its WHERE; what makes it no value of a row is told."""
+    try:
+        return spark.sql(sql)
+    except AnalysisException as failed:
+        reason = _NO_VALUE_OF_A_ROW.get(str(failed.getCondition()))
+        if reason is None:
+            raise
+        raise _unusable(name, reason) from failed
+
+
+def _check_assertion(spark: SparkSession, text: str, stored: str) -> None:
+    """Analyze an assertion; the count beside it makes Spark refuse columns outside aggregates."""
+    frame = spark.sql(f"SELECT count(1), ({spark_condition(text, stored)}\n) FROM {stored}")
+    kind = frame.schema.fields[1].dataType
+    if not isinstance(kind, BooleanType):
+        raise _unusable(_ASSERTION, f"it is {kind.simpleString().upper()}, not BOOLEAN")
+
+
+def rewrite_names(spark: SparkSession, request: RewriteNames) -> Rewritten:
+    """Replace a table's full name in queries whose names are all full."""
+    return Rewritten(queries=tuple(_renamed(spark, text, request) for text in request.queries))
+
+
+def _renamed(spark: SparkSession, text: str, request: RewriteNames) -> str | None:
+    """Return the text over the new name, or None if it does not mention the old one.
+
+    The old name stays as the alias, since the query's columns may be written with it.
+    """
+    query = parse_query(spark, text)
+    old = request.name
+    mentions = [r for r in query.references if _is(r.parts, old)]
+    if not mentions or any(r.time_travel and not r.aliased for r in mentions):
+        return None
+    alias = f" AS {quote_identifier(old.table)}"
+    edits = [
+        Edit(
+            r.start,
+            r.end,
+            ("SELECT * FROM " if r.statement else "")
+            + request.new_name.quoted()
+            + ("" if r.aliased or r.statement else alias),
+        )
+        for r in mentions
+    ]
+    edits += [
+        Edit(c.start, c.end, f"{quote_identifier(old.table)}.{quote_identifier(c.parts[-1])}")
+        for c in query.columns
+        if _is(c.parts[:-1], old)
+    ]
+    return edited(text, edits)
+
+
+def _is(parts: Sequence[str], name: TableName) -> bool:
+    if not 1 <= len(parts) <= 3:
+        return False
+    found = qualify(tuple(parts), DEFAULT_CATALOG, DEFAULT_SCHEMA)
+    return found.folded() == name.folded()
+
+
+def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> Inspected:
+    """Return what a plain table is made of."""
+    entry = entry_of(spark, request.name)
+    if entry is None:
+        return Inspected(format=None)
+    if entry.tableType().name() == "VIEW":
+        return Inspected(format="view")
+    state = format.find(request.name)
+    if state is None:
+        provider = entry.provider()
+        return Inspected(format=str(provider.get()) if provider.isDefined() else "unknown")
+    described = format.describe(request.name)
+    return Inspected(
+        format=format.name,
+        schema=described.schema,
+        partition_keys=described.partition_keys,
+        comment=described.comment,
+        location=described.location,
+        properties=described.properties,
+        materialized_id=state.materialized_id,
+    )
+
+
+def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
+    """Read the definition of every storage that the metastore knows."""
+    session: Any = spark._jsparkSession
+    jvm: Any = java(spark)
+    catalog = session.sharedState().externalCatalog()
+    strings = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+    found = []
+    for schema in sorted(strings(catalog.listDatabases())):
+        for table in sorted(strings(catalog.listTables(schema))):
+            name = TableName(DEFAULT_CATALOG, str(schema), str(table))
+            entry = entry_of(spark, name)
+            if entry is None or entry.tableType().name() == "VIEW" or format.find(name) is None:
+                continue
+            described = format.describe(name)
+            definition = described.properties.get(PROPERTY_DEFINITION)
+            if definition is not None:
+                found.append(
+                    FoundDefinition(
+                        storage=name,
+                        table_id=described.properties.get(PROPERTY_ID, ""),
+                        location=described.location,
+                        definition=definition,
+                    )
+                )
+    return DefinitionsFound(found=tuple(found))
+
+
+def put_view(spark: SparkSession, request: PutView) -> None:
+    """Create or replace the view over a storage table.
+
+    :raises ServerError: Spark's TABLE_OR_VIEW_ALREADY_EXISTS if something else has the name.
+    """
+    session = spark.newSession()
+    apply_settings(session, request.settings)
+    session.sql(f"USE {quote_identifier(request.name.schema)}")
+    owned = _owner(entry_of(session, request.name)) == request.table_id
+    session.sql(view_sql(request, replacing=owned))
+
+
+def drop_view(spark: SparkSession, request: DropView) -> None:
+    """Drop the view if it is ours."""
+    if _owner(entry_of(spark, request.name)) == request.table_id:
+        spark.sql(f"DROP VIEW {request.name.quoted()}")
+
+
+def view_sql(request: PutView, *, replacing: bool) -> str:
+    """Return the statement that makes a view; stored columns it adds later stay out of it."""
+    listed = ", ".join(_view_column(column) for column in request.columns)
+    shown = ", ".join(
+        quote_identifier(column.name)
+        if column.expression is None or column.metadata
+        else f"({column.expression}\n) AS {quote_identifier(column.name)}"
+        for column in request.columns
+    )
+    comment = f" COMMENT {quote_literal(request.comment)}" if request.comment is not None else ""
+    words = "CREATE OR REPLACE VIEW" if replacing else "CREATE VIEW"
+    properties = {PROPERTY_ID: request.table_id}
+    if request.quarantine_of is not None:
+        properties[PROPERTY_QUARANTINE_OF] = str(request.quarantine_of)
+    return (
+        f"{words} {request.name.quoted()} ({listed}){comment} "
+        f"TBLPROPERTIES ({property_list(properties)}) "
+        f"AS SELECT {shown} FROM (SELECT {_below(request.columns)} FROM {request.storage.quoted()}"
+        f"{_rows(request)})"
+    )
+
+
+def _rows(request: PutView) -> str:
+    """Choose the rows that no expectation holds out, or those that one does."""
+    if not request.holding:
+        return ""
+    met = " AND ".join(f"NOT {each.broken}" for each in request.holding)
+    return f" WHERE {met}" if request.quarantine_of is None else f" WHERE NOT ({met})"
+
+
+def _below(columns: Sequence[ViewColumn]) -> str:
+    """Select what the expressions are over: stored columns and facts of the stored files."""
+    stored = [quote_identifier(column.name) for column in columns if column.expression is None]
+    facts = [
+        f"{column.expression} AS {quote_identifier(column.name)}"
+        for column in columns
+        if column.metadata
+    ]
+    return ", ".join([*stored, *facts])
+
+
+def _view_column(column: ViewColumn) -> str:
+    comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
+    return f"{quote_identifier(column.name)}{comment}"
+
+
+def _owner(entry: Any) -> str | None:
+    if entry is None or entry.tableType().name() != "VIEW":
+        return None
+    found = entry.properties().get(PROPERTY_ID)
+    return str(found.get()) if found.isDefined() else None
+
+
+def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
+    """Refuse expressions over anything but the row itself and permanent functions."""
+    session: Any = spark._jsparkSession
+    listed = session.sessionState().catalog().listTemporaryFunctions()
+    temporary = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
+    texts = [*request.computed, *(("the watermark", text) for text in (request.watermark,) if text)]
+    texts += [("the expectation", text) for text in request.conditions]
+    texts += [(_ASSERTION, text) for text in request.assertions]
+    texts += [("the immutable region", text) for text in (request.region,) if text is not None]
+    for name, text in texts:
+        query = parse_query(spark, f"SELECT ({text}\n) AS x")
+        if query.references:
+            raise _unusable(name, "it reads a table")
+        if used := sorted(temporary & query.functions):
+            raise _unusable(name, f"{used[0]} is a temporary function")
+
+
+def _unusable(name: str, reason: str) -> ServerError:
+    asserted = (
+        "It compares aggregates of the table's columns, row_count, and previous(...) of them."
+    )
+    plain = "It may use the columns of its own row and permanent functions."
+    return error(
+        Code.MT_COLUMN_EXPRESSION,
+        name=name,
+        reason=reason,
+        hint=asserted if name == _ASSERTION else plain,
+    )

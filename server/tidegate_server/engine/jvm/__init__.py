@@ -1,0 +1,1 @@
+"""The JVM: how it is started, what it says, what it uses."""

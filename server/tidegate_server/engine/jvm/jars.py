@@ -1,0 +1,126 @@
+"""The Delta jars: pinned, fetched once with Spark's own Ivy, kept in a cache directory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from tidegate_server.core.errors import Code, error
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One artifact by its Maven coordinates."""
+
+    organisation: str
+    name: str
+    revision: str
+
+    @property
+    def file(self) -> str:
+        """The file name in the cache."""
+        return f"{self.name}-{self.revision}.jar"
+
+
+# Everything else that these two need is among the jars that PySpark ships.
+JARS = (
+    Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0"),
+    Jar("io.delta", "delta-storage", "4.4.0"),
+)
+KAFKA = (
+    Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.1"),
+    Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.1"),
+    Jar("org.apache.kafka", "kafka-clients", "3.9.1"),
+    Jar("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+"""What STREAM read_kafka needs."""
+_TIMEOUT = 600.0
+
+
+def cache_dir() -> Path:
+    """Return where jars are kept: $TIDEGATE_CACHE, $XDG_CACHE_HOME/tidegate, ~/.cache/tidegate."""
+    if own := os.environ.get("TIDEGATE_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "jars"
+
+
+def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...]:
+    """Return the jars' paths, fetching what is missing.
+
+    :param kafka: whether those for Kafka are among them.
+
+    :raises ServerError: ENGINE_UNAVAILABLE if a jar is neither cached nor to be fetched.
+    """
+    cache = cache_dir()
+    jars = (*JARS, *KAFKA) if kafka else JARS
+    missing = [jar for jar in jars if not (cache / jar.file).exists()]
+    if missing:
+        cache.mkdir(parents=True, exist_ok=True)
+        for jar in missing:
+            _fetch(jar, cache, java_home)
+    return tuple(cache / jar.file for jar in jars)
+
+
+def _fetch(jar: Jar, cache: Path, java_home: str) -> None:
+    """Fetch into a directory of our own, then rename: two processes may do this at once."""
+    work = Path(tempfile.mkdtemp(prefix=".fetch-", dir=cache))
+    try:
+        done = _run_ivy(jar, work, java_home)
+        fetched = work / jar.file
+        if not fetched.exists():
+            lines = (done.stdout + done.stderr).strip().splitlines()
+            reasons = [line.strip() for line in lines if "ERROR" in line or "not found" in line]
+            logger.error("Ivy did not fetch %s:\n%s", jar.file, "\n".join(lines))
+            raise error(
+                Code.ENGINE_UNAVAILABLE,
+                reason=f"{jar.file} is not in {cache} and could not be fetched "
+                f"({reasons[0] if reasons else f'Ivy ended with {done.returncode}'})",
+            )
+        fetched.replace(cache / jar.file)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_ivy(jar: Jar, work: Path, java_home: str) -> subprocess.CompletedProcess[str]:
+    shipped = Path(pyspark.__file__).parent / "jars"
+    java = str(Path(java_home) / "bin" / "java") if java_home else "java"
+    command = [java, "-cp", f"{shipped}/*", "org.apache.ivy.Main", "-cache", str(work / "ivy")]
+    if settings := os.environ.get("TIDEGATE_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    command += ["-dependency", jar.organisation, jar.name, jar.revision, "-notransitive"]
+    command += ["-confs", "default", "-types", "jar"]
+    command += ["-retrieve", str(work / "[artifact]-[revision].[ext]")]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except FileNotFoundError as missing:
+        raise error(
+            Code.ENGINE_UNAVAILABLE,
+            reason="there is no java; install one, for example openjdk-17-jre-headless",
+        ) from missing
+    except subprocess.TimeoutExpired as late:
+        raise error(
+            Code.ENGINE_UNAVAILABLE, reason=f"fetching {jar.file} took over {_TIMEOUT:.0f} s"
+        ) from late
+
+
+def main() -> None:
+    """Fetch the jars now, so that a later start needs no network."""
+    paths = resolve_jars(os.environ.get("JAVA_HOME", ""))
+    sys.stdout.write(f"{len(paths)} jars in {cache_dir()}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Builds the one SparkSession of this process: settings, JVM flags, logging, warm-up."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.data_directory import claim
+from tidegate_server.core.messages.requests import EngineOptions
+from tidegate_server.engine.jvm.jars import cache_dir, resolve_jars
+
+logger = logging.getLogger(__name__)
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {logs}/spark.log
+appender.file.filePattern = {logs}/spark.%i.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 4
+logger.hive.name = org.apache.hadoop.hive
+logger.hive.level = error
+logger.catalog.name = org.apache.spark.sql.hive.HiveExternalCatalog
+logger.catalog.level = error
+logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
+logger.plan.level = error
+"""
+
+# The direct path also carries results whose size Spark estimated too low.
+_RESULT_LIMIT_FACTOR = 4
+_WARM_QUERIES = 20
+_MEBIBYTES_A_TABLE = 8
+"""Heap for each table whose newest state Delta keeps. A state takes 0.3 to 2.4 MiB, so that all of
+them together take a third of the heap at most; Delta's default is 10,000 tables."""
+_FEWEST_REMEMBERED = 20
+_REMEMBERED_MINUTES = 10
+"""How long after the last use of a table Delta keeps its newest state."""
+
+_UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
+"""Mebibytes in a unit of Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where the engine keeps what, below the data directory."""
+
+    data: Path
+
+    @property
+    def warehouse(self) -> Path:
+        """Managed tables."""
+        return self.data / "warehouse"
+
+    @property
+    def metastore(self) -> Path:
+        """The embedded Derby database."""
+        return self.data / "metastore"
+
+    @property
+    def spool(self) -> Path:
+        """Results on their way to clients."""
+        return self.data / "spool"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of engine, Spark and Derby."""
+        return self.data / "logs"
+
+    @property
+    def scratch(self) -> Path:
+        """Shuffle files and other things that die with the process."""
+        return self.data / "tmp"
+
+    def prepare(self) -> None:
+        """Create what is missing; delete what an earlier process left in spool and scratch.
+
+        :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
+        """
+        claim(self.data)
+        for swept in (self.spool, self.scratch):
+            shutil.rmtree(swept, ignore_errors=True)
+        for needed in (self.warehouse, self.spool, self.logs, self.scratch):
+            needed.mkdir(parents=True, exist_ok=True)
+
+
+def start_spark(options: EngineOptions, directories: Directories) -> SparkSession:
+    """Start the JVM and return its root session.
+
+    :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars cannot be had.
+    """
+    jars = resolve_jars(options.java_home, kafka=options.kafka)
+    _prepare_environment(options)
+    _write_log_settings(directories.logs)
+    # PySpark would write every failed query to standard error besides raising it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    settings = spark_settings(options, directories, jars)
+    builder = SparkSession.builder.appName("tidegate").master(options.master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.enableHiveSupport().getOrCreate()
+
+
+def spark_settings(
+    options: EngineOptions, directories: Directories, jars: tuple[Path, ...]
+) -> dict[str, str]:
+    """Return every setting of the root session; the options' own come last and win."""
+    limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
+    settings = {
+        "spark.driver.memory": options.driver_memory,
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.driver.extraJavaOptions": _java_options(options, directories, jars),
+        "spark.driver.maxResultSize": str(limit),
+        "spark.local.dir": str(directories.scratch),
+        "spark.log.structuredLogging.enabled": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Spark remembers what ended, plans as texts included, although no page shows it: with its
+        # defaults, of thousands, that is what fills the heap of an engine that lives long.
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "500",
+        "spark.ui.retainedTasks": "10000",
+        "spark.sql.ui.retainedExecutions": "50",
+        "spark.sql.artifact.isolation.enabled": "false",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        # For CREATE TABLE without USING: over Parquet every refresh is full, and UPDATE fails.
+        "spark.sql.sources.default": "delta",
+        # Of a table that rests, Delta would keep the newest state for an hour.
+        "spark.databricks.delta.delta.log.cacheRetentionMinutes": str(_REMEMBERED_MINUTES),
+        "spark.sql.legacy.createHiveTableByDefault": "false",
+        # What changes in a table is then recorded as it is written, and need not be compared.
+        "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Vectored reads take direct memory in threads of their own: when that is used up, no
+        # caller is notified, and the statement fails only after 300 s.
+        "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
+        "spark.sql.warehouse.dir": str(directories.warehouse),
+        "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),
+        "spark.hadoop.hive.exec.local.scratchdir": str(directories.scratch / "hive-local"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={directories.metastore};create=true"
+        ),
+    }
+    if _is_local(options.master):
+        settings.update(_local_settings(options.master))
+    given = {k: v for k, v in options.settings.items() if k != "spark.driver.extraJavaOptions"}
+    return {**settings, **given}
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _local_settings(master: str) -> Mapping[str, str]:
+    """Small numbers of partitions: with Delta's defaults a MERGE takes ten times as long."""
+    cores = re.match(r"local\[(\d+)", master)
+    count = int(cores[1]) if cores else os.cpu_count() or 1
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": str(min(2 * count, max(count, 2))),
+        # Listing files for VACUUM would otherwise make ten thousand tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * count),
+    }
+
+
+def _java_options(options: EngineOptions, directories: Directories, jars: tuple[Path, ...]) -> str:
+    archive = class_archive(options.java_home, jars)
+    own = [
+        f"-Dlog4j2.configurationFile=file:{directories.logs / 'log4j2.properties'}",
+        f"-Dderby.stream.error.file={directories.logs / 'derby.log'}",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-XX:+UseParallelGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Ddelta.log.cacheSize={tables_remembered(options.driver_memory)}",
+        "-Xshare:auto",
+        "-Xlog:cds=error,cds+dynamic=error",
+        *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
+    ]
+    return " ".join([*own, options.settings.get("spark.driver.extraJavaOptions", "")]).strip()
+
+
+def tables_remembered(driver_memory: str) -> int:
+    """Return of how many tables Delta keeps the newest state, by the size of the heap.
+
+    :param driver_memory: as Spark writes it: ``2g``, ``1536m``, a number of MiB without a unit.
+    """
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", driver_memory.strip().lower())
+    mebibytes = int(found[1]) * _UNITS[found[2]] if found else 1024
+    return max(_FEWEST_REMEMBERED, int(mebibytes / _MEBIBYTES_A_TABLE))
+
+
+def class_archive(java_home: str, jars: Sequence[Path]) -> Path:
+    """Return where the archive for a Java and its class path stands, if it was made.
+
+    :param java_home: empty for $JAVA_HOME, or else the first ``java`` of $PATH.
+    """
+    path = [str(Path(pyspark.__file__).parent), pyspark.__version__, *map(str, jars)]
+    identity = "\n".join([_java(java_home), *path])
+    return cache_dir() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
+
+
+def _java(java_home: str) -> str:
+    """Return what tells one Java from another."""
+    found = java_home or os.environ.get("JAVA_HOME") or _home_of(shutil.which("java"))
+    release = Path(found) / "release"
+    return f"{Path(found).resolve()}\n{release.read_text('utf-8') if release.exists() else ''}"
+
+
+def _home_of(command: str | None) -> str:
+    return str(Path(command).resolve().parent.parent) if command else ""
+
+
+def _prepare_environment(options: EngineOptions) -> None:
+    """Set what the JVM launcher reads from the environment."""
+    if options.java_home:
+        os.environ["JAVA_HOME"] = options.java_home
+    if _is_local(options.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _write_log_settings(logs: Path) -> None:
+    text = _LOG4J.format(logs=logs)
+    (logs / "log4j2.properties").write_text(text, encoding="utf-8")
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Run what loads most classes, so that the first client need not wait for it.
+
+    The metastore, which is made at the first start, opens meanwhile on a thread of its own.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="metastore") as pool:
+        opened = pool.submit(lambda: spark.newSession().sql("SHOW DATABASES").collect())
+        spark.newSession().sql(
+            "SELECT id, to_json(array(id), map('ignoreNullFields', 'false')), current_timestamp() "
+            "FROM range(2) ORDER BY id"
+        ).toArrow()
+        opened.result()
+
+
+def warm_up_more(spark: SparkSession, directory: Path) -> None:
+    """Let the JVM compile the usual ways; run in the background once the engine is ready."""
+    place = str(directory / "warm-up")
+    session = spark.newSession()
+    for number in range(_WARM_QUERIES):
+        session.sql(f"SELECT {number}").toArrow()
+    session.range(2).write.format("delta").mode("overwrite").save(place)
+    session.read.format("delta").load(place).toArrow()
+    shutil.rmtree(place, ignore_errors=True)

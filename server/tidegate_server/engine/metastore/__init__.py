@@ -1,0 +1,1 @@
+"""Reads the metastore for the gateway."""

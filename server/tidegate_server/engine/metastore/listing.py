@@ -1,0 +1,184 @@
+"""Listings of Spark's metastore, and the tables of system schemas."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+
+from tidegate_server.core.messages.answers import (
+    FunctionList,
+    NameList,
+    SchemaNames,
+    TableInfo,
+    TableList,
+)
+from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
+    FunctionName,
+    TableName,
+    quote_identifier,
+    quote_literal,
+)
+from tidegate_server.core.model.types import Column
+from tidegate_server.engine.metastore.bulk import Listing
+from tidegate_server.engine.metastore.direct import StoredTables
+from tidegate_server.engine.results.projection import type_text
+from tidegate_server.engine.session.sessions import Child
+
+logger = logging.getLogger(__name__)
+
+_BATCH: Final = 500
+"""Tables that Hive's client is asked for at once; it puts their names into one query."""
+
+
+class Metastore:
+    """Reads Spark's external catalog without a Spark job."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._session: Any = spark._jsparkSession
+        self._catalog: Any = self._session.sharedState().externalCatalog()
+        self._listing = Listing(spark)
+        self._stored = StoredTables(self._session, self._listing)
+
+    def names(self) -> NameList:
+        """Return the names of all schemas, tables and views."""
+        return NameList(
+            schemas=tuple(
+                SchemaNames(
+                    schema=schema,
+                    tables=tuple(sorted(set(tables) - set(views))),
+                    views=tuple(sorted(views)),
+                )
+                for schema, tables, views in sorted(self._listing.names(self._catalog))
+            )
+        )
+
+    def tables(
+        self, schema: str | None, *, with_columns: bool, names: Sequence[str] | None = None
+    ) -> TableList:
+        """Return schemas and tables by name; what does not exist is left out."""
+        if schema is not None and names is not None:
+            folded = schema.lower()
+            there = self._catalog.databaseExists(folded)
+            wanted = sorted({name.lower() for name in names}) if there else []
+            infos = tuple(self._tables_of(folded, wanted, with_columns))
+            return TableList(schemas=(folded,) if there else (), tables=infos)
+        found = self.names().schemas
+        all_infos: list[TableInfo] = []
+        for known in found:
+            if schema is None or known.schema == schema.lower():
+                wanted = sorted({*known.tables, *known.views})
+                all_infos += self._tables_of(known.schema, wanted, with_columns)
+        return TableList(schemas=tuple(known.schema for known in found), tables=tuple(all_infos))
+
+    def temporary_views(self, child: Child) -> TableList:
+        """Return a session's own views, of no schema, and those that all sessions share."""
+        session: Any = child.spark._jsparkSession
+        shared = session.sharedState().globalTempDB()
+        found = self._listing.temporary_views(session.sessionState().catalog(), shared)
+        views = (
+            TableInfo(
+                name=TableName(DEFAULT_CATALOG, schema, name),
+                type="VIEW",
+                columns=self._read_columns(session, _path(schema, name)),
+            )
+            for schema, name in found
+        )
+        return TableList(schemas=(shared,), tables=tuple(views))
+
+    def functions(self) -> FunctionList:
+        """Return the functions that Spark brings and those of every schema."""
+        rows = self._spark.sql("SHOW FUNCTIONS").collect()
+        # Those of the current schema are shown with it, and are found with those of all below.
+        names = {str(row[0]) for row in rows if "." not in str(row[0])}
+        found = [FunctionName(name) for name in sorted(names)]
+        for schema in sorted(_texts(self._catalog.listDatabases())):
+            found += [FunctionName(name, schema) for name in self._functions_of(schema)]
+        return FunctionList(functions=tuple(found))
+
+    def temporary_functions(self, child: Child) -> FunctionList:
+        """Return the functions of a session alone."""
+        session: Any = child.spark._jsparkSession
+        listed = session.sessionState().catalog().listTemporaryFunctions()
+        names = {str(listed.apply(i).funcName()) for i in range(listed.size())}
+        return FunctionList(functions=tuple(FunctionName(name) for name in sorted(names)))
+
+    def register(self, name: TableName, location: str, comment: str) -> None:
+        """Make a Delta directory a table of a schema; doing it again is harmless."""
+        schema = quote_identifier(name.schema)
+        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(name.catalog)}.{schema}")
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {name.quoted()} USING delta "
+            f"COMMENT {quote_literal(comment)} LOCATION {quote_literal(location)}"
+        )
+
+    def _functions_of(self, schema: str) -> list[str]:
+        try:
+            return sorted(_texts(self._catalog.listFunctions(schema, "*")))
+        except (PySparkException, Py4JError) as failed:
+            # It may have been dropped meanwhile.
+            logger.warning("functions of %s cannot be read: %s", schema, failed)
+            return []
+
+    def _tables_of(
+        self, schema: str, names: Sequence[str], with_columns: bool
+    ) -> Iterator[TableInfo]:
+        stored = self._stored.of(schema, names)
+        rows: list[tuple[str, str, str | None, str | None]] = [
+            (table.name, "TABLE", table.comment, table.columns) for table in stored
+        ]
+        others = sorted(set(names) - {table.name for table in stored})
+        for start in range(0, len(others), _BATCH):
+            batch = others[start : start + _BATCH]
+            rows += self._listing.tables(self._catalog, schema, batch, columns=with_columns)
+        for table, kind, comment, columns in sorted(rows):
+            name = TableName(DEFAULT_CATALOG, schema, table)
+            yield TableInfo(
+                name=name,
+                type="VIEW" if kind == "VIEW" else "TABLE",
+                comment=comment,
+                columns=self._columns(name, columns if with_columns else None),
+            )
+
+    def _columns(self, name: TableName, stored: str | None) -> tuple[Column, ...]:
+        """Return the columns; the metastore has none of those of a Delta table."""
+        columns = _columns(stored) if stored is not None else ()
+        return columns or (self._read_columns(self._session, name.quoted()) if stored else ())
+
+    def _read_columns(self, session: Any, name: str) -> tuple[Column, ...]:
+        try:
+            return _columns(session.table(name).schema().json())
+        except (PySparkException, Py4JError) as failed:
+            # One broken table must not hide all the others.
+            logger.warning("columns of %s cannot be read: %s", name, failed)
+            return ()
+
+
+def _columns(schema: str) -> tuple[Column, ...]:
+    fields = T.StructType.fromJson(json.loads(schema)).fields
+    return tuple(
+        Column(
+            name=field.name,
+            type=type_text(field.dataType, field.metadata),
+            nullable=field.nullable,
+            comment=field.metadata.get("comment"),
+        )
+        for field in fields
+    )
+
+
+def _texts(found: Any) -> list[str]:
+    """Return a Scala sequence of texts as a list."""
+    return [str(found.apply(i)) for i in range(found.size())]
+
+
+def _path(*parts: str) -> str:
+    return ".".join(quote_identifier(part) for part in parts if part)

@@ -1,0 +1,1 @@
+"""Reads queries: their references, sources, plans and lineage."""

@@ -1,0 +1,110 @@
+"""The time of a run in the place of the clock's: every part of a query sees the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate_server.engine.storage.jvm import is_instance, items, java, kind
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def bound(frame: DataFrame, moment: datetime) -> DataFrame:
+    """Return the frame with ``current_timestamp`` and its like being ``moment``.
+
+    Columns keep their names and types; a query that reads no time is returned as it is.
+    """
+    spark = frame.sparkSession
+    jdf: Any = frame._jdf
+    binding = _Binding(spark, moment)
+    plan = jdf.queryExecution().analyzed()
+    if not binding.concerns(plan):
+        return frame
+    jvm: Any = java(spark)
+    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
+        spark._jsparkSession, binding.plan(plan)
+    )
+    return DataFrame(dataset, spark)
+
+
+class _Binding:
+    """Rebuilds those parts of a plan that read the time."""
+
+    def __init__(self, spark: SparkSession, moment: datetime) -> None:
+        jvm: Any = java(spark)
+        self._jvm = jvm
+        since = moment.astimezone(UTC) - _EPOCH
+        seconds = since.days * 86400 + since.seconds
+        self._instant = jvm.java.time.Instant.ofEpochSecond(seconds, since.microseconds * 1000)
+        self._pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+
+    def concerns(self, tree: Any) -> bool:
+        """Say whether anything in a plan or expression reads the time or the session."""
+        return bool(tree.containsPattern(self._pattern))
+
+    def plan(self, node: Any) -> Any:
+        """Return an operator with the time bound in it and below it."""
+        if not self.concerns(node):
+            return node
+        below = [self.plan(child) for child in items(node.children())]
+        rebuilt = node.withNewChildren(self._seq(below)) if below else node
+        if not any(self.concerns(expression) for expression in items(rebuilt.expressions())):
+            return rebuilt
+        arguments = rebuilt.productIterator()
+        values = []
+        while arguments.hasNext():
+            values.append(self._argument(arguments.next()))
+        return rebuilt.makeCopy(self._array(values))
+
+    def expression(self, node: Any) -> Any:
+        """Return an expression with the time bound in it."""
+        if not self.concerns(node):
+            return node
+        value = _VALUES.get(kind(node))
+        if value is not None:
+            literal = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal
+            return literal.create(value(self._instant, node), node.dataType())
+        if is_instance(self._jvm, node, "org.apache.spark.sql.catalyst.expressions.PlanExpression"):
+            node = node.withNewPlan(self.plan(node.plan()))
+        children = [self.expression(child) for child in items(node.children())]
+        return node.withNewChildren(self._seq(children)) if children else node
+
+    def _argument(self, value: Any) -> Any:
+        """Rebuild a constructor's argument: an expression, several, or something else."""
+        if not hasattr(value, "getClass"):
+            return value
+        if is_instance(self._jvm, value, "org.apache.spark.sql.catalyst.expressions.Expression"):
+            return self.expression(value)
+        if is_instance(self._jvm, value, "scala.collection.immutable.Seq"):
+            return self._seq([self._argument(item) for item in items(value)])
+        if is_instance(self._jvm, value, "scala.Some"):
+            return self._jvm.scala.Option.apply(self._argument(value.get()))
+        return value
+
+    def _seq(self, values: list[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(values)
+
+    def _array(self, values: list[Any]) -> Any:
+        array = self._jvm.java.lang.reflect.Array.newInstance(
+            self._jvm.java.lang.Class.forName("java.lang.Object"), len(values)
+        )
+        for place, value in enumerate(values):
+            array[place] = value
+        return array
+
+
+def _zoned(instant: Any, node: Any) -> Any:
+    return instant.atZone(node.zoneId())
+
+
+_VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "CurrentTimestamp": lambda instant, _: instant,
+    "Now": lambda instant, _: instant,
+    "CurrentDate": lambda instant, node: _zoned(instant, node).toLocalDate(),
+    "LocalTimestamp": lambda instant, node: _zoned(instant, node).toLocalDateTime(),
+    "CurrentTime": lambda instant, node: _zoned(instant, node).toLocalTime(),
+}

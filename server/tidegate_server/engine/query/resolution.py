@@ -1,0 +1,465 @@
+"""From names in a query to the tables behind them, views looked through."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.names import TableName, qualify, quote_identifier, visible_name
+from tidegate_server.core.model.types import Schema
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.core.refresh.request import CommittedRefresh
+from tidegate_server.engine.query.references import (
+    Edit,
+    Mention,
+    ParsedQuery,
+    Reference,
+    edited,
+    parse_query,
+    reference_edits,
+)
+from tidegate_server.engine.storage.base import TableFormat, TableState, is_path, table_sql
+from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.jvm import items, java
+from tidegate_server.engine.storage.plain import fingerprint, forget_cached
+
+_GLOBAL_TEMPORARY = "global_temp"
+_DEEPEST_VIEW = 50
+_NOISE = frozenset({"spark.databricks.delta.lastCommitVersionInSession"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The catalog and schema with which short names are completed."""
+
+    catalog: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A view: its text, the place its names are relative to, its columns, its settings."""
+
+    text: str
+    place: Place
+    produced: tuple[str, ...]
+    """The text's own columns, which may be fewer than a star in it gives by now."""
+    columns: tuple[str, ...]
+    settings: Mapping[str, str]
+    """Those under which it was created and is always read."""
+
+
+@dataclass(slots=True)
+class Tables:
+    """Looks names up once: every mention of a table sees the same version of it."""
+
+    spark: SparkSession
+    format: TableFormat
+    recorded: Mapping[TableName, Schema] = field(default_factory=dict)
+    """The columns that sources had when the query was defined; later ones stay out of sight."""
+    sources: dict[TableName, Source] = field(default_factory=dict)
+    states: dict[TableName, TableState] = field(default_factory=dict)
+    temporary: set[str] = field(default_factory=set)
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """Versions to read instead of the newest, by table id."""
+    travelled: set[TableName] = field(default_factory=set)
+    """Tables of which the query itself chooses a version."""
+    functions: set[str] = field(default_factory=set)
+    """Lower-case names of one part of the functions that a pinned text calls."""
+    registered: set[str] = field(default_factory=set)
+    """Temporary views made for views that were created under other settings."""
+    queries: Mapping[TableName, View] = field(default_factory=dict)
+    """What to read in the place of tables, by their folded names."""
+    replaced: set[TableName] = field(default_factory=set)
+    """The names of those that a pinned text reads so."""
+    fingerprinted: bool = False
+    """Whether the files of sources without versions are looked at, before anything reads them."""
+    fingerprints: dict[TableName, int] = field(default_factory=dict)
+    """What was found; those of which none can be made are missing."""
+
+    def pinned(self, text: str, catalog: str, schema: str) -> str:
+        """Return the text with every versioned table at the version found, views put in place."""
+        return self._pinned_text(text, Place(catalog, schema), ())
+
+    def read(self, defined: Sequence[Source]) -> tuple[Source, ...]:
+        """Return the sources gathered, those of a definition first and with the columns they had
+        then.
+
+        They are others than the definition's once a table was dropped and created again, or a view
+        was.
+        """
+        before = {source.name.folded(): source for source in defined}
+        now = {source.name.folded(): source for source in self.sources.values()}
+        names = [*(name for name in before if name in now), *(n for n in now if n not in before)]
+        return tuple(
+            replace(now[name], columns=before[name].columns) if name in before else now[name]
+            for name in names
+        )
+
+    def vector(self) -> Mapping[str, int]:
+        """Return the version, or the fingerprint, of every source gathered, by its table id."""
+        states = self.states.values()
+        files = {self.sources[name].table_id: found for name, found in self.fingerprints.items()}
+        return files | {s.table_id: self.wanted.get(s.table_id, s.version) for s in states}
+
+    def assumed(self) -> bool:
+        """Say whether there is a source of which neither versions nor files tell a change."""
+        return self.sources.keys() > self.states.keys() | self.fingerprints.keys()
+
+    def moved(self) -> dict[str, TableName]:
+        """Return the sources without versions whose files are not any more those that were found,
+        by table id."""
+        return {
+            source.table_id: source.name
+            for source, found in ((self.sources[n], f) for n, f in self.fingerprints.items())
+            if fingerprint_of(self.spark, source.name, settled=True) != found
+        }
+
+    def commits(self) -> Mapping[str, str]:
+        """Return what tells the commits of the vector's versions from those of another history."""
+        vector = self.vector()
+        found = {s.table_id: self._commit(n, vector[s.table_id]) for n, s in self.states.items()}
+        return {table_id: known for table_id, known in found.items() if known is not None}
+
+    def other_histories(self, last: CommittedRefresh) -> list[TableName]:
+        """Return the sources whose version that a refresh read is another commit by now.
+
+        That is so of a table whose directory was put back as it was at some time before, and then
+        written to. Where the log has that commit no more, nothing is known.
+        """
+        return [
+            self.sources[name].name
+            for name, state in self.states.items()
+            if (read := last.commits.get(state.table_id)) is not None
+            and self._commit(name, last.vector[state.table_id]) not in (None, read)
+        ]
+
+    def _commit(self, name: TableName, version: int) -> str | None:
+        state = self.states[name]
+        return state.commit if state.version == version else self.format.commit_id(name, version)
+
+    def read_versions(self) -> Mapping[str, int]:
+        """Return the version at which each versioned source is read, by its table id."""
+        return {state.table_id: self._read_version(state) for state in self.states.values()}
+
+    def visit(self, reference: Reference, place: Place) -> TableName | None:
+        """Gather what a reference reads; None for a temporary view, which has no full name."""
+        return self._visit(reference, place, ())
+
+    def columns(self, name: TableName) -> tuple[str, ...]:
+        """Return the columns that a table or view has now."""
+        if (state := self.states.get(name.folded())) is not None:
+            return state.columns
+        return tuple(self.spark.table(table_sql(name)).columns)
+
+    def name_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
+        """Yield the edits that write permanent functions and columns so that they stay clear."""
+        for call in query.calls:
+            if len(call.parts) < 3 and self._is_permanent(call.parts, place):
+                name = qualify(call.parts, place.catalog, place.schema)
+                yield Edit(call.start, call.end, name.quoted())
+        yield from self._column_edits(query, place)
+
+    def forget(self) -> None:
+        """Drop the temporary views that were registered."""
+        session: Any = self.spark._jsparkSession
+        for name in self.registered:
+            session.sessionState().catalog().dropTempView(name)
+        self.registered.clear()
+
+    def _pinned_text(self, text: str, place: Place, via: tuple[TableName, ...]) -> str:
+        query = parse_query(self.spark, text)
+        self.functions |= query.functions
+        edits = reference_edits(query, lambda r: self._pinned(r, place, via))
+        return edited(text, [*edits, *self.name_edits(query, place)])
+
+    def _pinned(self, reference: Reference, place: Place, via: tuple[TableName, ...]) -> str:
+        name = self._name(reference, place)
+        if name is None:
+            return written(reference)
+        view = self._view(name)
+        if view is not None:
+            return self._view_query(reference, name, view, via)
+        self._gather(name, via)
+        state = self.states.get(name.folded())
+        if reference.time_travel:
+            self.travelled.add(name.folded())
+            return table_sql(name)
+        if state is None:
+            return self._as_recorded(reference, name, table_sql(name))
+        pinned = self.format.pinned(name, self._read_version(state))
+        return self._as_recorded(reference, name, pinned)
+
+    def _read_version(self, state: TableState) -> int:
+        wanted = self.wanted.get(state.table_id)
+        # The newest has the same rows as the last one that changed them, under today's columns.
+        return state.newest if wanted is None or wanted >= state.version else wanted
+
+    def _as_recorded(self, reference: Reference, name: TableName, pinned: str) -> str:
+        """Hide the columns a table has got since the query was defined."""
+        recorded = self.recorded.get(name.folded())
+        if not recorded:
+            return pinned
+        known = {column.lower() for column in recorded.names()}
+        now = self.columns(name)
+        if all(column.lower() in known for column in now):
+            return pinned
+        return selected(reference, name, pinned, [c for c in now if c.lower() in known])
+
+    def _view_query(
+        self, reference: Reference, name: TableName, view: View, via: tuple[TableName, ...]
+    ) -> str:
+        _check_depth(name, len(via))
+        inner = self._pinned_text(view.text, view.place, (*via, name.folded()))
+        alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
+        body = _renamed(view, inner)
+        if not self._other_settings(view):
+            return f"({body}){alias}"
+        return self._registered(view, body) + alias
+
+    def _other_settings(self, view: View) -> dict[str, str]:
+        return {
+            key: value
+            for key, value in view.settings.items()
+            if key not in _NOISE and self.spark.conf.get(key, None) != value
+        }
+
+    def _registered(self, view: View, body: str) -> str:
+        """Make a temporary view under the view's own settings, which Spark keeps with it."""
+        settings = self._other_settings(view)
+        identity = repr((body, sorted(settings.items()))).encode()
+        name = f"__tidegate_view_{hashlib.sha256(identity).hexdigest()[:16]}"
+        with _under(self.spark, settings):
+            self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quote_identifier(name)} AS {body}")
+        self.registered.add(name)
+        return quote_identifier(name)
+
+    def _visit(
+        self, reference: Reference, place: Place, via: tuple[TableName, ...]
+    ) -> TableName | None:
+        name = self._name(reference, place)
+        if name is None:
+            return None
+        view = self._view(name)
+        if view is None:
+            self._gather(name, via)
+            return name
+        _check_depth(name, len(via))
+        for inner in parse_query(self.spark, view.text).references:
+            self._visit(inner, view.place, (*via, name.folded()))
+        return name
+
+    def _name(self, reference: Reference, place: Place) -> TableName | None:
+        parts = reference.parts
+        if is_temporary_view(self.spark, parts):
+            self.temporary.add(f"view {'.'.join(parts)}")
+            return None
+        if len(parts) > 3:
+            raise error(
+                Code.MT_QUERY_UNSUPPORTED, reason=f"{'.'.join(parts)} has more than three parts"
+            )
+        return qualify(parts, place.catalog, place.schema)
+
+    def _view(self, name: TableName) -> View | None:
+        if name.folded() in self.queries:
+            self.replaced.add(name.folded())
+            return self.queries[name.folded()]
+        entry = entry_of(self.spark, name)
+        if entry is None or entry.tableType().name() != "VIEW":
+            return None
+        return read_view(self.spark, entry, Place(name.catalog, name.schema))
+
+    def _gather(self, name: TableName, via: tuple[TableName, ...]) -> None:
+        key = name.folded()
+        if key in self.sources:
+            if is_path(name) and self.sources[key].name != name:
+                self.fingerprints.pop(key, None)  # another place, in other letters
+            return
+        state = self.format.find(name)
+        if state is not None:
+            state = self.states[key] = self._told_apart(key, state)
+        shown, owned = key, state is not None and state.materialized_id is not None
+        if owned:
+            # The rows of one with derived columns lie behind the view that has its name.
+            shown = visible_name(key)
+            via = tuple(view for view in via if view.folded() != shown)
+        if state is None and self.fingerprinted:
+            entry = entry_of(self.spark, name)
+            found = fingerprint(self.spark, name, entry, settled=True)
+            if found is not None:
+                self.fingerprints[key] = found
+                forget_cached(self.spark, name, entry)
+        self.sources[key] = Source(
+            name=shown if not is_path(name) else name,
+            kind=SourceKind.PLAIN if state is None else SourceKind.VERSIONED,
+            table_id=str(key) if state is None else state.table_id,
+            materialized_table=owned,
+            via=via,
+        )
+
+    def _told_apart(self, name: TableName, state: TableState) -> TableState:
+        """Return a table's state; under a second name, as it was found under the first.
+
+        :raises ServerError: MT_QUERY_UNSUPPORTED for two tables of one id: versions that are
+            recorded by it would be those of either.
+        """
+        for other, known in self.states.items():
+            if known.table_id != state.table_id:
+                continue
+            if self.format.describe(other).location == self.format.describe(name).location:
+                return known
+            raise error(
+                Code.MT_QUERY_UNSUPPORTED,
+                reason=f"{name} and {other} are one Delta table copied file by file, with the same "
+                f"id; copy it by CREATE TABLE ... SHALLOW CLONE or AS SELECT instead",
+            )
+        return state
+
+    def _is_permanent(self, parts: tuple[str, ...], place: Place) -> bool:
+        """Say whether a function is one of the metastore, which has a schema."""
+        session: Any = self.spark._jsparkSession
+        jvm: Any = java(self.spark)
+        catalog = session.sessionState().catalog()
+        identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+        name = parts[-1]
+        if len(parts) == 1:
+            plain = identifier(name)
+            if catalog.isBuiltinFunction(plain) or catalog.isTemporaryFunction(plain):
+                return False
+        schema = parts[0] if len(parts) == 2 else place.schema
+        return bool(catalog.isPersistentFunction(identifier(name, jvm.scala.Option.apply(schema))))
+
+    def _column_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
+        """Yield edits from ``schema.table.column`` to ``table.column``.
+
+        A table that is replaced by a query keeps its own name alone.
+        """
+        if not query.columns:
+            return
+        named = {
+            qualify(reference.parts, place.catalog, place.schema).folded()
+            for reference in query.references
+            if not reference.aliased and len(reference.parts) < 4
+        }
+        for mention in query.columns:
+            for name in named:
+                rest = _after_table(mention, name)
+                if rest is None:
+                    continue
+                others = [other for other in named if other.table == name.table]
+                if len(others) > 1 or name.table in query.aliases:
+                    continue  # the short name would mean another table
+                written_rest = ".".join(quote_identifier(part) for part in rest)
+                table = mention.parts[len(mention.parts) - len(rest) - 1]
+                yield Edit(mention.start, mention.end, f"{quote_identifier(table)}.{written_rest}")
+                break
+
+
+def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
+    """Return a view of the catalog; ``place`` is for views that do not record one."""
+    jvm: Any = java(spark)
+    found = [str(part) for part in items(entry.viewCatalogAndNamespace())]
+    columns = tuple(str(column) for column in entry.schema().fieldNames())
+    produced = tuple(str(column) for column in items(entry.viewQueryColumnNames()))
+    settings = jvm.scala.jdk.javaapi.CollectionConverters.asJava(entry.viewSQLConfigs())
+    return View(
+        text=str(entry.viewText().get()),
+        place=Place(found[0], ".".join(found[1:])) if found else place,
+        produced=produced or columns,
+        columns=columns,
+        settings={str(key): str(value) for key, value in dict(settings).items()},
+    )
+
+
+def selected(reference: Reference, name: TableName, table: str, columns: list[str]) -> str:
+    """Return a query in the place of a table that has these columns alone."""
+    listed = ", ".join(quote_identifier(column) for column in columns) or "NULL"
+    alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
+    return f"(SELECT {listed} FROM {table}){alias}"
+
+
+def current_place(spark: SparkSession) -> Place:
+    """Return the session's current catalog and schema."""
+    session: Any = spark._jsparkSession
+    manager = session.sessionState().catalogManager()
+    return Place(str(manager.currentCatalog().name()), ".".join(manager.currentNamespace()))
+
+
+def is_temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> bool:
+    """Say whether a name as written is that of a temporary view."""
+    return temporary_view(spark, parts) is not None
+
+
+def temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> Any:
+    """Return the session's temporary view of that name, or None."""
+    if len(parts) > 2:
+        return None
+    session: Any = spark._jsparkSession
+    catalog = session.sessionState().catalog()
+    if len(parts) == 1:
+        found = catalog.getRawTempView(parts[0])
+    elif parts[0].lower() == _GLOBAL_TEMPORARY:
+        found = catalog.getRawGlobalTempView(parts[1])
+    else:
+        return None
+    return found.get() if found.isDefined() else None
+
+
+def fingerprint_of(spark: SparkSession, name: TableName, *, settled: bool = False) -> int | None:
+    """Return :func:`fingerprint` of a table or path as it is now."""
+    return fingerprint(spark, name, entry_of(spark, name), settled=settled)
+
+
+def _check_depth(name: TableName, depth: int) -> None:
+    if depth >= _DEEPEST_VIEW:
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason=f"view {name} is nested too deeply")
+
+
+def written(reference: Reference) -> str:
+    """Return a reference's own name, every part in backticks."""
+    return ".".join(quote_identifier(part) for part in reference.parts)
+
+
+def _renamed(view: View, inner: str) -> str:
+    """Return the query of a view's columns over its text."""
+    # The line break keeps a comment at the text's end from swallowing the bracket.
+    if len({name.lower() for name in view.produced}) < len(view.produced):
+        names = ", ".join(quote_identifier(name) for name in view.columns)
+        return f"SELECT * FROM ({inner}\n) AS v({names})"
+    renamed = ", ".join(
+        f"{quote_identifier(old)} AS {quote_identifier(new)}"
+        for old, new in zip(view.produced, view.columns, strict=True)
+    )
+    return f"SELECT {renamed} FROM ({inner}\n)"
+
+
+def _after_table(mention: Mention, name: TableName) -> tuple[str, ...] | None:
+    """Return what follows the table's name in ``schema.table.column``, or None."""
+    parts = tuple(part.lower() for part in mention.parts)
+    for table in ((name.catalog, name.schema, name.table), (name.schema, name.table)):
+        if len(parts) > len(table) and parts[: len(table)] == table:
+            return mention.parts[len(table) :]
+    return None
+
+
+@contextmanager
+def _under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set what can be set until the block ends."""
+    usable = {key: value for key, value in settings.items() if spark.conf.isModifiable(key)}
+    before = {key: spark.conf.get(key, None) for key in usable}
+    try:
+        for key, value in usable.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)

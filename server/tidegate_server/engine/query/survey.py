@@ -1,0 +1,347 @@
+"""What a statement reads and where it reaches beyond tables, before anything of it runs.
+
+Spark's own parser and analyzer answer, so that no spelling hides anything from the gateway.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import Mention, Reach, Reading, Surveyed
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify, quote_identifier
+from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.engine.query.references import parse_query, parse_statement
+from tidegate_server.engine.session.sessions import Child
+from tidegate_server.engine.storage.jvm import items, java, kind
+
+logger = logging.getLogger(__name__)
+
+SYSTEM_SCHEMA = "information_schema"
+"""The schema whose tables the gateway narrows to what a user may see."""
+
+_BY_CLASS = {
+    "AddArchivesCommand": Reach.RESOURCES,
+    "AddFilesCommand": Reach.RESOURCES,
+    "AddJarsCommand": Reach.RESOURCES,
+    "CreateFunction": Reach.JAR_FUNCTIONS,
+    "CreateFunctionCommand": Reach.JAR_FUNCTIONS,
+    "ScriptTransformation": Reach.SCRIPTS,
+    "ConvertToDeltaCommand": Reach.PATHS,
+    "CreateTempViewUsing": Reach.PATHS,
+    "AlterTableSerDePropertiesCommand": Reach.LOCATIONS,
+    "InsertIntoDir": Reach.LOCATIONS,
+    "LoadData": Reach.LOCATIONS,
+    "SetTableSerDeProperties": Reach.LOCATIONS,
+    "Call": Reach.UNKNOWN,
+    "CompoundBody": Reach.UNKNOWN,
+    "UnresolvedExecuteImmediate": Reach.UNKNOWN,
+}
+_REFLECTION = frozenset({"reflect", "java_method", "try_reflect"})
+_HELD_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
+_LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
+_WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
+
+
+def survey(child: Child, text: str) -> Surveyed:
+    """Return what a statement reads and how it reaches beyond tables; runs nothing of it.
+
+    Of a statement that cannot be analyzed the names it mentions count as read; its error comes
+    when it is run.
+    """
+    written = _survey(child, text)
+    try:
+        stream = find_stream(text)
+    except ServerError:
+        return written
+    # To Spark alone the same text may mean something else, if anything.
+    return written if stream is None else _with_stream(written, child, text, stream)
+
+
+def _survey(child: Child, text: str) -> Surveyed:
+    spark = child.spark
+    try:
+        plan = parse_statement(spark, text)
+    except PySparkException:
+        return Surveyed()
+    try:
+        nodes = tuple(_nodes(json.loads(plan.toJSON())))
+    except (Py4JError, PySparkException, ValueError) as problem:
+        logger.warning("a statement cannot be surveyed: %s", problem)
+        return Surveyed(reaches=(Reach.UNKNOWN,))
+    plain = _is_query(spark, text)
+    readings = _readings(spark, plan, nodes, plain=plain)
+    system = any(r.name is not None and r.name.schema == SYSTEM_SCHEMA for r in readings)
+    body = [survey(child, text) for text in _function_bodies(nodes)]
+    return Surveyed(
+        readings=(*readings, *(reading for one in body for reading in one.readings)),
+        mentions=_mentions(spark, text, child.current()) if plain and system else (),
+        reaches=tuple(
+            dict.fromkeys(
+                [
+                    *_reaches(nodes, readings, plain=plain),
+                    *(reach for one in body for reach in one.reaches),
+                ]
+            )
+        ),
+        locations=tuple(_locations(plan, nodes)),
+        settings=tuple(_settings(plan)),
+        lists_tables=kind(plan) in _LISTINGS,
+    )
+
+
+def _with_stream(written: Surveyed, child: Child, text: str, stream: Stream) -> Surveyed:
+    """Add what a query over a stream reads, and where the stream itself comes from."""
+    rest = _survey(child, stream.hidden(text))
+    beyond = (Reach.PATHS,) if stream.foreign else ()
+    own = (Reading(location=stream.path),) if stream.path is not None else ()
+    return replace(
+        written,
+        readings=(*written.readings, *rest.readings, *own),
+        reaches=tuple(dict.fromkeys([*written.reaches, *rest.reaches, *beyond])),
+    )
+
+
+# ---- the parsed plan, as JSON ----------------------------------------------------------------
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a plan's JSON, plans inside of fields and expressions included."""
+    match value:
+        case dict():
+            yield value
+            for inner in value.values():
+                yield from _nodes(inner)
+        case list():
+            for inner in value:
+                yield from _nodes(inner)
+
+
+def _kind(node: dict[str, Any]) -> str:
+    return str(node.get("class") or node.get("product-class") or "").rpartition(".")[2]
+
+
+def _named(nodes: tuple[dict[str, Any], ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the names of tables and views that a plan mentions."""
+    for node in nodes:
+        written = node.get("multipartIdentifier")
+        if isinstance(written, str):
+            yield _parts(written)
+        elif _kind(node) == "TableIdentifier":
+            parts = (node.get("catalog"), node.get("database"), node.get("table"))
+            yield tuple(str(part) for part in parts if part)
+
+
+def _parts(written: str) -> tuple[str, ...]:
+    """Read a Scala Seq of strings; a part with a comma in it names no table of a metastore."""
+    return tuple(written.removeprefix("[").removesuffix("]").split(", "))
+
+
+def _function_bodies(nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
+    """Yield the bodies of SQL functions, which are text in the plan."""
+    for node in nodes:
+        if _kind(node) == "CreateUserDefinedFunction":
+            body = str(node.get("queryText") or node.get("exprText") or "")
+            yield body if node.get("isTableFunc") else f"SELECT {body}"
+
+
+def _reaches(
+    nodes: tuple[dict[str, Any], ...], readings: tuple[Reading, ...], *, plain: bool
+) -> Iterator[Reach]:
+    for node in nodes:
+        kind = _kind(node)
+        if kind in _BY_CLASS:
+            yield _BY_CLASS[kind]
+        elif "PathBased" in kind or "PathOrIdentifier" in kind:
+            yield Reach.PATHS
+        elif kind == "UnresolvedFunction" and _is_reflection(node):
+            yield Reach.JAR_FUNCTIONS
+        elif kind == "PlanWithUnresolvedIdentifier" and not plain:
+            yield Reach.UNKNOWN
+        elif "/" in str(node.get("multipartIdentifier", "")):
+            yield Reach.PATHS
+        elif kind == "CatalogStorageFormat" and "locationUri" in node:
+            # The place itself is not told, only that there is one.
+            yield Reach.LOCATIONS
+    if any(reading.name is None for reading in readings):
+        yield Reach.PATHS
+
+
+def _is_reflection(node: dict[str, Any]) -> bool:
+    return any(part.lower() in _REFLECTION for part in _parts(str(node.get("nameParts"))))
+
+
+def _locations(plan: Any, nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(place := node.get("location"), str):
+            yield place
+    if kind(plan) == "CreateNamespace":
+        place = plan.properties().get("location")
+        if place.isDefined():
+            yield str(place.get())
+
+
+def _settings(plan: Any) -> Iterator[str]:
+    if kind(plan) == "SetCommand" and plan.kv().isDefined():
+        yield str(plan.kv().get()._1())
+
+
+def _is_query(spark: SparkSession, text: str) -> bool:
+    session: Any = spark._jsparkSession
+    try:
+        session.sessionState().sqlParser().parseQuery(text)
+    except PySparkException:
+        return False
+    return True
+
+
+def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[Mention, ...]:
+    """Return the tables that a query names, with their spans; none where that cannot be told."""
+    try:
+        query = parse_query(spark, text)
+    except (PySparkException, Py4JError, ServerError) as problem:
+        logger.debug("the names in a query cannot be placed: %s", problem)
+        return ()
+    return tuple(
+        Mention(
+            name=qualify(reference.parts, *place).folded(),
+            start=reference.start,
+            end=reference.end,
+            aliased=reference.aliased,
+            statement=reference.statement,
+        )
+        for reference in query.references
+        if len(reference.parts) <= 3
+    )
+
+
+# ---- the analyzed plan -----------------------------------------------------------------------
+
+
+def _readings(
+    spark: SparkSession, plan: Any, nodes: tuple[dict[str, Any], ...], *, plain: bool
+) -> tuple[Reading, ...]:
+    """Return what is read, once per place where it is read."""
+    whole = _leaves(spark, plan)
+    if plain and whole is not None:
+        return tuple(whole)
+    # A command holds its query as a child or a field, or only names what it looks at.
+    held = [*items(plan.children()), *_held_plans(plan)]
+    inner = [reading for one in held for reading in _leaves(spark, one) or ()]
+    named = [reading for parts in _named(nodes) for reading in _read_by_name(spark, parts)]
+    found = [Counter(part) for part in (whole or (), inner, named)]
+    return tuple((found[0] | found[1] | found[2]).elements())
+
+
+def _held_plans(plan: Any) -> Iterator[Any]:
+    field = _HELD_PLANS.get(kind(plan))
+    if field is not None:
+        yield getattr(plan, field)()
+
+
+def _read_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[Reading]:
+    """Return what is read through a name; nothing if it names no table or view."""
+    name = ".".join(quote_identifier(part) for part in parts)
+    try:
+        return _leaves(spark, parse_statement(spark, f"TABLE {name}")) or []
+    except PySparkException:
+        return []
+
+
+def _leaves(spark: SparkSession, plan: Any) -> list[Reading] | None:
+    """Return what an analyzed plan reads, subqueries included; None if analysis fails."""
+    session: Any = spark._jsparkSession
+    jvm: Any = java(spark)
+    unrun = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    try:
+        return read_by(session.sessionState().executePlan(plan, unrun).analyzed())
+    except (PySparkException, Py4JError) as problem:
+        logger.debug("a statement to survey cannot be analyzed: %s", problem)
+        return None
+
+
+def read_by(analyzed: Any) -> list[Reading]:
+    """Return what an analyzed plan reads, once per place where it is read."""
+    found = []
+    for plan in (analyzed, *items(analyzed.subqueriesAll())):
+        for leaf in items(plan.collectLeaves()):
+            name = kind(leaf)
+            if name.endswith("Relation") or name == "ResolvedTable":
+                if name not in _WITHOUT_SOURCE:
+                    found += _reading(leaf)
+            else:
+                for inner in items(leaf.innerChildren()):
+                    if _is_logical(inner):
+                        found += read_by(inner)
+    return found
+
+
+def _reading(leaf: Any) -> list[Reading]:
+    """Describe a leaf, once per directory it reads; one that has no name is told without."""
+    match kind(leaf):
+        case "LogicalRelation":
+            table = leaf.catalogTable()
+            name = _identifier(table.get().identifier()) if table.isDefined() else None
+            files, travelled = leaf.relation(), _is_travelled(leaf.relation())
+            return [
+                Reading(name=name, location=root, travelled=travelled) for root in _roots(files)
+            ]
+        case "HiveTableRelation":
+            return [Reading(name=_identifier(leaf.tableMeta().identifier()))]
+        case "ResolvedTable":
+            return [Reading(name=_second_generation(leaf.catalog(), leaf.identifier()))]
+        case "DataSourceV2Relation":
+            catalog, identifier = leaf.catalog(), leaf.identifier()
+            if catalog.isDefined() and identifier.isDefined():
+                return [Reading(name=_second_generation(catalog.get(), identifier.get()))]
+            return [Reading()]
+        case _:
+            return [Reading()]
+
+
+def _second_generation(catalog: Any, identifier: Any) -> TableName:
+    schema = ".".join(str(part) for part in identifier.namespace())
+    return TableName(str(catalog.name()), schema, str(identifier.name())).folded()
+
+
+def _identifier(identifier: Any) -> TableName:
+    catalog, schema = identifier.catalog(), identifier.database()
+    return TableName(
+        str(catalog.get()) if catalog.isDefined() else DEFAULT_CATALOG,
+        str(schema.get()) if schema.isDefined() else "",
+        str(identifier.table()),
+    ).folded()
+
+
+def _roots(relation: Any) -> list[str | None]:
+    """Return the directories that a relation of files reads; None where they are not known."""
+    try:
+        return [str(path) for path in items(relation.location().rootPaths())] or [None]
+    except Py4JError:
+        return [None]
+
+
+def _is_travelled(relation: Any) -> bool:
+    """Say whether a relation of files is a version of a Delta table that the query chooses."""
+    try:
+        return bool(relation.location().isTimeTravelQuery())
+    except Py4JError:
+        return False
+
+
+def _is_logical(node: Any) -> bool:
+    try:
+        node.collectLeaves()
+        node.subqueriesAll()
+    except Py4JError:
+        return False
+    return True

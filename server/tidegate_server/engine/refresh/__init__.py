@@ -1,0 +1,1 @@
+"""Carries out refreshes and verification."""

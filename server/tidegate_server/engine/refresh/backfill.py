@@ -1,0 +1,93 @@
+"""Copies the immutable rows of another table into a materialized table that is being created."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.names import TableName, quote_identifier
+from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPlan
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.session.sessions import apply_settings
+from tidegate_server.engine.storage.base import TableFormat, TableState
+from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.predicate import matching
+from tidegate_server.engine.storage.region import region
+
+
+def backfill(
+    order: RefreshOrder, spark: SparkSession, format: TableFormat, operation: Operation
+) -> RefreshOutcome:
+    """Write the rows of ``order.backfill_from`` that are immutable now, in one commit.
+
+    Columns are matched by name. The first refresh leaves these rows as they are.
+
+    :raises ServerError: MT_REFRESH_FENCED if the table was refreshed already, or what Spark says
+        of reading the other table.
+    """
+    source = order.backfill_from
+    chosen = region(replace(order, frozen_at=order.logical_time))
+    if source is None or chosen is None:
+        raise AssertionError("a backfill has a source and a condition")
+    last = format.last_commit(order.name, order.table_id)
+    if last is not None and last.refresh_id != order.refresh_id:
+        raise error(
+            Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
+        )
+    session = spark.newSession()
+    apply_settings(session, order.settings)
+    state = _state(source, session, format)
+    plan = _plan(order, source, state)
+    if last is not None:
+        return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
+    read = source.quoted() if state is None else format.pinned(source, state.newest)
+    columns = ", ".join(quote_identifier(column) for column in order.columns)
+    rows = session.sql(f"SELECT {columns} FROM {read}")
+    copied = matching(format.fitted(order, rows), chosen)
+    operation.check()
+    written = format.write(
+        copied,
+        replace(
+            order,
+            immutable=None,
+            frozen_at=order.logical_time,
+            expectations=(),
+            assertions=(),
+            filled=True,
+        ),
+        plan.vector,
+        partitions=(),
+        partial=True,
+        strategy=Strategy.PARTITION,
+    )
+    return RefreshOutcome(
+        plan=plan,
+        from_version=None,
+        to_version=written.version,
+        metrics=RunMetrics(
+            rows_written=written.rows,
+            files_written=written.files_written,
+            bytes_written=written.bytes_written,
+        ),
+    )
+
+
+def _state(source: TableName, spark: SparkSession, format: TableFormat) -> TableState | None:
+    """Return the version to read; None for a view and for tables that keep no versions."""
+    entry = entry_of(spark, source)
+    if entry is None or entry.tableType().name() == "VIEW":
+        return None
+    return format.find(source)
+
+
+def _plan(order: RefreshOrder, source: TableName, state: TableState | None) -> RefreshPlan:
+    version = "" if state is None else f" version {state.newest}"
+    return RefreshPlan(
+        strategy=Strategy.PARTITION,
+        reason_code="BACKFILL_REQUESTED",
+        reason_text=f"copies the rows of {source}{version} where {order.immutable}",
+        vector={} if state is None else {state.table_id: state.newest},
+    )

@@ -1,0 +1,139 @@
+"""What a refresh is expected to take, from the rows it reads and writes and from its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median, median_low
+
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import PastRun
+
+HYSTERESIS = 1.1
+"""An incremental refresh must be this much cheaper before a table changes over to it; back to full
+ones it changes as soon as they are, since no refresh is to take much longer than a full one."""
+
+_WORTH_RECORDING = 2.0
+"""How many times as long as a small incremental refresh the full one must take, for which what the
+incremental one needs is recorded at the cost of about a quarter of the full one."""
+
+_LEARNED_FROM = 5
+_TRUSTED = (0.1, 10.0)
+
+
+class Way(Enum):
+    """How rows reach the table."""
+
+    OVERWRITE = "OVERWRITE"
+    APPEND = "APPEND"
+    REWRITE = "REWRITE"
+    """Rows go and others come, as the change says."""
+    RECOMPUTE = "RECOMPUTE"
+    """The rows of some keys are computed anew from the sources."""
+
+
+ROWS_APPENDED = "ROWS_APPENDED"
+KEYS_AFFECTED = "KEYS_AFFECTED"
+_WAYS = {ROWS_APPENDED: Way.APPEND, KEYS_AFFECTED: Way.RECOMPUTE}
+"""What the reason of an incremental refresh says of its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Seconds for one refresh, for a row read, for a changed one besides, for a row written."""
+
+    fixed: float
+    read: float
+    changed: float
+    written: float
+
+
+# Measured by bench/incremental.py with two cores, 200,000 to 20,000,000 rows on local disks;
+# history corrects them for each table.
+_PRICES = {
+    Way.OVERWRITE: Price(fixed=1.0, read=0.3e-6, changed=0.0, written=0.05e-6),
+    Way.APPEND: Price(fixed=0.45, read=0.3e-6, changed=0.0, written=0.3e-6),
+    Way.REWRITE: Price(fixed=1.1, read=0.15e-6, changed=1.7e-6, written=4.0e-6),
+    Way.RECOMPUTE: Price(fixed=1.9, read=0.2e-6, changed=1.7e-6, written=60.0e-6),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Rows a refresh has to do with; estimates.
+
+    ``rows_changed`` of the rows read are a change of a source, which is told apart and matched.
+    """
+
+    rows_read: int
+    rows_written: int
+    rows_changed: int = 0
+
+
+def predict(way: Way, work: Work, history: Sequence[PastRun]) -> float:
+    """Return the seconds a refresh will take.
+
+    :param history: the table's last runs, newest first.
+    """
+    return _listed(way, work) * _correction(way, history)
+
+
+def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
+    """Say whether a full refresh had better record totals, from which the next ones follow.
+
+    :param history: the table's last runs, newest first. What a full one took says nothing of a
+        refresh of few rows here, else a costly query would never come to record them.
+    """
+    own = _ratios(history, lambda way: way is Way.REWRITE)
+    few = _listed(Way.REWRITE, Work(rows_read=0, rows_written=0))
+    little = few * (median_low(own) if own else 1.0)
+    return predict(Way.OVERWRITE, full, history) >= _WORTH_RECORDING * little
+
+
+def _listed(way: Way, work: Work) -> float:
+    price = _PRICES[way]
+    return (
+        price.fixed
+        + price.read * work.rows_read
+        + price.changed * work.rows_changed
+        + price.written * work.rows_written
+    )
+
+
+def _correction(way: Way, history: Sequence[PastRun]) -> float:
+    """Return by how much this table's last runs differed from the list; the median of their ratios.
+
+    The other ways' count as one run more, or alone: a slow machine or a costly query slows all of
+    them, and a single slow run, as on a JVM that has just started, is no reason to leave a way for
+    good.
+    """
+    own, others = _ratios(history, lambda w: w is way), _ratios(history, lambda w: w is not way)
+    known = [*own, median(others)] if others else own
+    low, high = _TRUSTED
+    return min(max(median_low(known), low), high) if known else 1.0
+
+
+def _ratios(history: Sequence[PastRun], wanted: Callable[[Way], bool]) -> list[float]:
+    """Return what the newest runs of some ways took, as multiples of the list."""
+    ratios = []
+    for run in history:
+        way, read = _way_of(run), run.metrics.rows_read
+        if way is not None and wanted(way) and read is not None:
+            work = Work(
+                rows_read=read,
+                rows_written=run.metrics.rows_written or 0,
+                rows_changed=run.rows_changed,
+            )
+            ratios.append(run.seconds / _listed(way, work))
+    return ratios[:_LEARNED_FROM]
+
+
+def _way_of(run: PastRun) -> Way | None:
+    match run.strategy:
+        case Strategy.FULL:
+            return Way.OVERWRITE
+        case Strategy.INCREMENTAL:
+            return _WAYS.get(run.reason_code, Way.REWRITE)
+        case _:
+            return None

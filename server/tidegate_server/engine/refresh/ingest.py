@@ -1,0 +1,176 @@
+"""Takes in what has arrived in a stream since the last refresh: one batch, one commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.model.names import visible_name
+from tidegate_server.core.model.runs import RunMetrics, Strategy
+from tidegate_server.core.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshOutcome,
+    RefreshPlan,
+)
+from tidegate_server.core.sql.streams import Stream, find_stream
+from tidegate_server.engine.query.streams import reading
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.storage.base import TableFormat, Written
+from tidegate_server.engine.storage.delta.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+_TICK = 0.1
+
+
+def plan_ingest(order: RefreshOrder) -> RefreshPlan:
+    """Return what a refresh of a table over a stream does if something has arrived.
+
+    :raises ServerError: MT_STREAM_UNSUPPORTED for a refresh that would compute rows anew.
+    """
+    refuse_anew(order)
+    stream = order.sources[0].name.table
+    return RefreshPlan(
+        strategy=Strategy.INGEST,
+        reason_code="STREAM",
+        reason_text=f"takes in what has arrived in {stream} since the last refresh",
+        vector={},
+    )
+
+
+def refuse_anew(order: RefreshOrder) -> None:
+    """Refuse a refresh that would compute rows anew; raises MT_STREAM_UNSUPPORTED."""
+    whole = order.force or order.partitions or order.predicate is not None
+    if whole:
+        raise error(
+            Code.MT_STREAM_UNSUPPORTED,
+            what="A refresh of what was taken in already",
+            table=str(visible_name(order.name)),
+            hint="A stream may not have those rows any more. REFRESH takes in what has arrived; "
+            "to start over, drop the table and create it again.",
+        )
+
+
+@dataclass(slots=True)
+class _Landing:
+    """Commits the batch that Spark hands over."""
+
+    order: RefreshOrder
+    format: TableFormat
+    checkpoint: Checkpoint
+    place: str
+    base: int | None
+    written: Written | None = None
+    failure: Exception | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        try:
+            order = replace(self.order, offsets=self.checkpoint.offsets(self.place, batch))
+            self.written = self.format.ingest(rows, order, base=self.base)
+        except Exception as failed:
+            # Spark would make a text of it.
+            self.failure = failed
+            raise
+
+
+def ingest(
+    order: RefreshOrder, session: SparkSession, format: TableFormat, operation: Operation
+) -> RefreshOutcome:
+    """Take in what has arrived, exactly once.
+
+    :raises ServerError: MT_REFRESH_FENCED, MT_STREAM_UNSUPPORTED, MT_EXPECTATION_FAILED,
+        MT_DATA_LOST, OPERATION_CANCELED, or what Spark says of stream and query.
+    """
+    plan, stream = plan_ingest(order), find_stream(order.expanded_query)
+    if stream is None:
+        raise AssertionError("a table over a stream has it in its query")
+    last = format.last_commit(order.name, order.table_id)
+    hold(Point.AFTER_VERSIONS)
+    before = last.version if last is not None else None
+    if last is not None and last.refresh_id == order.refresh_id:
+        return RefreshOutcome(plan=plan, from_version=None, to_version=before)
+    if last is not None and last.epoch >= order.epoch:
+        raise error(
+            Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
+        )
+    written = _taken_in(order, stream, last, session, format, operation)
+    if written is None:
+        nothing = replace(
+            plan,
+            strategy=Strategy.NO_DATA,
+            reason_code="NOTHING_ARRIVED",
+            reason_text="nothing has arrived since the last refresh",
+        )
+        metrics = RunMetrics(rows_written=0)
+        return RefreshOutcome(plan=nothing, from_version=before, to_version=before, metrics=metrics)
+    metrics = RunMetrics(
+        rows_read=written.rows,
+        rows_written=written.rows,
+        rows_inserted=written.rows_inserted,
+        rows_deleted=0,
+        files_written=written.files_written,
+        bytes_written=written.bytes_written,
+        expectations=written.expectations,
+    )
+    return RefreshOutcome(
+        plan=replace(plan, reason_text=_counted(plan.reason_text, written)),
+        from_version=before,
+        to_version=written.version,
+        metrics=metrics,
+        data_timestamp=order.logical_time,
+    )
+
+
+def _counted(text: str, written: Written) -> str:
+    return text if written.rows is None else f"{text}: {written.rows} rows"
+
+
+def _taken_in(
+    order: RefreshOrder,
+    stream: Stream,
+    last: CommittedRefresh | None,
+    session: SparkSession,
+    format: TableFormat,
+    operation: Operation,
+) -> Written | None:
+    """Run one batch of the stream; None if nothing arrived."""
+    checkpoint = Checkpoint(session, format.describe(order.name).location)
+    offsets = last.offsets if last is not None else None
+    place = checkpoint.take(order.epoch, offsets, str(order.name))
+    base = last.version if last is not None else None
+    landing = _Landing(order, format, checkpoint, place, base)
+    with reading(session, stream):
+        frame = session.sql(stream.hidden(order.expanded_query))
+        writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
+        # All that is there is one batch, as one refresh is one commit.
+        query = writer.trigger(once=True).start()
+    _awaited(query, landing, operation.check)
+    return landing.written
+
+
+def _awaited(query: StreamingQuery, landing: _Landing, check: Callable[[], None]) -> None:
+    try:
+        while not query.awaitTermination(_TICK):
+            check()
+    except StreamingQueryException:
+        if landing.failure is not None:
+            raise landing.failure from None
+        if landing.written is None:
+            raise
+        # Spark did not note what was committed, which it will learn from the table.
+        logger.warning("a stream ended badly after its commit", exc_info=True)
+    except ServerError:
+        query.stop()
+        # What was committed before it could be canceled stands.
+        if landing.written is None:
+            raise
+    finally:
+        query.stop()

@@ -1,0 +1,362 @@
+"""The one decision of a refresh: which strategy, on which source versions, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate_server.core.model.runs import (
+    ASSUMED,
+    FINGERPRINT,
+    UNCHANGED,
+    Rejection,
+    SourceChange,
+    Strategy,
+)
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.eligibility import Obstacle
+from tidegate_server.core.refresh.request import (
+    CommittedRefresh,
+    RefreshOrder,
+    RefreshPlan,
+    RefreshPolicy,
+)
+from tidegate_server.engine.refresh.cost import (
+    HYSTERESIS,
+    KEYS_AFFECTED,
+    ROWS_APPENDED,
+    Way,
+    Work,
+    predict,
+    worth_recording,
+)
+
+SOURCES_CHANGED = "SOURCES_CHANGED"
+SOURCE_WITHOUT_VERSIONS = "SOURCE_WITHOUT_VERSIONS"
+SOURCES_REPLACED = "SOURCES_REPLACED"
+TOTALS_NOT_RECORDED = "TOTALS_NOT_RECORDED"
+UNSTABLE_QUERY = "UNSTABLE_QUERY"
+_LARGEST_CHANGE = 0.25
+_FEW = 50_000
+_MOST_KEYS = 0.10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was found out about an incremental refresh before it is decided on."""
+
+    changes: tuple[SourceChange, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    appends: bool = False
+    """Whether rows are only added, without looking at those that are there."""
+    keyed: bool = False
+    """Whether rows are found by affected keys."""
+    algebraic: bool = False
+    """Whether affected keys follow from the change alone."""
+    leading: bool = False
+    """Whether the table has the first rows only, by an order, with which the change is merged."""
+    rows_in_sources: int = 0
+    rows_in_changed: int = 0
+    """Rows of the sources that changed."""
+    rows_guessed: int = 0
+    """Changed rows of sources whose commits do not count them, as after an INSERT OVERWRITE: about
+    as many as the sizes of files tell, or all rows of the source."""
+    rows_in_table: int = 0
+    affected_keys: int | None = None
+    """None while they are not counted yet."""
+
+    @property
+    def rows_changed(self) -> int:
+        """Changed source rows, as far as they are known or can be guessed."""
+        return sum(change.rows or 0 for change in self.changes) + self.rows_guessed
+
+    @property
+    def few(self) -> bool:
+        """Whether the sources' changes are known to be small."""
+        return all(change.rows is not None for change in self.changes) and (
+            self.rows_changed <= _FEW
+        )
+
+
+def plan_refresh(
+    order: RefreshOrder,
+    current: Mapping[str, int],
+    last: CommittedRefresh | None,
+    *,
+    stable: bool = True,
+    others: Sequence[str] = (),
+) -> RefreshPlan:
+    """Choose what to do for ``order``, incremental refresh left aside.
+
+    A plan with reason SOURCES_CHANGED is what :func:`plan_incremental` may improve on.
+
+    :param current: by table id, the newest version of every versioned source, and the fingerprint
+        of every other one of which there is one.
+    :param last: what the table's own last refresh commit recorded; None before the first one.
+    :param stable: whether the query gives the same rows from the same versions at any time; a
+        query of the current time or of random numbers does not.
+    :param others: sources in which the version that was read last is not the commit it was.
+    """
+    if order.partitions or order.predicate is not None:
+        return replace(_partial_plan(order, current), changes=_contents(order, current, last))
+    code, text = _reason_for_full(order, current, last, others)
+    if not stable and code in {"", SOURCES_CHANGED}:
+        code, text = UNSTABLE_QUERY, "the query reads the time or random values"
+    return RefreshPlan(
+        strategy=Strategy.FULL if code else Strategy.NO_DATA,
+        reason_code=code or "SOURCES_UNCHANGED",
+        reason_text=text or "no source has a newer version than the last refresh read",
+        vector=dict(current),
+        changes=_contents(order, current, last),
+    )
+
+
+def _contents(
+    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh | None
+) -> tuple[SourceChange, ...]:
+    """Return how the change of each source is known, if the files of some have to tell it."""
+    if all(source.kind is SourceKind.VERSIONED for source in order.sources):
+        return ()
+    found = []
+    for source in order.sources:
+        before = last.vector.get(source.table_id) if last is not None else None
+        after = current.get(source.table_id)
+        if source.kind is SourceKind.PLAIN:
+            method = ASSUMED if after is None else FINGERPRINT
+        else:
+            method = UNCHANGED if before == after else "WHOLE"
+        change = SourceChange(source=str(source.name), before=before, after=after, method=method)
+        found.append(change)
+    return tuple(found)
+
+
+def without_fingerprints(plan: RefreshPlan, moved: Mapping[str, str]) -> RefreshPlan:
+    """Return what to do when files change while they are listed: they are not told by them.
+
+    What was unchanged before is not any more, so that it takes a full refresh.
+
+    :param moved: the names of the sources without versions that changed, by table id.
+    """
+    names = set(moved.values())
+    plan = replace(
+        plan,
+        vector={key: version for key, version in plan.vector.items() if key not in moved},
+        changes=tuple(
+            replace(change, after=None, method=ASSUMED) if change.source in names else change
+            for change in plan.changes
+        ),
+    )
+    if plan.strategy is not Strategy.INCREMENTAL:
+        return plan
+    return replace(
+        plan,
+        strategy=Strategy.FULL,
+        reason_code=SOURCE_WITHOUT_VERSIONS,
+        reason_text=f"files of {', '.join(sorted(names))} changed when the refresh began",
+        rejected=(),
+        affected_keys=None,
+    )
+
+
+def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence) -> RefreshPlan:
+    """Choose between an incremental refresh and the full one that was planned.
+
+    :param full: a plan with reason SOURCES_CHANGED.
+    """
+    files = tuple(change for change in full.changes if change.method == FINGERPRINT)
+    changes = (*evidence.changes, *files)
+    plan = replace(full, changes=changes, affected_keys=evidence.affected_keys)
+    if order.policy is RefreshPolicy.FULL:
+        return replace(plan, reason_code="POLICY_FULL", reason_text="the policy is FULL")
+    if evidence.obstacles:
+        return _rejected(plan, evidence.obstacles)
+    seconds = _seconds(order, evidence)
+    plan = replace(plan, predicted_seconds=seconds[0], full_seconds=seconds[1])
+    if order.policy is RefreshPolicy.AUTO:
+        reason = _not_worth(order, evidence, *seconds)
+        if reason is not None:
+            return replace(_rejected(plan, (reason,), seconds[0]), predicted_seconds=seconds[1])
+    code, text = _reason_for_incremental(evidence)
+    cheaper = Rejection(
+        strategy=Strategy.FULL.value,
+        reason_code="INCREMENTAL_CHOSEN",
+        reason_text=f"a full refresh was expected to take {seconds[1]:.1f} s",
+        cost=seconds[1],
+    )
+    return replace(
+        plan,
+        strategy=Strategy.INCREMENTAL,
+        reason_code=code,
+        reason_text=text,
+        rejected=(cheaper,),
+    )
+
+
+def records_totals(order: RefreshOrder, rows_in_sources: int) -> bool:
+    """Say whether a full refresh records what the next ones may be computed from."""
+    if order.policy is RefreshPolicy.AUTO:
+        return worth_recording(Work(rows_read=rows_in_sources, rows_written=0), order.history)
+    return order.policy is not RefreshPolicy.FULL
+
+
+def telling_region(plan: RefreshPlan, order: RefreshOrder) -> RefreshPlan:
+    """Return a plan that says which rows of the table it leaves as they are."""
+    if order.frozen_at is None or plan.strategy is Strategy.NO_DATA:
+        return plan
+    text = f"{plan.reason_text}; rows where {order.immutable} stay as they are"
+    return replace(plan, reason_text=text)
+
+
+def _partial_plan(order: RefreshOrder, current: Mapping[str, int]) -> RefreshPlan:
+    if order.predicate is not None:
+        code, text = "ROWS_REQUESTED", f"replaces the rows where {order.predicate}"
+    else:
+        code = "PARTITIONS_REQUESTED"
+        text = f"replaces {len(order.partitions)} requested partition(s)"
+    return RefreshPlan(
+        strategy=Strategy.PARTITION,
+        reason_code=code,
+        reason_text=text,
+        vector=dict(current),
+        partitions=order.partitions,
+    )
+
+
+def _reason_for_full(
+    order: RefreshOrder,
+    current: Mapping[str, int],
+    last: CommittedRefresh | None,
+    others: Sequence[str],
+) -> tuple[str, str]:
+    """Return why the whole table is computed, or two empty strings when nothing is to be done."""
+    if last is None:
+        return "FIRST_REFRESH", "the table has not been refreshed before"
+    if order.force:
+        return "FORCED", "a full refresh was asked for"
+    if last.foreign_version is not None:
+        return "FOREIGN_COMMIT", f"version {last.foreign_version} was not written by a refresh"
+    if last.partial:
+        return "PARTIAL_BEFORE", "only some rows or partitions were refreshed last"
+    if _definition_changed(order, last):
+        text = "the query changed since the last refresh, or a view, function or column it uses"
+        return "DEFINITION_CHANGED", text
+    if last.epoch <= order.checkpoint_floor:
+        return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
+    if others:
+        text = f"{', '.join(others)} has another history than when it was read last"
+        return SOURCES_REPLACED, text
+    plain = _plain_reason(order, current, last)
+    if plain is not None:
+        return SOURCE_WITHOUT_VERSIONS, plain
+    if dict(last.vector) != dict(current):
+        return SOURCES_CHANGED, "sources have newer versions than the last refresh read"
+    return "", ""
+
+
+def _plain_reason(
+    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh
+) -> str | None:
+    """Return why sources without versions have changed, or may have; None if they have not."""
+    plain = [source for source in order.sources if source.kind is SourceKind.PLAIN]
+    assumed = [str(s.name) for s in plain if s.table_id not in current]
+    if assumed:
+        return f"changes of {', '.join(assumed)} cannot be known and are assumed"
+    unknown = [str(s.name) for s in plain if s.table_id not in last.vector]
+    if unknown:
+        return f"the last refresh recorded no fingerprint of {', '.join(unknown)}"
+    moved = [str(s.name) for s in plain if current[s.table_id] != last.vector[s.table_id]]
+    return f"files of {', '.join(moved)} changed" if moved else None
+
+
+def _definition_changed(order: RefreshOrder, last: CommittedRefresh) -> bool:
+    """Views and functions may change under a definition that stays: the fingerprint tells."""
+    if last.definition_version != order.definition_version:
+        return True
+    return order.fingerprint is not None and order.fingerprint != last.fingerprint
+
+
+def _rejected(
+    plan: RefreshPlan, reasons: tuple[Obstacle, ...], cost: float | None = None
+) -> RefreshPlan:
+    rejections = tuple(
+        Rejection(
+            strategy=Strategy.INCREMENTAL.value,
+            reason_code=reason.code,
+            reason_text=reason.text,
+            cost=cost,
+        )
+        for reason in reasons
+    )
+    return replace(
+        plan,
+        reason_code=reasons[0].code,
+        reason_text=reasons[0].text,
+        rejected=rejections,
+    )
+
+
+def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
+    """Return how an incremental refresh reaches the table, and the rows it has to do with."""
+    read = evidence.rows_changed
+    if evidence.algebraic:
+        # Joins look up the sources that did not change; those that did are read as a change.
+        unchanged = max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
+        read += unchanged + evidence.rows_in_table
+    elif not evidence.appends:
+        read += evidence.rows_in_sources
+    written = evidence.affected_keys if evidence.keyed else evidence.rows_changed
+    if evidence.appends:
+        way = Way.APPEND
+    elif evidence.keyed and not evidence.algebraic:
+        way = Way.RECOMPUTE
+    else:
+        way = Way.REWRITE
+    changed = evidence.rows_changed
+    return way, Work(rows_read=read, rows_written=written or 0, rows_changed=changed)
+
+
+def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
+    """Return what the incremental and the full refresh are expected to take."""
+    way, work = incremental_work(evidence)
+    incremental = predict(way, work, order.history)
+    whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)
+    return incremental, predict(Way.OVERWRITE, whole, order.history)
+
+
+def _not_worth(
+    order: RefreshOrder, evidence: Evidence, incremental: float, full: float
+) -> Obstacle | None:
+    changed, known = evidence.rows_changed, evidence.rows_in_changed
+    if not evidence.appends and changed > _LARGEST_CHANGE * known:
+        share = 100 * changed / max(known, 1)
+        text = f"{changed} rows changed, about {share:.0f} % of the sources"
+        return Obstacle(code="CHANGE_TOO_LARGE", text=text)
+    keys = evidence.affected_keys or 0
+    computed = not (evidence.algebraic or evidence.leading)
+    if computed and keys > _MOST_KEYS * evidence.rows_in_table:
+        text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
+        return Obstacle(code="TOO_MANY_KEYS", text=text)
+    before = order.history[0].strategy if order.history else None
+    margin = HYSTERESIS if before is Strategy.FULL else 1.0
+    if margin * incremental > full:
+        text = f"an incremental refresh was expected to take {incremental:.1f} s, not {full:.1f} s"
+        return Obstacle(code="FULL_IS_CHEAPER", text=text)
+    return None
+
+
+def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
+    moved = [
+        f"{change.source}: {change.rows if change.rows is not None else 'some'} rows "
+        f"({change.method})"
+        for change in evidence.changes
+        if change.method != UNCHANGED
+    ]
+    shown = ", ".join(moved) or "no source rows changed"
+    if evidence.appends:
+        return ROWS_APPENDED, f"adds rows for {shown}"
+    if evidence.algebraic:
+        return "GROUPS_COMBINED", f"adds up the stored groups and {shown}"
+    merged = ", merged with the first rows" if evidence.leading else ""
+    if evidence.keyed:
+        return KEYS_AFFECTED, f"recomputes affected keys for {shown}{merged}"
+    return "ROWS_CHANGED", f"applies the query to {shown}{merged}"

@@ -1,0 +1,125 @@
+"""Finds that a refresh has nothing to do without analyzing its query again."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.versions import SourceKind
+from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
+from tidegate_server.core.refresh.waves import forward
+from tidegate_server.engine.query.resolution import Tables, fingerprint_of
+from tidegate_server.engine.refresh.planner import plan_refresh
+from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.entries import asked_once
+from tidegate_server.engine.storage.jvm import java
+
+_MOST = 10_000
+_QUALIFIED_CALL = re.compile(r"\.\s*(?:`(?:[^`]|``)+`|\w+)\s*\(")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A query as it was analyzed, with the newest version of all that it depends on."""
+
+    definition: tuple[object, ...]
+    newest: Mapping[TableName, tuple[str, int]]
+    """Table id and version, by the source's name."""
+    files: Mapping[TableName, tuple[str, int]]
+    """Table id and fingerprint of sources without versions."""
+    fingerprint: str
+
+
+@dataclass(slots=True)
+class AnalyzedQueries:
+    """The queries of this process's last refreshes, by table id.
+
+    Only what reads tables with versions, or files with a fingerprint, and calls built-in functions
+    is remembered: all else may mean something different without any table showing it.
+    """
+
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def remember(self, order: RefreshOrder, tables: Tables, spark: SparkSession) -> None:
+        """Keep what the query of ``order``, whose fingerprint is filled in, was found to be."""
+        with self._lock:
+            self._seen.pop(order.table_id, None)
+            if order.fingerprint is None or not _depends_on_versions_alone(order, tables, spark):
+                return
+            if len(self._seen) >= _MOST:
+                self._seen.pop(next(iter(self._seen)))
+            self._seen[order.table_id] = _Seen(
+                definition=_definition(order),
+                newest={n: (s.table_id, s.newest) for n, s in tables.states.items()},
+                files={
+                    (source := tables.sources[name]).name: (source.table_id, found)
+                    for name, found in tables.fingerprints.items()
+                },
+                fingerprint=order.fingerprint,
+            )
+
+    def nothing_to_do(
+        self, order: RefreshOrder, spark: SparkSession, format: TableFormat
+    ) -> tuple[RefreshPlan, CommittedRefresh] | None:
+        """Return the plan to do nothing, and the last refresh; None if that is not certain."""
+        with self._lock:
+            seen = self._seen.get(order.table_id)
+        if seen is None or seen.definition != _definition(order):
+            return None
+        with asked_once(spark, order.tables):
+            return _still(seen, order, spark, format)
+
+
+def _still(
+    seen: _Seen, order: RefreshOrder, spark: SparkSession, format: TableFormat
+) -> tuple[RefreshPlan, CommittedRefresh] | None:
+    last = format.last_commit(order.name, order.table_id)
+    if last is None or last.refresh_id == order.refresh_id or last.epoch >= order.epoch:
+        return None
+    vector: dict[str, int] = {}
+    for name, newest in seen.newest.items():
+        state = format.find(name)
+        if state is None or (state.table_id, state.newest) != newest:
+            return None
+        if state.commit not in (None, last.commits.get(state.table_id, state.commit)):
+            return None
+        vector[state.table_id] = state.version
+    for name, (table_id, known) in seen.files.items():
+        if fingerprint_of(spark, name) != known:
+            return None
+        vector[table_id] = known
+    wanted = forward(order.vector or {}, last)
+    if any(wanted.get(table_id, version) != version for table_id, version in vector.items()):
+        return None
+    plan = plan_refresh(replace(order, fingerprint=seen.fingerprint), vector, last)
+    return (plan, last) if plan.strategy is Strategy.NO_DATA else None
+
+
+def _definition(order: RefreshOrder) -> tuple[object, ...]:
+    settings = tuple(sorted(order.settings.items()))
+    return order.definition_version, order.expanded_query, order.columns, order.sources, settings
+
+
+def _depends_on_versions_alone(order: RefreshOrder, tables: Tables, spark: SparkSession) -> bool:
+    stream = any(source.kind is SourceKind.STREAM for source in order.sources)
+    views = any(source.via for source in (*tables.sources.values(), *order.sources))
+    if stream or tables.assumed() or views or tables.travelled or tables.temporary or tables.wanted:
+        return False
+    if _QUALIFIED_CALL.search(order.expanded_query):
+        return False
+    return all(_is_built_in(spark, name) for name in tables.functions)
+
+
+def _is_built_in(spark: SparkSession, name: str) -> bool:
+    session: Any = spark._jsparkSession
+    jvm: Any = java(spark)
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+    return bool(session.sessionState().catalog().isBuiltinFunction(identifier))

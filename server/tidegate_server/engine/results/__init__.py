@@ -1,0 +1,1 @@
+"""Results of statements on their way to the gateway."""

@@ -1,0 +1,300 @@
+"""Results: small ones ride in the answer, larger ones wait in the spool as chunks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import Execute
+from tidegate_server.engine.jvm.errors import exceeds_result_limit
+from tidegate_server.engine.results.local_rows import constant_rows, local_rows, named
+from tidegate_server.engine.results.projection import arrow_schema, wire_frame
+from tidegate_server.engine.results.spool import Spool
+from tidegate_server.engine.session.operations import Operation
+from tidegate_server.engine.storage.jvm import java, kind
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 8 << 20
+_ROW_GROUP_BYTES = 3 << 20  # encoded; decoded values take about three times as much
+_BATCH_ROWS = 16_384
+_ROWS_WRITTEN = "numOutputRows"
+_ASSUMED_VALUE = 64  # bytes; what turns out larger than allowed is spooled after all
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a result went: inline bytes, or chunks under its id."""
+
+    result_id: str
+    rows: int
+    chunks: int
+    inline: bytes | None = None
+
+
+class Chunks(Protocol):
+    """A result that waits to be read."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of every batch."""
+        ...
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        ...
+
+    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one chunk, counted from 0."""
+        ...
+
+
+class ArrowFile:
+    """Batches in one Arrow IPC file, mapped and not held in memory."""
+
+    def __init__(self, path: Path, table: pa.Table) -> None:
+        self._schema = table.schema
+        self._path = path
+        self._count = 0
+        rows = max(1, table.num_rows * _CHUNK_BYTES // max(table.nbytes, 1))
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            for batch in table.combine_chunks().to_batches(max_chunksize=rows):
+                writer.write_batch(batch)
+                self._count += 1
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def chunks(self) -> int:
+        return self._count
+
+    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(self._path)) as source:
+            yield pa.ipc.open_file(source).get_batch(chunk)
+
+
+class ParquetSpool:
+    """A directory Spark wrote; a chunk is one row group, in the order of the part files."""
+
+    def __init__(self, directory: Path, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._groups: list[tuple[Path, int]] = []
+        self.rows = 0
+        for path in sorted(directory.glob("part-*.parquet")):
+            with pq.ParquetFile(path) as file:
+                self.rows += file.metadata.num_rows
+                self._groups += [(path, group) for group in range(file.metadata.num_row_groups)]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def chunks(self) -> int:
+        return len(self._groups)
+
+    def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
+        path, group = self._groups[chunk]
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
+                yield batch.cast(self._schema)
+
+
+def write_parquet(frame: DataFrame, place: Path) -> int:
+    """Write a frame below a directory that does not exist yet; return how many rows its tasks
+    wrote.
+
+    Each task returns its own count, wherever its files went.
+    """
+    jvm: Any = java(frame.sparkSession)
+    session: Any = frame.sparkSession._jsparkSession
+    jdf: Any = frame._jdf
+    options = {
+        "path": str(place),
+        "parquet.block.size": str(_ROW_GROUP_BYTES),
+        "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    }
+    none, nothing = jvm.org.apache.spark.api.python.PythonUtils.toSeq([]), jvm.scala.Option.empty()
+    source = jvm.org.apache.spark.sql.execution.datasources.DataSource(
+        session,
+        "parquet",
+        none,
+        nothing,
+        none,
+        nothing,
+        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options),
+        nothing,
+    )
+    save = jvm.org.apache.spark.sql.SaveMode.ErrorIfExists
+    command = source.planForWriting(save, jdf.queryExecution().analyzed())
+    done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, command)
+    plan = _writing(done.queryExecution().executedPlan().commandPhysicalPlan())
+    return int(plan.metrics().apply(_ROWS_WRITTEN).value())
+
+
+def _writing(plan: Any) -> Any:
+    """Return the operator that wrote: adaptive execution puts others around it, without metrics."""
+    name = kind(plan)
+    if name == "AdaptiveSparkPlanExec":
+        return _writing(plan.executedPlan())
+    return _writing(plan.plan()) if name.endswith("QueryStageExec") else plan
+
+
+def require_complete(written: int, read: int) -> None:
+    """Refuse a result with rows missing, or read twice.
+
+    :raises ServerError: RESULT_INCOMPLETE.
+    """
+    if written != read:
+        raise error(Code.RESULT_INCOMPLETE, written=written, read=read)
+
+
+class ResultStore:
+    """All results of the process, by id and by the session they belong to."""
+
+    def __init__(self, spool: Spool, *, direct_bytes: int) -> None:
+        self._spool = spool
+        self._direct_bytes = direct_bytes
+        self._lock = threading.Lock()
+        self._results: dict[str, Chunks] = {}
+
+    def store(self, frame: DataFrame, operation: Operation, request: Execute) -> Stored:
+        """Run a query once and keep its rows.
+
+        :raises ServerError: RESULT_TOO_LARGE, RESULTS_OF_USER_TOO_LARGE, OPERATION_CANCELED or
+            what Spark says.
+        """
+        wire = wire_frame(frame)
+        session = frame.sparkSession
+        time_zone = _zone(session, str(session.conf.get("spark.sql.session.timeZone")))
+        schema = arrow_schema(wire, time_zone)
+        table = constant_rows(wire, schema, time_zone)
+        if table is not None:
+            return self._direct(table, operation, request)
+        if not _is_small(wire, self._direct_bytes):
+            return self._spooled(wire, schema, operation, request)
+        try:
+            table = local_rows(wire, schema, time_zone)
+            if table is None:
+                table = named(wire.toArrow(), schema)
+        except Exception as failed:
+            if not exceeds_result_limit(failed):
+                raise
+            logger.info("result of %s is larger than estimated", operation.id)
+            return self._spooled(wire, schema, operation, request)
+        return self._direct(table, operation, request)
+
+    def read(self, result_id: str, chunk: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the schema and the batches of one chunk.
+
+        :raises ServerError: INVALID_REQUEST if there is no such result or chunk.
+        """
+        with self._lock:
+            found = self._results.get(result_id)
+        if found is None or not 0 <= chunk < found.chunks:
+            raise error(
+                Code.INVALID_REQUEST, reason=f"there is no chunk {chunk} of result {result_id}"
+            )
+        return found.schema, found.read(chunk)
+
+    def close(self, result_id: str) -> None:
+        """Delete a result; an unknown one is harmless."""
+        with self._lock:
+            self._results.pop(result_id, None)
+        self._spool.give_back(result_id)
+
+    def close_session(self, session_id: str) -> None:
+        """Delete every result of a session."""
+        for result_id in self._spool.of_session(session_id):
+            self.close(result_id)
+
+    def count(self) -> int:
+        """Return how many results wait to be read."""
+        with self._lock:
+            return len(self._results)
+
+    def excess(self, operation: Operation) -> ServerError | None:
+        """Return why what an operation writes into the spool must not go on, None if it may."""
+        return self._spool.excess(operation.id)
+
+    def _direct(self, table: pa.Table, operation: Operation, request: Execute) -> Stored:
+        if table.nbytes <= request.inline_bytes:
+            inline = _ipc_stream(table)
+            return Stored(str(uuid.uuid4()), table.num_rows, chunks=0, inline=inline)
+        result_id, place = self._spool.take(operation.id, request.session_id, request.owner)
+        place.mkdir()
+        file = ArrowFile(place / "result.arrow", table)
+        self._keep(result_id, file)
+        self._check(result_id, operation)
+        return Stored(result_id, table.num_rows, file.chunks)
+
+    def _spooled(
+        self, wire: DataFrame, schema: pa.Schema, operation: Operation, request: Execute
+    ) -> Stored:
+        result_id, place = self._spool.take(operation.id, request.session_id, request.owner)
+        try:
+            # A file cannot have two columns of one name.
+            distinct = wire.toDF(*schema.names)
+            written = write_parquet(distinct, place)
+            spool = ParquetSpool(place, schema)
+            require_complete(written, spool.rows)
+        except BaseException:
+            self.close(result_id)
+            raise
+        self._keep(result_id, spool)
+        self._check(result_id, operation)
+        return Stored(result_id, spool.rows, spool.chunks)
+
+    def _keep(self, result_id: str, chunks: Chunks) -> None:
+        with self._lock:
+            self._results[result_id] = chunks
+
+    def _check(self, result_id: str, operation: Operation) -> None:
+        """Drop a result nobody wants or has room for."""
+        excess = self.excess(operation)
+        if operation.canceled or excess is not None:
+            self.close(result_id)
+            operation.check()
+        if excess is not None:
+            raise excess
+
+
+def _zone(session: SparkSession, given: str) -> str:
+    """Return a session's time zone in a spelling that Arrow and its readers know.
+
+    Spark also takes Java's ``GMT+8``, ``+8`` and short names such as ``PST``.
+    """
+    if "/" in given or given == "UTC":
+        return given
+    zone = java(session).org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(given)
+    known = str(zone.normalized().getId())
+    return "UTC" if known == "Z" else known
+
+
+def _is_small(wire: DataFrame, direct_bytes: int) -> bool:
+    """Say whether Spark's own bounds prove or estimate that the rows fit in memory."""
+    plan = wire._jdf.queryExecution().optimizedPlan()
+    most = plan.maxRows()
+    if most.isDefined() and most.get() * len(wire.columns) * _ASSUMED_VALUE <= direct_bytes:
+        return True
+    return int(str(plan.stats().sizeInBytes())) <= direct_bytes
+
+
+def _ipc_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,0 +1,1 @@
+"""Sessions of clients and the operations that run in them."""

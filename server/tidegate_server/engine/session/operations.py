@@ -1,0 +1,160 @@
+"""What runs at the moment: job tags, cancellation in every phase, progress, what it took."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import Progress
+from tidegate_server.core.model.runs import RunMetrics
+from tidegate_server.engine.storage.jvm import items, java
+
+logger = logging.getLogger(__name__)
+
+_POOLS = 16
+_GROUP = "spark.jobGroup.id"
+
+
+class Operation:
+    """One piece of work under its id; ``check`` is called between its steps."""
+
+    def __init__(self, operation_id: str) -> None:
+        self.id = operation_id
+        self._canceled = threading.Event()
+
+    @property
+    def canceled(self) -> bool:
+        """Whether somebody asked for the end of it."""
+        return self._canceled.is_set()
+
+    def cancel(self) -> None:
+        """Ask for the end; later calls are harmless."""
+        self._canceled.set()
+
+    def check(self) -> None:
+        """:raises ServerError: OPERATION_CANCELED if the end was asked for."""
+        if self.canceled:
+            raise error(Code.OPERATION_CANCELED, by="")
+
+
+class Operations:
+    """All running operations of the process.
+
+    Spark jobs of an operation carry its id as their tag and, where Spark leaves it, as their group.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._java: Any = java(spark)
+        self._ui: str | None = spark.sparkContext.uiWebUrl
+        self._lock = threading.Lock()
+        self._running: dict[str, Operation] = {}
+
+    def begin(self, operation_id: str) -> Operation:
+        """Register an operation before its thread is found, so that it can be canceled."""
+        operation = Operation(operation_id)
+        with self._lock:
+            self._running[operation_id] = operation
+        return operation
+
+    @contextmanager
+    def working(self, operation: Operation) -> Iterator[Operation]:
+        """Bind this thread's Spark jobs to the operation until the block ends."""
+        try:
+            operation.check()
+            self._context.addJobTag(operation.id)
+            self._context.setLocalProperty(_GROUP, operation.id)
+            self._context.setInterruptOnCancel(True)
+            # Pools share the cores evenly; within one pool the first job comes first.
+            pool = f"p{zlib.crc32(operation.id.encode()) % _POOLS}"
+            self._context.setLocalProperty("spark.scheduler.pool", pool)
+            yield operation
+        finally:
+            with self._lock:
+                self._running.pop(operation.id, None)
+            self._context.removeJobTag(operation.id)
+            self._context.setLocalProperty(_GROUP, None)
+
+    def cancel(self, operation_id: str) -> None:
+        """End an operation; one that is unknown or over is left alone."""
+        with self._lock:
+            operation = self._running.get(operation_id)
+        if operation is None:
+            return
+        operation.cancel()
+        self.interrupt(operation)
+        logger.info("canceled %s", operation_id)
+
+    def interrupt(self, operation: Operation) -> None:
+        """Stop the Spark jobs of a canceled operation; repeated while it still runs.
+
+        Spark refuses further jobs of the group, as adaptive execution submits them one after the
+        other. Threads that Spark gives a group of its own have the tag alone: for their sake once
+        is not enough.
+        """
+        self._context.cancelJobGroupAndFutureJobs(operation.id)
+        self._context.cancelJobsWithTag(operation.id)
+
+    def progress(self, operation_id: str) -> Progress | None:
+        """Return how far the operation's Spark jobs are; None before the first one."""
+        tracker = self._context.statusTracker()
+        jobs = list(tracker.getJobIdsForTag(operation_id))
+        infos = [
+            info.get()
+            for s in _stages(tracker, jobs)
+            if (info := tracker.getStageInfo(s)).isDefined()
+        ]
+        if not infos:
+            return None
+        return Progress(
+            stages_done=sum(i.numCompletedTasks() >= i.numTasks() for i in infos),
+            stages_total=len(infos),
+            tasks_done=sum(i.numCompletedTasks() for i in infos),
+            tasks_running=sum(i.numActiveTasks() for i in infos),
+            tasks_total=sum(i.numTasks() for i in infos),
+            tracking_url=f"{self._ui}/jobs/job/?id={min(jobs)}" if self._ui else "",
+        )
+
+    def measured(self, metrics: RunMetrics, operation: Operation) -> RunMetrics:
+        """Add what the tasks of the operation's Spark jobs took.
+
+        Spark remembers a few hundred jobs and stages, so that the figures of an operation with more
+        are those of its last ones.
+        """
+        tracker = self._context.statusTracker()
+        jobs = sorted(tracker.getJobIdsForTag(operation.id))
+        attempts = [a for stage in _stages(tracker, jobs) for a in self._attempts(stage)]
+        return replace(
+            metrics,
+            spark_job_ids=tuple(jobs),
+            executor_ms=sum(a.executorRunTime() for a in attempts),
+            peak_memory=max((a.peakExecutionMemory() for a in attempts), default=0),
+        )
+
+    def _attempts(self, stage: int) -> Iterator[Any]:
+        """Return the attempts at a stage, without their tasks."""
+        statuses, quantiles = self._java.java.util.ArrayList(), self._java.scala.Array
+        store, none = self._context.statusStore(), quantiles.emptyDoubleArray()
+        return items(store.stageData(stage, False, statuses, False, none))
+
+
+def _stages(tracker: Any, jobs: Iterable[int]) -> set[int]:
+    """Return the stages of the jobs that Spark remembers."""
+    infos = (tracker.getJobInfo(job) for job in jobs)
+    return {stage for info in infos if info.isDefined() for stage in info.get().stageIds()}
+
+
+def running_tasks(tracker: Any, operation_id: str) -> int:
+    """Return how many tasks of an operation's Spark jobs run."""
+    infos = (
+        tracker.getStageInfo(s) for s in _stages(tracker, tracker.getJobIdsForTag(operation_id))
+    )
+    return sum(info.get().numActiveTasks() for info in infos if info.isDefined())

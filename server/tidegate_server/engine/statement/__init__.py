@@ -1,0 +1,1 @@
+"""Runs statements of Spark SQL, and refuses some of them."""

@@ -1,0 +1,321 @@
+"""Refuses statements that would change a materialized table behind its definition's back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
+    TableName,
+    qualify,
+    quote_identifier,
+    quote_literal,
+    visible_name,
+)
+from tidegate_server.core.sql.cursor import position
+from tidegate_server.engine.definition.evolve import PROPERTY_QUARANTINE_OF
+from tidegate_server.engine.query.resolution import current_place, is_temporary_view
+from tidegate_server.engine.statement.targets import (
+    CopyTarget,
+    NewTarget,
+    PathTarget,
+    SchemaTarget,
+    TableTarget,
+    Target,
+    is_path,
+    targets,
+)
+from tidegate_server.engine.storage.delta.commits import newest_snapshot
+from tidegate_server.engine.storage.delta.table_files import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.engine.storage.entries import entry_of, provider_of
+from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
+from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE
+
+_PROPERTIES = (PROPERTY_ID, PROPERTY_DEFINITION, PROPERTY_QUARANTINE_OF, PROPERTY_PLACE)
+
+_BY_REFRESH = (
+    "Its content follows from its query: ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
+)
+_BY_SERVER = "The server looks after the files of a materialized table."
+_COMPACTED = (
+    f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.small-files says when they are "
+    "compacted."
+)
+_REMOVED = (
+    f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.retention says how long those of "
+    "earlier versions stay."
+)
+_ELSEWHERE = "Choose a name and a place of its own; DROP MATERIALIZED TABLE {table} frees this one."
+_BY_QUERY = (
+    "Its columns follow from its query: ALTER MATERIALIZED TABLE {table} AS query adds some."
+)
+_HINTS: Mapping[str, str] = {
+    "DROP TABLE": "Use DROP MATERIALIZED TABLE {table}.",
+    "DROP VIEW": "Use DROP MATERIALIZED TABLE {table}.",
+    "ALTER TABLE": "Use ALTER MATERIALIZED TABLE {table}.",
+    "ALTER TABLE ADD COLUMN": _BY_QUERY,
+    "ALTER TABLE ADD COLUMNS": _BY_QUERY,
+    "ALTER TABLE REPLACE COLUMNS": _BY_QUERY,
+    "ALTER TABLE RENAME COLUMN": _BY_QUERY,
+    "ALTER TABLE DROP COLUMNS": "Its columns follow from its query; those that are evaluated on "
+    "read go with ALTER MATERIALIZED TABLE {table} DROP column.",
+    "ALTER TABLE ALTER COLUMN": "Use ALTER MATERIALIZED TABLE {table} MODIFY column type.",
+    "ALTER TABLE CHANGE COLUMN": "Use ALTER MATERIALIZED TABLE {table} MODIFY column type.",
+    "ALTER TABLE SET TBLPROPERTIES": "Use ALTER MATERIALIZED TABLE {table} SET ('key' = 'value').",
+    "ALTER TABLE UNSET TBLPROPERTIES": "Use ALTER MATERIALIZED TABLE {table} RESET ('key').",
+    "ALTER TABLE ADD CONSTRAINT": "Declare CONSTRAINT name EXPECT (condition) in CREATE OR ALTER "
+    "MATERIALIZED TABLE {table}.",
+    "ALTER TABLE DROP CONSTRAINT": "Use ALTER MATERIALIZED TABLE {table} DROP CONSTRAINT name.",
+    "ALTER TABLE CLUSTER BY": "Use ALTER MATERIALIZED TABLE {table} ADD DISTRIBUTION BY (column).",
+    "ALTER TABLE RENAME TO": "Use ALTER MATERIALIZED TABLE {table} RENAME TO name.",
+    "ALTER VIEW": "Use ALTER MATERIALIZED TABLE {table}.",
+    "COMMENT ON TABLE": "Use CREATE OR ALTER MATERIALIZED TABLE {table} with the COMMENT.",
+    "RESTORE": "Use ALTER MATERIALIZED TABLE {table} ROLLBACK TO VERSION n.",
+    "SHOW CREATE TABLE": "Use SHOW CREATE MATERIALIZED TABLE {table}.",
+    "ANALYZE TABLE": "Statistics of a materialized table are kept by its refreshes.",
+    "CREATE TABLE": _ELSEWHERE,
+    "CREATE OR REPLACE TABLE": _ELSEWHERE,
+    "CREATE OR REPLACE VIEW": _ELSEWHERE,
+    "CONVERT TO DELTA": _ELSEWHERE,
+    "OPTIMIZE": _COMPACTED,
+    "VACUUM": _REMOVED,
+    "REORG": _COMPACTED,
+    "GENERATE": _BY_SERVER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """What a statement changes that may be run."""
+
+    targets: tuple[Target, ...]
+    copies: tuple[tuple[str, ...], ...]
+    """Tables that it creates as copies of materialized ones: they get the properties by which those
+    are known, and are to be disowned (:func:`disown`)."""
+
+
+def guard(spark: SparkSession, text: str) -> Guarded:
+    """Refuse a statement that changes the storage of a materialized table.
+
+    :raises ServerError: MT_WRONG_KIND naming the statement to use; NOT_SUPPORTED for an EXECUTE
+        IMMEDIATE that cannot be read beforehand.
+    :raises pyspark.errors.ParseException: if Spark cannot parse the statement.
+    """
+    owners = _Owners(spark)
+    copies = []
+    found = tuple(targets(spark, text))
+    for target in found:
+        if isinstance(target, NewTarget):
+            continue
+        if isinstance(target, CopyTarget):
+            copied = owners.of_table(target.source, through_views=False) is not None
+            # IF NOT EXISTS leaves what is there as it is.
+            if copied and owners.of_table(target.name, through_views=False) is None:
+                copies.append(target.name)
+            continue
+        try:
+            owners.check(target)
+        except ServerError as refused:
+            if target.at is not None:
+                refused.line, refused.column = position(text, target.at)
+            raise
+    return Guarded(targets=found, copies=tuple(copies))
+
+
+def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:
+    """Make copies of materialized tables the plain tables that they are."""
+    keys = ", ".join(map(quote_literal, _PROPERTIES))
+    for name in copies:
+        table = ".".join(map(quote_identifier, name))
+        if is_path(name) or spark.catalog.tableExists(table):
+            spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({keys})")
+
+
+# ---- whose storage that is ---------------------------------------------------------------------
+
+
+class _Owners:
+    """Finds the materialized table to which a table, view, or place belongs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._session: Any = spark._jsparkSession
+        self._jvm: Any = java(spark)
+
+    def check(self, target: TableTarget | PathTarget | SchemaTarget) -> None:
+        """Refuse a target that is a materialized table's; raises MT_WRONG_KIND."""
+        if isinstance(target, SchemaTarget):
+            if target.script:
+                hint = "Run it as a statement of its own."
+                raise error(Code.NOT_SUPPORTED, what="DROP SCHEMA inside a script", hint=hint)
+            self.check_schema(target.name)
+        elif (owner := self.of(target)) is not None:
+            form = target.form if isinstance(target, TableTarget) else ""
+            raise _wrong_kind(owner, target.action, form)
+
+    def of(self, target: TableTarget | PathTarget) -> str | None:
+        """Return the name of the materialized table a target belongs to, or None."""
+        if isinstance(target, TableTarget):
+            return self.of_table(target.name, through_views=target.rows)
+        return self.of_path(target.path, below=target.below)
+
+    def of_table(self, parts: tuple[str, ...], *, through_views: bool) -> str | None:
+        """Return the materialized table's name, or None."""
+        if is_path(parts):
+            return self.of_path(parts[-1], below=False)
+        if is_temporary_view(self._spark, parts):
+            return self._behind(parts) if through_views else None
+        if len(parts) > 3:
+            return None
+        place = current_place(self._spark)
+        name = qualify(parts, place.catalog, place.schema)
+        entry = entry_of(self._spark, name)
+        if entry is None:
+            return None
+        if entry.tableType().name() == "VIEW":
+            owned = _owner(entry.properties(), name)
+            return owned or (self._behind(parts) if through_views else None)
+        if not _is_delta(entry):
+            return None
+        return self._at(self._path(str(entry.location().toString())), name)
+
+    def of_path(self, path: str, *, below: bool) -> str | None:
+        """Return the materialized table in whose directory ``path`` lies, or None.
+
+        :param below: whether also one whose directory lies below ``path``.
+        """
+        place = self._path(path)
+        utilities = self._jvm.org.apache.spark.sql.delta.DeltaTableUtils
+        found = utilities.findDeltaTableRoot(self._session, place, _no_options(self._jvm))
+        if found.isDefined():
+            return self._at(found.get(), None)
+        return self._below(place) if below else None
+
+    def check_schema(self, parts: tuple[str, ...]) -> None:
+        """Refuse to drop a schema with materialized tables.
+
+        Those of other schemas may lie in its directory, after SWAP WITH; that directory stays.
+
+        :raises ServerError: MT_WRONG_KIND.
+        """
+        catalog = parts[0] if len(parts) == 2 else current_place(self._spark).catalog
+        if len(parts) > 2 or catalog.lower() != DEFAULT_CATALOG:
+            return
+        schema = parts[-1].lower()
+        inside = sorted(
+            {
+                owner
+                for entry in self._entries(schema)
+                if (owner := self._of_entry(entry)) is not None
+            }
+        )
+        if inside:
+            raise error(
+                Code.MT_WRONG_KIND,
+                table=f"{catalog}.{schema}",
+                found="a schema with materialized tables",
+                expected="one without for DROP SCHEMA",
+                hint=f"Drop them first: {', '.join(inside)}.",
+            )
+
+    def _below(self, place: Any) -> str | None:
+        files = place.getFileSystem(self._session.sessionState().newHadoopConf())
+        prefix = str(files.makeQualified(place).toString()).rstrip("/") + "/"
+        external = self._session.sharedState().externalCatalog()
+        for schema in items(external.listDatabases()):
+            for entry in self._entries(str(schema)):
+                if entry.tableType().name() == "VIEW" or not _is_delta(entry):
+                    continue
+                location = self._path(str(entry.location().toString()))
+                if str(files.makeQualified(location).toString()).startswith(prefix):
+                    owner = self._of_entry(entry)
+                    if owner is not None:
+                        return owner
+        return None
+
+    def _entries(self, schema: str) -> list[Any]:
+        external = self._session.sharedState().externalCatalog()
+        if not external.databaseExists(schema):
+            return []
+        return list(items(external.getTablesByName(schema, external.listTables(schema))))
+
+    def _of_entry(self, entry: Any) -> str | None:
+        identifier = entry.identifier()
+        name = TableName(DEFAULT_CATALOG, str(identifier.database().get()), str(identifier.table()))
+        if entry.tableType().name() == "VIEW":
+            return _owner(entry.properties(), name)
+        if not _is_delta(entry):
+            return None
+        return self._at(self._path(str(entry.location().toString())), name)
+
+    def _behind(self, parts: tuple[str, ...]) -> str | None:
+        """Look at what a view reads; a broken one is left to Spark's own error."""
+        try:
+            frame: Any = self._spark.table(".".join(quote_identifier(part) for part in parts))
+        except PySparkException:
+            return None
+        for leaf in items(frame._jdf.queryExecution().analyzed().collectLeaves()):
+            for path in self._places(leaf):
+                owner = self.of_path(path, below=False)
+                if owner is not None:
+                    return owner
+        return None
+
+    def _places(self, leaf: Any) -> Iterator[str]:
+        """Yield where the files of a relation in an analyzed plan are."""
+        match kind(leaf):
+            case "LogicalRelation" if is_instance(self._jvm, leaf.relation(), FILES):
+                for path in items(leaf.relation().location().rootPaths()):
+                    yield str(path.toString())
+            case "DataSourceV2Relation" if kind(leaf.table()) == "DeltaTableV2":
+                yield str(leaf.table().path().toString())
+
+    def _at(self, path: Any, name: TableName | None) -> str | None:
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
+        snapshot = newest_snapshot(self._jvm, log)
+        if int(snapshot.version()) < 0:
+            return None
+        place = TableName(DEFAULT_CATALOG, "delta", str(path.toString()))
+        return _owner(snapshot.metadata().configuration(), name or place)
+
+    def _path(self, text: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(text)
+
+
+def _owner(properties: Any, name: TableName) -> str | None:
+    """Read the materialized table's name from table properties; None for a plain table."""
+    if not properties.contains(PROPERTY_ID):
+        return None
+    if properties.contains(PROPERTY_QUARANTINE_OF):
+        return str(properties.get(PROPERTY_QUARANTINE_OF).get())
+    definition = properties.get(PROPERTY_DEFINITION)
+    if definition.isDefined():
+        told = json.loads(str(definition.get()))["name"]
+        return str(TableName(told["catalog"], told["schema"], told["table"]))
+    return str(visible_name(name))
+
+
+def _is_delta(entry: Any) -> bool:
+    return provider_of(entry) == "delta"
+
+
+def _no_options(jvm: Any) -> Any:
+    return jvm.PythonUtils.toScalaMap({})
+
+
+def _wrong_kind(owner: str, action: str, form: str) -> ServerError:
+    hint = _HINTS.get(f"{action} {form}") or _HINTS.get(action, _BY_REFRESH)
+    return error(
+        Code.MT_WRONG_KIND,
+        table=owner,
+        found="a materialized table",
+        expected=f"a table for {action}",
+        hint=hint.format(table=owner),
+    )

@@ -1,0 +1,97 @@
+"""Keeps owner and comment in the metastore's entries of the tables that a statement changes.
+
+Spark enters the user of its own process as the owner, and Delta changes a comment in its log alone;
+metadata calls and SHOW TABLE EXTENDED answer from the entries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import TableName, qualify
+from tidegate_server.engine.query.resolution import current_place
+from tidegate_server.engine.statement.targets import (
+    CopyTarget,
+    NewTarget,
+    TableTarget,
+    Target,
+    is_path,
+)
+from tidegate_server.engine.storage.delta.commits import newest_snapshot
+from tidegate_server.engine.storage.entries import entry_of, provider_of
+from tidegate_server.engine.storage.jvm import java, with_fields
+
+logger = logging.getLogger(__name__)
+
+_REPLACING: Final = "CREATE OR REPLACE TABLE"
+_COMMENTING: Final = ("COMMENT ON TABLE", "ALTER TABLE", "RESTORE", _REPLACING)
+_OWNER, _COMMENT = 7, 14
+"""Positions of fields in Spark's CatalogTable."""
+
+
+@contextmanager
+def registered(spark: SparkSession, targets: Iterable[Target], user: str) -> Iterator[None]:
+    """Have the entries say, once the statement is done, who made a table and its comment.
+
+    :param targets: what the statement changes.
+    :param user: for whom the statement runs; empty if unknown.
+    """
+    makes, comments = _changes(spark, targets)
+    new = [name for name in makes if entry_of(spark, name) is None]
+    yield
+    for name in dict.fromkeys((*makes, *comments)):
+        try:
+            _register(spark, name, owner=user if name in new else "")
+        except (PySparkException, Py4JError):
+            # The statement is done; the entry is as Spark left it.
+            logger.warning("the entry of %s is not up to date", name, exc_info=True)
+
+
+def _changes(
+    spark: SparkSession, targets: Iterable[Target]
+) -> tuple[list[TableName], list[TableName]]:
+    """Return the tables that a statement may make, and those whose comment it may change."""
+    makes: list[tuple[str, ...]] = []
+    comments: list[tuple[str, ...]] = []
+    for target in targets:
+        match target:
+            case NewTarget(name=parts) | CopyTarget(name=parts):
+                makes.append(parts)
+            case TableTarget(action=action, name=parts) if action in _COMMENTING:
+                (makes if action == _REPLACING else comments).append(parts)
+            case _:
+                continue
+    place = current_place(spark)
+
+    def full(names: Iterable[tuple[str, ...]]) -> list[TableName]:
+        fitting = (parts for parts in names if len(parts) <= 3 and not is_path(parts))
+        return [qualify(parts, place.catalog, place.schema) for parts in fitting]
+
+    return full(makes), full(comments)
+
+
+def _register(spark: SparkSession, name: TableName, owner: str) -> None:
+    entry = entry_of(spark, name)
+    if entry is None or entry.tableType().name() == "VIEW":
+        return
+    changes: dict[int, Any] = {}
+    if owner and entry.owner() != owner:
+        changes[_OWNER] = owner
+    if provider_of(entry) == "delta":
+        jvm: Any = java(spark)
+        logs = jvm.org.apache.spark.sql.delta.DeltaLog
+        log = logs.forTable(spark._jsparkSession, entry.identifier())
+        told = newest_snapshot(jvm, log).metadata().description()
+        known = entry.comment().get() if entry.comment().isDefined() else None
+        if told != known:
+            changes[_COMMENT] = jvm.scala.Option.apply(told)
+    if changes:
+        catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
+        catalog.alterTable(with_fields(entry, changes))

@@ -1,0 +1,61 @@
+"""SHOW TABLE EXTENDED with the columns of Delta tables, which the metastore does not have."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.engine.storage.delta.commits import newest_snapshot
+from tidegate_server.engine.storage.entries import asked_once, entry_of
+from tidegate_server.engine.storage.jvm import java
+
+logger = logging.getLogger(__name__)
+
+_EXTENDED: Final = re.compile(r"\bshow\b.*\btable\b.*\bextended\b", re.IGNORECASE | re.DOTALL)
+_COLUMNS: Final = ("namespace", "tableName", "isTemporary", "information")
+_DELTA: Final = re.compile(r"^Provider: delta$", re.MULTILINE)
+_SCHEMA: Final = re.compile(r"^Schema: ", re.MULTILINE)
+
+
+def with_schemas(spark: SparkSession, text: str, frame: DataFrame) -> DataFrame:
+    """Return the answer to SHOW TABLE EXTENDED with what Delta knows of its tables.
+
+    The answer to any other statement is returned as it is.
+    """
+    if not _EXTENDED.search(text) or tuple(frame.columns) != _COLUMNS:
+        return frame
+    rows = [tuple(row) for row in frame.collect()]
+    names = [TableName(DEFAULT_CATALOG, row[0], row[1]) for row in rows if not row[2]]
+    with asked_once(spark, names):
+        told = [(*row[:3], row[3] if row[2] else _completed(spark, *row)) for row in rows]
+    columns = [pa.array([row[n] for row in told], pa.string()) for n in (0, 1, 3)]
+    columns.insert(2, pa.array([row[2] for row in told], pa.bool_()))
+    return spark.createDataFrame(pa.Table.from_arrays(columns, names=list(_COLUMNS)), frame.schema)
+
+
+def _completed(spark: SparkSession, schema: str, table: str, _: bool, information: str) -> str:
+    if not _DELTA.search(information) or _SCHEMA.search(information):
+        return information
+    name = TableName(DEFAULT_CATALOG, schema, table)
+    try:
+        return information.rstrip("\n") + f"\n{_schema(spark, name)}\n"
+    except (PySparkException, Py4JError) as failed:
+        # One broken table must not hide all the others.
+        logger.warning("columns of %s cannot be read: %s", name, failed)
+        return information
+
+
+def _schema(spark: SparkSession, name: TableName) -> str:
+    jvm: Any = java(spark)
+    entry = entry_of(spark, name)
+    if entry is None:
+        return ""  # dropped meanwhile
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, entry.identifier())
+    return f"Schema: {newest_snapshot(jvm, log).metadata().schema().treeString()}"

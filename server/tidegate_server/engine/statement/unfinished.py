@@ -1,0 +1,200 @@
+"""Takes back the files that a CREATE TABLE leaves behind when it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
+from tidegate_server.engine.query.resolution import Place, current_place
+from tidegate_server.engine.session.operations import running_tasks
+from tidegate_server.engine.statement.targets import (
+    CopyTarget,
+    NewTarget,
+    PathTarget,
+    TableTarget,
+    Target,
+    is_path,
+)
+from tidegate_server.engine.storage.entries import entry_of
+from tidegate_server.engine.storage.jvm import java
+from tidegate_server.engine.storage.table_locations import Places
+
+logger = logging.getLogger(__name__)
+
+_CREATING: Final = ("CREATE TABLE", "CREATE OR REPLACE TABLE")
+_CLOCK_STEP_MS: Final = 2_000
+"""By how much the clock of a file system may be behind, or round down."""
+_TASKS_SECONDS: Final = 10.0
+_TASKS_TICK: Final = 0.05
+
+
+@dataclass(slots=True, eq=False)
+class _Claim:
+    """A place where a statement that runs may make a table."""
+
+    path: Any
+    name: TableName | None
+    """The table that will be there; None for a place given by its path."""
+    since: int
+    """When the statement began, in milliseconds since 1970."""
+    shared: bool = False
+    """Whether another statement, at the same time, may make a table there."""
+    was_free: bool = False
+    """Whether there was neither a table nor a directory when it began."""
+
+
+_lock = threading.Lock()
+_claims: dict[str, list[_Claim]] = {}
+
+
+@contextmanager
+def taken_back(spark: SparkSession, targets: Iterable[Target], operation_id: str) -> Iterator[None]:
+    """Delete what the statement made of a table if it fails: Delta writes before it checks.
+
+    The name would otherwise take no table any more. A directory goes only if there was none when
+    the statement began, no other statement could have made it, no table of that name exists, and
+    all in it is as young as the statement.
+
+    :param targets: what the statement changes.
+    :param operation_id: whose Spark tasks are waited for, since they may still write.
+    """
+    claims = _claim_places(spark, targets)
+    try:
+        yield
+    except BaseException:
+        for claim in claims:
+            if claim.was_free:
+                _take_back(spark, claim, operation_id)
+        raise
+    finally:
+        _release(claims)
+
+
+def _claim_places(spark: SparkSession, targets: Iterable[Target]) -> list[_Claim]:
+    since = time.time_ns() // 1_000_000 - _CLOCK_STEP_MS
+    claims = [_Claim(path=path, name=name, since=since) for name, path in _places(spark, targets)]
+    for claim in claims:
+        with _lock:
+            others = _claims.setdefault(_key(claim), [])
+            others.append(claim)
+            for each in others:
+                each.shared = each.shared or len(others) > 1
+    # Looked at once they are claimed: of two statements at least the later one shares its claim.
+    for claim in claims:
+        claim.was_free = not _exists(spark, claim) and not _has_table(spark, claim)
+    return claims
+
+
+def _release(claims: Sequence[_Claim]) -> None:
+    with _lock:
+        for claim in claims:
+            left = [each for each in _claims[_key(claim)] if each is not claim]
+            if left:
+                _claims[_key(claim)] = left
+            else:
+                del _claims[_key(claim)]
+
+
+def _places(
+    spark: SparkSession, targets: Iterable[Target]
+) -> Iterator[tuple[TableName | None, Any]]:
+    """Yield where a statement may make tables, with the names of those that have one."""
+    jvm: Any = java(spark)
+    here = current_place(spark)
+    configuration = _session(spark).sessionState().newHadoopConf()
+    for target in targets:
+        match target:
+            case PathTarget(action=action, path=path) if action in _CREATING:
+                place = jvm.org.apache.hadoop.fs.Path(path)
+                # A relative one is below the directory of the schema, which is not looked up.
+                if place.isAbsolute():
+                    yield None, place.getFileSystem(configuration).makeQualified(place)
+            case NewTarget(name=parts) | CopyTarget(name=parts):
+                yield from _usual_place(spark, parts, here)
+            case TableTarget(action=action, name=parts) if action in _CREATING:
+                yield from _usual_place(spark, parts, here)
+
+
+def _usual_place(
+    spark: SparkSession, parts: tuple[str, ...], here: Place
+) -> Iterator[tuple[TableName, Any]]:
+    if is_path(parts) or len(parts) > 3:
+        return
+    name = qualify(parts, here.catalog, here.schema)
+    catalog = _session(spark).sharedState().externalCatalog()
+    if name.catalog.lower() == DEFAULT_CATALOG and catalog.databaseExists(name.schema.lower()):
+        place = java(spark).org.apache.hadoop.fs.Path(Places(spark).usual(name))
+        system = place.getFileSystem(_session(spark).sessionState().newHadoopConf())
+        yield name, system.makeQualified(place)
+
+
+def _take_back(spark: SparkSession, claim: _Claim, operation_id: str) -> None:
+    """Delete a claimed place; whatever is in the way is logged, since a failure is reported."""
+    try:
+        _wait_for_tasks(spark, operation_id)
+        if claim.shared or not _exists(spark, claim) or _has_table(spark, claim):
+            return
+        if not _is_young(spark, claim):
+            logger.warning("%s stays: it has files of before the failed statement", claim.path)
+            return
+        _system(spark, claim).delete(claim.path, True)
+        # Delta remembers the log of a place, also the one that has just gone.
+        log: Any = java(spark).org.apache.spark.sql.delta.DeltaLog
+        log.invalidateCache(_session(spark), claim.path)
+        logger.info("deleted %s, which a CREATE TABLE that failed had made", claim.path)
+    except (PySparkException, Py4JError):
+        logger.warning("%s of a CREATE TABLE that failed stays", claim.path, exc_info=True)
+
+
+def _is_young(spark: SparkSession, claim: _Claim) -> bool:
+    """Say whether all that lies at a place was written since the statement began."""
+    system = _system(spark, claim)
+    left = [system.getFileStatus(claim.path)]
+    while left:
+        status = left.pop()
+        if status.getModificationTime() < claim.since:
+            return False
+        if status.isDirectory():
+            left += list(system.listStatus(status.getPath()))
+    return True
+
+
+def _exists(spark: SparkSession, claim: _Claim) -> bool:
+    return bool(_system(spark, claim).exists(claim.path))
+
+
+def _has_table(spark: SparkSession, claim: _Claim) -> bool:
+    return claim.name is not None and entry_of(spark, claim.name) is not None
+
+
+def _system(spark: SparkSession, claim: _Claim) -> Any:
+    return claim.path.getFileSystem(_session(spark).sessionState().newHadoopConf())
+
+
+def _wait_for_tasks(spark: SparkSession, operation_id: str) -> None:
+    """Wait until no task of an operation that failed runs any more, or for some seconds."""
+    context: Any = spark.sparkContext._jsc.sc()
+    deadline = time.monotonic() + _TASKS_SECONDS
+    while running_tasks(context.statusTracker(), operation_id):
+        if time.monotonic() > deadline:
+            logger.warning("tasks of %s still run after its failure", operation_id)
+            return
+        time.sleep(_TASKS_TICK)
+
+
+def _key(claim: _Claim) -> str:
+    return str(claim.path.toString())
+
+
+def _session(spark: SparkSession) -> Any:
+    return spark._jsparkSession

@@ -1,0 +1,141 @@
+"""What changed in a Delta table between two versions, by the cheapest way that is exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from tidegate_server.engine.storage.base import FoundChange, Method
+from tidegate_server.engine.storage.delta.files import read_files
+from tidegate_server.engine.storage.delta.log import (
+    Action,
+    Span,
+    feeds,
+    gone_candidates,
+    read_span,
+    shape,
+    stored_vector,
+)
+from tidegate_server.engine.storage.delta.tables import metadata_of
+from tidegate_server.engine.storage.exact import WEIGHT, quoted
+from tidegate_server.engine.storage.jvm import acting, java, scala_object
+
+_MOST_FILES_CHECKED = 1000
+_REMOVED = "_change_type IN ('delete', 'update_preimage')"
+
+
+def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -> FoundChange:
+    """Read what changed after version ``before`` up to ``after``; starts no Spark job.
+
+    :param snapshot: the table's newest snapshot.
+    """
+    log, newest = snapshot.deltaLog(), int(snapshot.version())
+    if before == after:
+        return FoundChange(method=Method.UNCHANGED, rows=0)
+    if before > after:
+        return _whole("VERSION_WENT_BACK")
+    jvm: Any = java(session)
+    span = read_span(jvm, log, before, newest)
+    if span is None:
+        return _whole("VERSION_GONE")
+    before = span.same_until(before, after)
+    span = span.since(before)
+    if not _recreatable(jvm, log, before):
+        return _whole("VERSION_GONE")
+    metadata = _metadata_before(jvm, log, snapshot, before, span)
+    if any(shape(later) != shape(metadata) for later in span.metadata):
+        return _whole("SCHEMA_CHANGED")
+    if any(field["name"].lower() == WEIGHT for field in _fields(metadata)):
+        return _whole("COLUMN_NAMED_WEIGHT")
+    wanted = span.until(after)
+    if not wanted.changes_rows:
+        return FoundChange(method=Method.UNCHANGED, rows=0)
+    if not _files_exist(jvm, log, gone_candidates(span, _MOST_FILES_CHECKED)):
+        return _whole("FILES_GONE")
+    if wanted.only_adds:
+        return FoundChange(
+            method=Method.APPENDED,
+            base=before,
+            rows=wanted.rows,
+            read=partial(_added_rows, session, snapshot, wanted),
+        )
+    recorded = all(feeds(each) for each in (metadata, *wanted.metadata))
+    return FoundChange(
+        method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
+        base=before,
+        rows=wanted.rows,
+        guess=wanted.guess,
+        read=partial(_changed_rows, session, log, metadata, before, after, recorded=recorded),
+    )
+
+
+def _whole(reason: str) -> FoundChange:
+    return FoundChange(method=Method.WHOLE, reason=reason)
+
+
+def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
+    jvm: Any = java(session)
+    parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
+    added = (json.dumps({"add": file}) for commit in span.commits for file in commit.added)
+    with acting(session):
+        rows = read_files(session, snapshot, [parser.fromJson(text) for text in added])
+    return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+
+def _changed_rows(
+    session: SparkSession, log: Any, metadata: Action, before: int, after: int, *, recorded: bool
+) -> DataFrame:
+    """Read the recorded changes, or else the rows of the files that were replaced."""
+    jvm: Any = java(session)
+    nothing = jvm.scala.Option.empty()
+    reader = scala_object(jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader")
+    with acting(session):
+        rows = reader.changesToBatchDF(
+            log, before + 1, after, session._jsparkSession, nothing, nothing, not recorded, nothing
+        )
+    frame = DataFrame(rows, session)
+    columns = [quoted(field["name"]) for field in _fields(metadata)]
+    return frame.selectExpr(*columns, f"if({_REMOVED}, -1L, 1L) AS {WEIGHT}")
+
+
+def _metadata_before(jvm: Any, log: Any, snapshot: Any, before: int, span: Span) -> Action:
+    if span.metadata:
+        nothing = jvm.scala.Option.empty()
+        snapshot = log.getSnapshotAt(before, nothing, nothing, False)
+    return metadata_of(snapshot)
+
+
+def _fields(metadata: Action) -> Iterable[Action]:
+    fields: Iterable[Action] = json.loads(metadata["schemaString"])["fields"]
+    return fields
+
+
+def _recreatable(jvm: Any, log: Any, version: int) -> bool:
+    try:
+        log.history().checkVersionExists(version, jvm.scala.Option.empty(), True, False)
+    except (PySparkException, Py4JJavaError):
+        return False
+    return True
+
+
+def _files_exist(jvm: Any, log: Any, wanted: Iterable[Action]) -> bool:
+    data = log.dataPath()
+    files = data.getFileSystem(log.newDeltaHadoopConf())
+    return all(files.exists(path) for file in wanted for path in _paths(jvm, data, file))
+
+
+def _paths(jvm: Any, data: Any, file: Action) -> Iterator[Any]:
+    """Yield where a file is, and its deletion vector."""
+    path = jvm.org.apache.hadoop.fs.Path
+    yield path(data, path(jvm.java.net.URI(file["path"])))
+    if stored_vector(file) is not None:
+        parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
+        removed = parser.fromJson(json.dumps({"remove": file}))
+        yield removed.deletionVector().absolutePath(data)

@@ -1,0 +1,145 @@
+"""Looks after the files of a Delta table: many small ones become few, unneeded ones go.
+
+Both are Delta's own commands with Delta's own checks of what a snapshot needs. Neither changes a
+row, so that no refresh takes their commits for a stranger's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.refresh.upkeep import (
+    LARGE_FILE,
+    LEAST_AGE,
+    FilesFound,
+    FilesRemoved,
+    FilesRewritten,
+    NeededVersion,
+)
+from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
+from tidegate_server.engine.storage.delta.table_files import TableFiles
+from tidegate_server.engine.storage.jvm import acting, java, scala_object
+
+_DELTA = "spark.databricks.delta."
+_SMALL_FILE = LARGE_FILE // 4
+"""A file of this size is rewritten no more."""
+_BATCH = LARGE_FILE
+"""How much one commit rewrites: what was committed stays when the rest is canceled."""
+
+_LOG_MARGIN = timedelta(days=1)
+
+
+def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFound:
+    """Return what is known of a table's files; a Spark job only for one without a checksum."""
+    checksum = snapshot.checksumOpt()
+    known = checksum.get() if checksum.isDefined() else None
+    newest = int(snapshot.version())
+    delta = scala_object(jvm, "org.apache.spark.sql.delta.DeltaLog")
+    metadata = snapshot.metadata()
+    retention = delta.tombstoneRetentionMillis(metadata)
+    log_retention = snapshot.deltaLog().deltaRetentionMillis(metadata)
+    needed = (_needed(jvm, snapshot, version) for version in versions if version < newest)
+    return FilesFound(
+        version=newest,
+        files=int(known.numFiles() if known else snapshot.numOfFiles()),
+        size=int(known.tableSizeBytes() if known else snapshot.sizeInBytes()),
+        retention=timedelta(milliseconds=int(retention)),
+        log_retention=timedelta(milliseconds=int(log_retention)),
+        needed=tuple(version for version in needed if version is not None),
+        oldest_wanted=_made(jvm, snapshot, newest - back) if back else None,
+    )
+
+
+def rewrite(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewritten:
+    """Write small files anew as few large ones, within their partitions and clusters."""
+    for key, value in {
+        "optimize.minFileSize": _SMALL_FILE,
+        "optimize.maxFileSize": LARGE_FILE,
+        "optimize.batchSize": _BATCH,
+        "commitInfo.userMetadata": _metadata(upkeep_id),
+    }.items():
+        session.conf.set(_DELTA + key, str(value))
+    done = session.sql(f"OPTIMIZE {name.quoted()}").first()
+    metrics = done["metrics"] if done is not None else None
+    if metrics is None:
+        return FilesRewritten()
+    return FilesRewritten(added=metrics["numFilesAdded"], removed=metrics["numFilesRemoved"])
+
+
+def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: str) -> FilesRemoved:
+    """Delete files that no version since ``before`` needs, those of dead writers among them.
+
+    Where files that are not the table's lie in its directory, only those that its log names are
+    deleted: Delta would take the others for files of dead writers.
+    """
+    jvm: Any = java(session)
+    # The caller knows what is needed; users' sessions keep Delta's check.
+    session.conf.set(f"{_DELTA}retentionDurationCheck.enabled", "false")
+    session.conf.set(f"{_DELTA}vacuum.logging.enabled", "true")
+    session.conf.set(f"{_DELTA}commitInfo.userMetadata", _metadata(upkeep_id))
+    option, log = jvm.scala.Option, snapshot.deltaLog()
+    tables = scala_object(jvm, "org.apache.spark.sql.delta.catalog.DeltaTableV2")
+    nothing = jvm.PythonUtils.toScalaMap({})
+    spark: Any = session._jsparkSession
+    table = tables.apply(
+        spark, log.dataPath(), option.empty(), option.empty(), nothing, option.empty()
+    )
+    # Delta counts in whole hours before now: with this clock, none before that very moment.
+    clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
+    shared = bool(TableFiles(session, str(log.dataPath().toString())).others())
+    kind = option.apply("LITE") if shared else option.empty()
+    with acting(session):
+        scala_object(jvm, "org.apache.spark.sql.delta.commands.VacuumCommand").gc(
+            spark, table, False, option.apply(0.0), option.empty(), kind, nothing, clock
+        )
+    count = size = 0
+    for commit in commits(jvm, newest_snapshot(jvm, log)):
+        if commit.version <= int(snapshot.version()):
+            break
+        if commit.metadata.get("upkeep") == upkeep_id:
+            count += int(commit.metrics.get("numDeletedFiles", 0))
+            size += int(commit.metrics.get("sizeOfDataToDelete", 0))
+    return FilesRemoved(files=count, size=size)
+
+
+def shorten_log(session: SparkSession, snapshot: Any, before: datetime) -> None:
+    """Delete the log of versions made before a moment, as far as later ones do not need it."""
+    jvm: Any = java(session)
+    empty, log = jvm.scala.Option.empty(), snapshot.deltaLog()
+    # Somewhat more of it stays: a version is read from a checkpoint before it.
+    age = int((datetime.now(UTC) - before + _LOG_MARGIN).total_seconds() * 1000)
+    minute = scala_object(jvm, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
+    with acting(session):
+        log.cleanUpExpiredLogs(snapshot, empty, _long(jvm, age), minute)
+
+
+def _needed(jvm: Any, snapshot: Any, version: int) -> NeededVersion | None:
+    made, later = (_made(jvm, snapshot, each) for each in (version, version + 1))
+    if made is None or later is None:
+        return None
+    # The next one's writer had been at work for some time when it committed.
+    return NeededVersion(made=made, left=max(made, later - LEAST_AGE))
+
+
+def _made(jvm: Any, snapshot: Any, version: int) -> datetime | None:
+    """Return when a version was made, None if the log does not tell."""
+    if version < 0:
+        return None
+    found = next(commits(jvm, snapshot, version), None)
+    return found.at if found is not None else None
+
+
+def _long(jvm: Any, number: int) -> Any:
+    """Return Some of a Long; py4j alone would make a small number an Integer."""
+    converters = jvm.scala.jdk.javaapi.OptionConverters
+    return converters.toScala(jvm.java.util.OptionalLong.of(number))
+
+
+def _metadata(upkeep_id: str) -> str:
+    return json.dumps({"upkeep": upkeep_id})

@@ -1,0 +1,86 @@
+"""What the session catalog says of tables and views, by their names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.engine.storage.base import is_path
+from tidegate_server.engine.storage.jvm import items, java
+
+logger = logging.getLogger(__name__)
+
+_known: ContextVar[dict[TableName, Any] | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def asked_once(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None]:
+    """Ask the metastore for each name once until the block ends, in this thread.
+
+    Planning a refresh comes back to the same few names a dozen times; each look takes some
+    milliseconds of the metastore's database. Those of ``names`` take one for each schema. Nothing
+    may be written by what was seen so.
+    """
+    schemas: dict[str, set[TableName]] = {}
+    for name in filter(_is_listed, names):
+        schemas.setdefault(name.schema.lower(), set()).add(name.folded())
+    known: dict[TableName, Any] = {}
+    for schema, tables in schemas.items():
+        known |= _looked_up(spark, schema, tables)
+    token = _known.set(known)
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
+
+def entry_of(spark: SparkSession, name: TableName) -> Any:
+    """Return the catalog's entry (``CatalogTable``) of a table or view, or None."""
+    if not _is_listed(name):
+        return None
+    key, known = name.folded(), _known.get()
+    if known is None:
+        return _looked_up(spark, key.schema, {key})[key]
+    if key not in known:
+        known |= _looked_up(spark, key.schema, {key})
+    return known[key]
+
+
+def provider_of(entry: Any) -> str | None:
+    """Return the lower-case name of the format an entry's rows are in; None for a view."""
+    provider = entry.provider()
+    return str(provider.get()).lower() if provider.isDefined() else None
+
+
+def _is_listed(name: TableName) -> bool:
+    return not is_path(name) and name.catalog.lower() == DEFAULT_CATALOG
+
+
+def _looked_up(
+    spark: SparkSession, schema: str, names: Collection[TableName]
+) -> dict[TableName, Any]:
+    """Return the entries of folded names of one schema; None where there is none."""
+    entries = dict.fromkeys(names)
+    session: Any = spark._jsparkSession
+    tables = java(spark).org.apache.spark.api.python.PythonUtils.toSeq([n.table for n in names])
+    # Asked directly: the session's own catalog first asks for the schema, then for the table.
+    catalog = session.sharedState().externalCatalog()
+    try:
+        found = catalog.getTablesByName(schema, tables)
+    except (PySparkException, Py4JJavaError) as failed:
+        if catalog.databaseExists(schema):
+            raise
+        logger.debug("%s: %s", schema, failed)
+        return entries
+    for entry in items(found):
+        table = str(entry.identifier().table()).lower()
+        entries[TableName(DEFAULT_CATALOG, schema, table)] = entry
+    return entries

@@ -1,0 +1,161 @@
+"""EXPECT constraints enforced on the rows a refresh writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.engine.storage.exact import named
+
+_MARK = "tidegate expectation"
+_RAISED = re.compile(rf"{_MARK} (\d+): (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Rows with their expectations built in."""
+
+    rows: DataFrame
+    counts: Callable[[], Mapping[str, int]]
+    """The rows that broke each expectation, once the rows were written."""
+
+
+def expect(rows: DataFrame, order: RefreshOrder) -> Expected:
+    """Count the rows that break an expectation, leave out those of DROP ROW, raise on FAIL.
+
+    Rows of QUARANTINE are written; views tell them from the others. FAIL looks at every row, also
+    at those that DROP ROW leaves out.
+    """
+    if not order.expectations:
+        return Expected(rows=rows, counts=dict)
+    counted = [e for e in order.expectations if e.violation is not Violation.FAIL]
+    checked = _raising(rows, order)
+    if not counted:
+        names = [e.name for e in order.expectations]
+        return Expected(rows=checked, counts=lambda: dict.fromkeys(names, 0))
+    observation = Observation()
+    counts = (F.count_if(violated(e)).alias(f"c{i}") for i, e in enumerate(counted))
+    observed = kept(checked.observe(observation, *counts), order)
+
+    def found() -> Mapping[str, int]:
+        values: Mapping[str, Any] = observation.get
+        known = {e.name: int(values[f"c{i}"]) for i, e in enumerate(counted)}
+        return {e.name: known.get(e.name, 0) for e in order.expectations}
+
+    return Expected(rows=observed, counts=found)
+
+
+@contextmanager
+def counted(rows: DataFrame, order: RefreshOrder) -> Iterator[tuple[DataFrame, Mapping[str, int]]]:
+    """Yield the rows to write and how many break each expectation, for rows that can be read but
+    once and are therefore kept meanwhile.
+
+    :raises ServerError: MT_EXPECTATION_FAILED.
+    """
+    if not order.expectations:
+        yield rows, {}
+        return
+    kept_rows = rows.persist()
+    try:
+        refuse_broken(kept_rows, order)
+        counts = (F.count_if(violated(e)).alias(e.name) for e in order.expectations)
+        found = kept_rows.agg(*counts).collect()[0]
+        numbers = {e.name: int(found[i]) for i, e in enumerate(order.expectations)}
+        yield kept(kept_rows, order), numbers
+    finally:
+        kept_rows.unpersist()
+
+
+def kept(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+    """Leave out the rows that break an expectation with DROP ROW."""
+    for each in order.expectations:
+        if drops(each):
+            rows = rows.where(~violated(each))
+    return rows
+
+
+def drops(expectation: Expectation) -> bool:
+    """Say whether rows that break an expectation are left out."""
+    return expectation.violation is Violation.DROP_ROW
+
+
+def violated(expectation: Expectation) -> Column:
+    """Return whether a row breaks an expectation."""
+    return F.expr(expectation.broken)
+
+
+def admitted(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+    """Leave out the rows of a storage that are held out of its table."""
+    for each in order.expectations:
+        if each.violation is Violation.QUARANTINE:
+            rows = rows.where(~violated(each))
+    return rows
+
+
+def refuse_broken(rows: DataFrame, order: RefreshOrder) -> None:
+    """Look for a row that breaks an expectation with FAIL before anything is written.
+
+    :raises ServerError: MT_EXPECTATION_FAILED.
+    """
+    for each in order.expectations:
+        if each.violation is Violation.FAIL:
+            found = rows.where(violated(each)).select(shown(rows).alias("row")).first()
+            if found is not None:
+                raise broken(order, each, found["row"])
+
+
+def broken(order: RefreshOrder, expectation: Expectation, row: str) -> ServerError:
+    """Return the error of a refresh that a row stopped."""
+    return error(
+        Code.MT_EXPECTATION_FAILED,
+        table=str(order.name),
+        expectation=expectation.name,
+        condition=expectation.condition,
+        row=row,
+    )
+
+
+def broken_expectation(failed: Exception, order: RefreshOrder) -> ServerError | None:
+    """Return the error if this is a FAIL expectation raised inside a Spark job."""
+    for message in messages(failed):
+        found = _RAISED.search(message)
+        if found is not None and int(found[1]) < len(order.expectations):
+            return broken(order, order.expectations[int(found[1])], found[2])
+    return None
+
+
+def shown(rows: DataFrame) -> Column:
+    """Return a row as short JSON text."""
+    return F.substring(F.to_json(F.struct(*(named(c) for c in rows.columns))), 1, _SHOWN)
+
+
+def _raising(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+    """Raise while a column is computed: a filter that raises might be moved below a join, where
+    rows are seen that the query does not produce."""
+    first = rows.schema.fields[0]
+    value = named(first.name)
+    for number, each in enumerate(order.expectations):
+        if each.violation is Violation.FAIL:
+            message = F.concat(F.lit(f"{_MARK} {number}: "), shown(rows))
+            raised = F.raise_error(message).cast(first.dataType)
+            value = F.when(violated(each), raised).otherwise(value)
+    return rows.withColumn(first.name, value)
+
+
+def messages(failed: Exception) -> Iterator[str]:
+    """Yield the messages of an exception and of the Java exceptions that caused it."""
+    yield str(failed)
+    cause = getattr(failed, "java_exception", None) or getattr(failed, "_origin", None)
+    while cause is not None:
+        yield str(cause.getMessage())
+        cause = cause.getCause()

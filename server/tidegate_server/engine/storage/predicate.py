@@ -1,0 +1,28 @@
+"""The rows of a table that a user's condition chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.engine.storage.jvm import java
+
+
+def matching(rows: DataFrame, predicate: str) -> DataFrame:
+    """Return the rows that fulfil a condition, parsed and checked by Spark.
+
+    :raises pyspark.errors.AnalysisException: if it names what is no column of the rows.
+    :raises ServerError: MT_PREDICATE if it does not choose the same rows whenever it is read.
+    """
+    chosen = rows.where(predicate)
+    condition: Any = chosen._jdf.queryExecution().analyzed().condition()
+    jvm: Any = java(rows.sparkSession)
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if condition.containsPattern(patterns.PLAN_EXPRESSION()):
+        raise error(Code.MT_PREDICATE, predicate=predicate, reason="it reads other tables")
+    if not condition.deterministic() or condition.containsPattern(patterns.CURRENT_LIKE()):
+        reason = "it does not choose the same rows every time"
+        raise error(Code.MT_PREDICATE, predicate=predicate, reason=reason)
+    return chosen

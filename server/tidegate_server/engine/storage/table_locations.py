@@ -1,0 +1,120 @@
+"""Where tables lie: which directory belongs to which table, and what the metastore says of it.
+
+A materialized table has a directory of its own, named after the table and its ``tidegate.id``, in
+the directory of its schema. No two names ever share one, and a name can be given to another table
+without moving files. Its entry in the metastore is EXTERNAL, so that neither Hive nor Spark moves
+or deletes files: only :class:`~.table_files.TableFiles` does, after reading whose they are.
+
+Earlier versions used the directory of the name, which other tables take as well, and MANAGED
+entries. Those go on working; an entry becomes EXTERNAL before its table is renamed, swapped or
+dropped, since Hive would act on the directory of the name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.model.names import TableName, visible_name
+from tidegate_server.engine.storage.jvm import java, with_fields
+
+PROPERTY_PLACE = "tidegate.place"
+"""Of a Delta table: the ``tidegate.id`` for which Tidegate made the directory."""
+_KIND, _STORAGE, _LOCATION = 1, 2, 0
+"""Positions of fields in Spark's CatalogTable and CatalogStorageFormat."""
+
+
+class Places:
+    """Reads and changes the locations in entries of the metastore; files stay where they are.
+
+    Every change is one change of one entry: a reader finds the table of before or of after.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = java(spark)
+        self._session: Any = spark._jsparkSession
+
+    def of(self, name: TableName) -> str:
+        """Return the location of a table of the metastore."""
+        return self._text(self._entry(name).location())
+
+    def usual(self, name: TableName) -> str:
+        """Return where Spark puts a managed table of that name."""
+        catalog = self._session.sessionState().catalog()
+        return self._text(catalog.defaultTablePath(self._identifier(name)))
+
+    def own(self, name: TableName, table_id: str) -> str:
+        """Return the directory that belongs to a materialized table from its creation on."""
+        return f"{self.usual(visible_name(name))}-{table_id}"
+
+    def known(self, name: TableName, table_id: str, location: str) -> list[str]:
+        """Return where a materialized table may lie: where it was last, and in :meth:`own`.
+
+        :param location: empty if it is not known; there is no other place if the schema is gone.
+        """
+        own = (
+            [self.own(name, table_id)]
+            if self._catalog().databaseExists(name.schema.lower())
+            else []
+        )
+        return [place for place in dict.fromkeys((location, *own)) if place]
+
+    def unoccupied(self, name: TableName, table_id: str) -> str:
+        """Return :meth:`own`, or a directory beside it if files are there already."""
+        place = self.own(name, table_id)
+        return f"{place}-{uuid.uuid4().hex[:8]}" if self.occupied(place) else place
+
+    def occupied(self, location: str) -> bool:
+        """Return whether a directory exists and has files in it."""
+        path = self._jvm.org.apache.hadoop.fs.Path(location)
+        system = path.getFileSystem(self._session.sessionState().newHadoopConf())
+        return bool(system.exists(path)) and len(system.listStatus(path)) > 0
+
+    def is_managed(self, name: TableName) -> bool:
+        """Return whether the metastore would delete the files of a table with its entry."""
+        return str(self._entry(name).tableType().name()) == "MANAGED"
+
+    def detach(self, name: TableName) -> None:
+        """Keep the metastore from moving or deleting the files of a table."""
+        entry = self._entry(name)
+        if entry.tableType().name() == "MANAGED":
+            self._catalog().alterTable(with_fields(entry, {_KIND: self._external()}))
+
+    def point(self, name: TableName, location: str) -> None:
+        """Let the table of a name be the one that lies at a location."""
+        entry = self._entry(name)
+        place = self._jvm.org.apache.hadoop.fs.Path(location).toUri()
+        storage = with_fields(entry.storage(), {_LOCATION: self._jvm.scala.Option.apply(place)})
+        changed = with_fields(entry, {_KIND: self._external(), _STORAGE: storage})
+        self._catalog().alterTable(changed)
+
+    def forget(self, name: TableName) -> None:
+        """Remove the entry of a name; what lies at its location is neither read nor touched."""
+        self.detach(name)
+        identifier = self._identifier(name)
+        self._session.sessionState().catalog().dropTable(identifier, True, False)
+
+    def _external(self) -> Any:
+        return self._jvm.org.apache.spark.sql.catalyst.catalog.CatalogTableType.EXTERNAL()
+
+    def _identifier(self, name: TableName) -> Any:
+        return self._jvm.org.apache.spark.sql.catalyst.TableIdentifier(
+            name.table.lower(), self._jvm.scala.Option.apply(name.schema.lower())
+        )
+
+    def _entry(self, name: TableName) -> Any:
+        return self._catalog().getTable(name.schema.lower(), name.table.lower())
+
+    def _catalog(self) -> Any:
+        return self._session.sharedState().externalCatalog()
+
+    def _text(self, place: Any) -> str:
+        return str(self._jvm.org.apache.hadoop.fs.Path(place).toString())
+
+
+def is_made_for(location: str, table_id: str) -> bool:
+    """Return whether a directory carries the name that Tidegate gives to that of a table."""
+    name = location.rstrip("/").rpartition("/")[2]
+    return f"-{table_id}" in name

@@ -1,0 +1,1 @@
+"""The gateway: the process that clients connect to, without a JVM."""

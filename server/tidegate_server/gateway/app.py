@@ -1,0 +1,514 @@
+"""The composition root of the gateway: builds its parts, starts them, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tidegate_server.core.config import Config
+from tidegate_server.core.data_directory import claim
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import EngineInfo, Versions
+from tidegate_server.core.messages.requests import (
+    EngineOptions,
+    RegisterSystemTable,
+    Request,
+    SourceVersions,
+)
+from tidegate_server.core.model.clock import Clock, SystemClock, new_id
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.versions import Source
+from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
+from tidegate_server.gateway.auth.token_store import SqlTokenStore
+from tidegate_server.gateway.auth.tokens import DelegationTokens
+from tidegate_server.gateway.authorization.admission import check_owner, engine_settings
+from tidegate_server.gateway.catalog.sql import SqlCatalog
+from tidegate_server.gateway.command.dispatch import execute, returns_rows
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA, SystemTables
+from tidegate_server.gateway.link.cluster import check_cluster_storage
+from tidegate_server.gateway.link.flight import FlightEngine
+from tidegate_server.gateway.link.lock import DataDirectoryLock
+from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
+from tidegate_server.gateway.link.memory import MemoryWatch
+from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND, Supervisor
+from tidegate_server.gateway.observability.metrics import Metrics
+from tidegate_server.gateway.observability.runs import observed
+from tidegate_server.gateway.options import check_server_options
+from tidegate_server.gateway.protocol.counted import counted
+from tidegate_server.gateway.protocol.server import ThriftServer
+from tidegate_server.gateway.recovery.catalog import rebuild
+from tidegate_server.gateway.recovery.definitions import realign_storage, realign_workflows
+from tidegate_server.gateway.recovery.metastore import metastore_is_lost, put_views, reregister
+from tidegate_server.gateway.recovery.runs import Recovery
+from tidegate_server.gateway.rest.port import HttpPort
+from tidegate_server.gateway.runs.alerts import Alerts, couriers
+from tidegate_server.gateway.runs.maintenance import Upkeep
+from tidegate_server.gateway.runs.runner import Refresher
+from tidegate_server.gateway.runs.waves import Waves
+from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
+from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
+from tidegate_server.gateway.scheduler.ledger import SqlLedger
+from tidegate_server.gateway.scheduler.plugged import fired_by
+from tidegate_server.gateway.scheduler.workflows import schedule_timezone
+from tidegate_server.gateway.session.kept import KeptPicture
+from tidegate_server.gateway.session.manager import SessionManager
+from tidegate_server.gateway.store.breaches import Breaches
+from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.privileges import SqlPrivileges
+from tidegate_server.gateway.store.upkeep import UpkeepRuns
+from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_REFRESH_PATIENCE = 5.0
+"""Seconds that running refreshes get to end when the gateway stops."""
+_RECOVERY_INTERVAL = 60.0
+"""Seconds between looks for runs of servers that died, on a store of several."""
+
+
+class Gateway:
+    """A gateway and the engine it keeps; a context manager that listens while it is entered.
+
+    The parts start in the order lock, store, listener, engine, and stop in the reverse one.
+    Statements that need no Spark are answered as soon as it listens.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        java_home: Path,
+        announce: Callable[[str], None] = log.info,
+        clock: Clock | None = None,
+        engine_command: Sequence[str] = ENGINE_COMMAND,
+        recover_catalog: bool = False,
+    ) -> None:
+        """Build the parts; nothing is opened or started yet.
+
+        ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
+        back the definitions that stand in the warehouse and not in the store.
+
+        :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
+            INSECURE_PASSWORDS, LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN,
+            MT_OPTION_VALUE, SCHEDULER_CONFIGURATION or TLS_CONFIGURATION.
+        """
+        check_exposure(config)
+        check_server_options(
+            config.options, embedded=config.fires_itself, master=config.engine.master
+        )
+        if config.authorization.enabled and config.server.auth in UNCHECKED:
+            log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
+        self.data = config.data.resolve()
+        engine = config.engine
+        check_cluster_storage(
+            engine.master, engine.settings, self.data, shared_data=engine.shared_data
+        )
+        self.host, self.port = config.server.host, config.server.port
+        self.http_port: int | None = None
+        """The port of the REST interface while it listens."""
+        self.config = config
+        self._clock = clock or SystemClock()
+        self._stack = ExitStack()
+        self._scheduling = False
+        self._recover_catalog = recover_catalog
+        self._announce = announce
+        self._lock = DataDirectoryLock(self.data)
+        self._database = Database(config.store_url)
+        self._supervisor = Supervisor(
+            _engine_options(config, java_home),
+            logs=self.data / "logs",
+            start_timeout=config.engine.start_timeout,
+            announce=announce,
+            prepare=self._preparations,
+            command=engine_command,
+        )
+        self._engine = FlightEngine(self._supervisor)
+        self._memory = MemoryWatch(
+            self._engine,
+            replace=lambda reason: self._supervisor.replace(
+                reason, lambda: self._engine.in_flight == 0
+            ),
+            announce=announce,
+        )
+        catalog = SqlCatalog(self._database)
+        ledger = SqlLedger(self._database)
+        server_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        metrics = Metrics()
+        self._couriers = couriers(config.alerts, metrics.alert_ended)
+        self._alerts = Alerts(
+            config=config,
+            catalog=catalog,
+            ledger=ledger,
+            breaches=Breaches(self._database),
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            tell=[courier.take for courier in self._couriers],
+        )
+        upkeep_runs = UpkeepRuns(self._database)
+        self._upkeep = Upkeep(
+            catalog=catalog,
+            ledger=ledger,
+            runs=upkeep_runs,
+            engine=self._engine,
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            lease_seconds=config.scheduler.lease,
+            options=config.options,
+            refresh=lambda request: self._services.run_refresh(request),
+            ended=metrics.upkeep_ended,
+        )
+        self._system_tables = SystemTables(
+            catalog,
+            ledger,
+            self._clock,
+            self.data / "system",
+            lambda table: schedule_timezone(table, config.timezone, config.options),
+            upkeep_runs.runs,
+        )
+        self._refresher = Refresher(
+            catalog=catalog,
+            ledger=ledger,
+            engine=self._engine,
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            lease_seconds=config.scheduler.lease,
+            check_owner=lambda table_id: check_owner(table_id, self._services),
+        )
+        run_refresh = observed(self._refresher.run, metrics, new_id, self._refresh_ended)
+        waves = Waves(
+            catalog=catalog,
+            engine=self._engine,
+            queue=self._refresher,
+            run_refresh=run_refresh,
+            new_id=new_id,
+            max_concurrent=config.scheduler.max_concurrent,
+        )
+        embedded = EmbeddedScheduler(
+            database=self._database,
+            ledger=ledger,
+            tables=catalog,
+            run_refresh=waves.refresh,
+            skip_refresh=lambda request, code, text: observed(
+                lambda skipped: self._refresher.skip(skipped, code, text), metrics, new_id
+            )(request),
+            watcher=ContinuousWatcher(
+                tables=catalog, ledger=ledger, source_versions=self._source_versions
+            ),
+            config=config.scheduler,
+            clock=self._clock,
+            options=config.options,
+            server_id=server_id,
+            arms=config.fires_itself,
+            suspended=self._alerts.suspended,
+        )
+        self._scheduler = fired_by(config, embedded, catalog, lambda: (self.host, self.http_port))
+        self._recovery = Recovery(
+            catalog=catalog,
+            ledger=ledger,
+            engine=self._engine,
+            refresher=self._refresher,
+            scheduler=self._scheduler,
+            server_id=server_id,
+            shared=self._database.shared,
+        )
+        services = Services(
+            config=config,
+            catalog=catalog,
+            ledger=ledger,
+            scheduler=self._scheduler,
+            engine=self._engine,
+            run_refresh=run_refresh,
+            waves=waves,
+            cancel_refresh=self._refresher.cancel,
+            publish_system_tables=self._publish_system_tables,
+            clock=self._clock,
+            new_id=new_id,
+            server_id=server_id,
+            metrics=metrics,
+            privileges=SqlPrivileges(self._database),
+            store=self._database,
+            memory=self._memory,
+        )
+        self._services = services
+        kept = KeptPicture(self.data / "metastore.msgpack")
+        sessions = SessionManager(services, execute, returns_rows, kept)
+        self._snapshot = sessions.snapshot
+        tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
+        access = counted(build_access(config, self._clock, tokens), metrics)
+        self._listener = _Listener(ThriftServer(config, sessions, access))
+        self._http = HttpPort(services, sessions, embedded)
+        self._supervisor.on_ready(self._engine_ready)
+
+    def __enter__(self) -> Gateway:
+        """Listen, and begin to start the engine.
+
+        :raises DataDirectoryTakenError: if another gateway uses the data directory.
+        :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
+        :raises OSError: if the data directory or the address is not usable.
+        """
+        claim(self.data)
+        with ExitStack() as stack:
+            stack.enter_context(self._lock)
+            stack.callback(self._database.close)
+            self._database.open()
+            if not self._database.shared:
+                # Before any statement comes, which might just be changing one.
+                self._realign_workflows()
+            self._snapshot.load()
+            stack.callback(self._engine.close)
+            # They end after the engine, for whose answer one of them may wait.
+            watch = StoreWatch(self._database, self._announce)
+            stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
+            memory = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
+            stack.enter_context(memory)
+            for courier in self._couriers:
+                courier.start()
+                stack.callback(courier.close)
+            refreshes_ended = threading.Event()
+            stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
+            stack.callback(self._supervisor.stop)
+            stack.callback(self._close_scheduler, refreshes_ended)
+            self._upkeep.open()
+            stack.callback(self._upkeep.close)
+            self.host, self.port = self._listener.start()
+            stack.callback(self._listener.stop)
+            stack.callback(self._http.stop)
+            self.http_port = self._http.start()
+            if self._database.shared:
+                stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
+            if self._alerts.watches_lag:
+                look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
+                stack.enter_context(look)
+            self._supervisor.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, problem, trace)
+
+    @property
+    def address(self) -> str:
+        """Host and port as they stand in a URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def engine_generation(self) -> int:
+        """Counts the engines of this gateway from 1."""
+        return self._supervisor.generation
+
+    def on_engine_ready(self, callback: Callable[[EngineInfo], None]) -> None:
+        """Have ``callback`` called whenever an engine is up, after the gateway's own work."""
+        self._supervisor.on_ready(callback)
+
+    def hurry(self) -> None:
+        """Let a stop that is under way wait for nothing."""
+        self._supervisor.hurry()
+
+    def _refresh_ended(self, run: RefreshRun) -> None:
+        self._alerts.refresh_ended(run)
+        self._upkeep.refresh_ended(run)
+
+    def _publish_system_tables(self, text: str) -> None:
+        """Bring the system tables up to date once the engine knows them; raises as it waits."""
+        self._supervisor.wait_prepared()
+        self._system_tables.publish(text)
+
+    def _preparations(self) -> Iterator[Request]:
+        """Yield what makes the system tables readable in a new engine."""
+        self._system_tables.ensure()
+        comments = self._system_tables.comments()
+        for name, location in self._system_tables.locations().items():
+            yield RegisterSystemTable(
+                name=TableName(DEFAULT_CATALOG, SYSTEM_SCHEMA, name),
+                location=location,
+                comment=comments[name],
+            )
+
+    def _engine_ready(self, info: EngineInfo) -> None:
+        log.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
+        self._snapshot.invalidate()  # calls may have come before the system tables were there
+        if self._recover_catalog:
+            self._rebuild()
+        else:
+            self._warn_of_lost_metastore()
+        self._recover()
+        if not self._database.shared:
+            self._realign()
+        if not self._scheduling and self.config.scheduler_type != "none":
+            self._scheduling = True
+            self._scheduler.open()
+
+    def _warn_of_lost_metastore(self) -> None:
+        try:
+            lost = metastore_is_lost(self._services.catalog, self._engine)
+        except ServerError as problem:
+            log.warning("the metastore is looked at with the next engine: %s", problem)
+            return
+        if lost:
+            self._announce(
+                "The metastore knows no table, although there are materialized tables: start once "
+                "with --recover-catalog, which registers the tables of the warehouse."
+            )
+
+    def _rebuild(self) -> None:
+        services = self._services
+        try:
+            entries = reregister(services.catalog, self._engine)
+            added = rebuild(
+                services.catalog,
+                services.ledger,
+                services.scheduler,
+                self._engine,
+                self.config.timezone,
+                self.config.options,
+            )
+        except ServerError as problem:
+            log.warning("the catalog is rebuilt with the next engine: %s", problem)
+            return
+        if entries.materialized:
+            put_views(services.catalog, self._engine)
+        self._recover_catalog = False
+        self._snapshot.invalidate()
+        if entries.materialized or entries.plain:
+            self._announce(
+                f"{entries.materialized} materialized and {entries.plain} other Delta tables of "
+                "the warehouse are in the metastore again."
+            )
+        self._announce(f"{added} materialized tables were brought back, suspended.")
+
+    def _recover(self) -> None:
+        self._recovery.recover(self._clock.now())
+
+    def _realign_workflows(self) -> None:
+        zone, options = self.config.timezone, self.config.options
+        realign_workflows(self._services.catalog, self._scheduler, zone, options)
+
+    def _realign(self) -> None:
+        """Settle changes of definitions that a gateway which died left half done."""
+        services = self._services
+        try:
+            changed = realign_storage(
+                services.catalog,
+                services.ledger,
+                self._engine,
+                self._clock.now(),
+                services.server_id,
+            )
+            if changed:
+                self._realign_workflows()
+        except ServerError as problem:
+            log.warning(
+                "recovery of interrupted changes is postponed to the next engine start: %s", problem
+            )
+
+    def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
+        answer = self._engine.call(SourceVersions(sources=sources), wait=0)
+        if not isinstance(answer, Versions):
+            raise error(Code.INTERNAL, reason=f"versions were asked, {answer!r} came")
+        return answer.versions
+
+    def _close_scheduler(self, ended: threading.Event) -> None:
+        """Fire nothing more; refreshes that take long are ended by their engine's end."""
+
+        def close() -> None:
+            self._scheduler.close()
+            ended.set()
+
+        threading.Thread(target=close, name="scheduler-close", daemon=True).start()
+        ended.wait(_REFRESH_PATIENCE)
+        self._refresher.close()
+
+
+def _engine_options(config: Config, java_home: Path) -> EngineOptions:
+    return EngineOptions(
+        socket="",
+        data=str(config.data.resolve()),
+        master=config.engine.master,
+        driver_memory=config.engine.driver_memory,
+        java_home=str(java_home),
+        direct_bytes=config.engine.direct_bytes,
+        spool_quota=config.engine.spool_quota,
+        spool_quota_per_user=config.engine.spool_quota_per_user,
+        kafka=config.engine.kafka,
+        settings=engine_settings(config),
+    )
+
+
+class _Listener:
+    """Runs the asyncio server on a thread of its own, away from blocking parts and signals."""
+
+    def __init__(self, server: ThriftServer) -> None:
+        self._server = server
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+
+    def start(self) -> tuple[str, int]:
+        self._loop = asyncio.new_event_loop()
+        self._thread.start()
+        try:
+            return self._do(self._server.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def stop(self) -> None:
+        self._do(self._server.stop())
+        self._end()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Repeat:
+    """Does something every so many seconds on a thread of its own while it is entered."""
+
+    def __init__(self, work: Callable[[], None], seconds: float, name: str) -> None:
+        self._work = work
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *problem: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            try:
+                self._work()
+            except Exception:
+                # One failed round must not end all later ones.
+                log.exception("Repeated work failed")

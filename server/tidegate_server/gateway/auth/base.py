@@ -1,0 +1,78 @@
+"""What everything that knows users offers, and what it answers."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from tidegate_server.core.errors import Code, ServerError, error
+
+WRONG: Final = "The user name or the password is wrong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Where a connection comes from and whether nobody can listen to it."""
+
+    address: str
+    encrypted: bool = False
+
+    @property
+    def private(self) -> bool:
+        """Whether a secret may be sent over the connection."""
+        return self.encrypted or is_loopback(self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A user and how it was found out who it is; ``user`` is empty for a client that said nothing.
+
+    ``proven`` tells whether the name was checked or only said.
+    """
+
+    user: str
+    method: str
+    proven: bool = True
+
+
+NOBODY: Final = Identity(user="", method="NONE", proven=False)
+"""A client that said nothing about itself."""
+
+
+class Authenticator(Protocol):
+    """Checks names and passwords; called from several threads at the same time.
+
+    A call may block, for example on a directory; it is given up after ``login.timeout``. It must
+    take about the same time for an unknown name as for a wrong password.
+    """
+
+    def authenticate(self, user: str, password: str) -> str:
+        """Return the name by which the server knows the user from now on.
+
+        :raises ServerError: LOGIN_REFUSED, made by :func:`refused`, or LOGIN_UNAVAILABLE.
+        """
+        ...
+
+
+def refused(reason: str = WRONG, hint: str = "") -> ServerError:
+    """Return the error of a login that fails; its reason tells nothing about other users."""
+    return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address, or the name localhost, means this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False  # a name, which may mean any address
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL."""
+    return urlsplit(url).hostname or "localhost"

@@ -1,0 +1,122 @@
+"""Signed bearer tokens (JWT), by the keys of a file or of a URL."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+import jwt
+from jwt import PyJWKSet
+from jwt.exceptions import InvalidTokenError, PyJWTError
+
+from tidegate_server.core.config import JwtSection
+from tidegate_server.core.errors import Code, error
+from tidegate_server.gateway.auth.base import Identity, refused
+from tidegate_server.gateway.auth.logins import is_usable_name
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS: Final = ("RS256", "ES256")
+METHOD: Final = "JWT"
+_LEEWAY: Final = 10.0
+_MAX_TOKEN: Final = 16 << 10
+_MAX_KEYS_BYTES: Final = 1 << 20
+_TIMEOUT: Final = 5.0
+# Seconds for which keys are taken as they are, and seconds between reads that a token may cause
+# whose key is not known: it could be any stranger's.
+_FRESH: Final = 300.0
+_PAUSE: Final = 10.0
+
+
+class BearerTokens:
+    """Checks the signature and the claims aud, iss and exp of tokens."""
+
+    def __init__(self, settings: JwtSection) -> None:
+        self._settings = settings
+        self._keys = KeySet(settings.jwks)
+
+    def check(self, token: str) -> Identity:
+        """Return whose token this is; may read the keys, so it blocks.
+
+        :raises ServerError: LOGIN_REFUSED, or LOGIN_UNAVAILABLE without keys.
+        """
+        if len(token) > _MAX_TOKEN:
+            raise refused("The token is too long")
+        try:
+            claims = self._claims(token)
+        except InvalidTokenError as problem:
+            # These sentences name claims, not their values.
+            raise refused(f"The token is not valid: {problem}".rstrip(".")) from None
+        user = claims.get(self._settings.user_claim)
+        if not isinstance(user, str) or not is_usable_name(user):
+            raise refused(f"The token's claim {self._settings.user_claim} names no user")
+        return Identity(user=user, method=METHOD)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        key_id = jwt.get_unverified_header(token).get("kid")
+        key = self._keys.find(key_id)
+        if key is None:
+            raise refused("The token is not signed by a key that this server knows")
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=list(ALGORITHMS),
+            audience=self._settings.audience,
+            issuer=self._settings.issuer,
+            leeway=_LEEWAY,
+            options={"require": ["exp", "aud", "iss"]},
+        )
+        return claims
+
+
+class KeySet:
+    """The public keys of a JWKS document, read again when they are old or one is missing."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._keys: PyJWKSet | None = None
+        self._read_at = 0.0
+
+    def find(self, key_id: str | None) -> jwt.PyJWK | None:
+        """Return the key of an id, or the only one there is if a token names none.
+
+        :raises ServerError: LOGIN_UNAVAILABLE if the keys cannot be read.
+        """
+        with self._lock:
+            age = time.monotonic() - self._read_at
+            if self._keys is None or age > _FRESH:
+                self._read()
+            found = self._look_up(key_id)
+            if found is None and time.monotonic() - self._read_at > _PAUSE:
+                self._read()
+                found = self._look_up(key_id)
+            return found
+
+    def _look_up(self, key_id: str | None) -> jwt.PyJWK | None:
+        keys = [] if self._keys is None else self._keys.keys
+        if key_id is None:
+            return keys[0] if len(keys) == 1 else None
+        return next((key for key in keys if key.key_id == key_id), None)
+
+    def _read(self) -> None:
+        try:
+            self._keys = PyJWKSet.from_json(_document(self._source))
+            self._read_at = time.monotonic()
+        except (OSError, ValueError, PyJWTError) as problem:
+            logger.error("The keys of %s cannot be read: %s", self._source, problem)
+            if self._keys is None:
+                reason = "the keys that sign tokens cannot be read"
+                raise error(Code.LOGIN_UNAVAILABLE, reason=reason) from problem
+
+
+def _document(source: str) -> str:
+    if not source.startswith(("https://", "http://")):
+        return Path(source).read_text("utf-8")
+    with urlopen(source, timeout=_TIMEOUT) as response:
+        data: bytes = response.read(_MAX_KEYS_BYTES)
+    return data.decode()

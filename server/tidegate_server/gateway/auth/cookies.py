@@ -1,0 +1,63 @@
+"""Cookies that stand for a login over HTTP, signed so that nobody can make one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from datetime import timedelta
+from typing import Final
+
+from tidegate_server.core.model.clock import Clock
+from tidegate_server.gateway.auth.base import Identity
+
+NAME: Final = "hive.server2.auth"
+"""What Hive's clients expect the cookie to be called."""
+
+
+class Cookies:
+    """Makes and reads cookies; the key is the process's own, so a restart makes them worthless."""
+
+    def __init__(self, max_age: float, clock: Clock) -> None:
+        self._max_age = max_age
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+
+    def value(self, identity: Identity) -> str:
+        """Return a fresh cookie's value."""
+        until = self._clock.now() + timedelta(seconds=self._max_age)
+        said = json.dumps([identity.user, identity.method, identity.proven, until.timestamp()])
+        payload = _encoded(said.encode())
+        return f"{payload}.{_encoded(self._signature(payload))}"
+
+    def header(self, identity: Identity, *, path: str, secure: bool) -> str:
+        """Return a Set-Cookie header."""
+        attributes = f"Max-Age={self._max_age:.0f}; Path={path}; HttpOnly; SameSite=Strict"
+        return f"{NAME}={self.value(identity)}; {attributes}{'; Secure' if secure else ''}"
+
+    def read(self, value: str) -> Identity | None:
+        """Return whom a cookie stands for; None if it is forged, damaged or too old."""
+        payload, _, signature = value.partition(".")
+        try:
+            given = _decoded(signature)
+            if not hmac.compare_digest(given, self._signature(payload)):
+                return None
+            user, method, proven, until = json.loads(_decoded(payload))
+        except ValueError:
+            return None
+        if self._clock.now().timestamp() >= until:
+            return None
+        return Identity(user=user, method=method, proven=proven)
+
+    def _signature(self, payload: str) -> bytes:
+        return hmac.digest(self._key, payload.encode("utf-8", "replace"), hashlib.sha256)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,0 +1,41 @@
+"""Authenticators that somebody else wrote, by entry point or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.gateway.auth.base import Authenticator
+from tidegate_server.gateway.plugins import find_plugin
+
+GROUP: Final = "tidegate.authenticators"
+"""The entry-point group in which packages offer authenticators."""
+
+
+def load_authenticator(name: str, options: Mapping[str, str]) -> Authenticator:
+    """Make an authenticator from the name of an entry point, or from ``module:Class``.
+
+    What is named is called with ``options`` and must return an :class:`Authenticator`.
+
+    :raises ServerError: LOGIN_CONFIGURATION if there is none of that name.
+    """
+    made = _find(name)(options)
+    if not callable(getattr(made, "authenticate", None)):
+        raise _unusable(f"{name} makes something without a method authenticate")
+    return cast(Authenticator, made)
+
+
+def _find(name: str) -> Any:
+    try:
+        found = find_plugin(name, GROUP)
+    except (ImportError, AttributeError) as problem:
+        raise _unusable(f"{name} cannot be loaded: {problem}") from problem
+    if found is None:
+        raise _unusable(f"no package offers {name!r} in the entry points {GROUP}")
+    return found
+
+
+def _unusable(reason: str) -> ServerError:
+    hint = "Name an entry point, or write module:Class."
+    return error(Code.LOGIN_CONFIGURATION, what="login.custom", reason=reason, hint=hint)

@@ -1,0 +1,164 @@
+"""Users of a file with one argon2 hash each."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.gateway.auth.base import refused
+
+logger = logging.getLogger(__name__)
+
+# OWASP's choice of costs; each check under way takes that much memory.
+_HASHER = PasswordHasher(time_cost=2, memory_cost=19 << 10, parallelism=1)
+_READABLE_BY_OTHERS = 0o004
+
+
+class PasswordFileError(Exception):
+    """The file is not usable; the text names the line and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The file as it was at one time."""
+
+    stamp: tuple[int, int, int]
+    hashes: Mapping[str, str] = field(repr=False)
+
+
+class PasswordFile:
+    """Checks passwords against a file, which is read again whenever it changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        :raises PasswordFileError: if it cannot be read.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        # Checked for names nobody has, which then takes as long as for names somebody has.
+        self._nobody = _HASHER.hash(secrets.token_hex())
+        self._loaded = _load(path)
+        if path.stat().st_mode & _READABLE_BY_OTHERS:
+            logger.warning("The password file %s can be read by every user of the machine", path)
+
+    def authenticate(self, user: str, password: str) -> str:
+        stored = self._hashes().get(user)
+        try:
+            _HASHER.verify(stored or self._nobody, password)
+        except VerifyMismatchError:
+            raise refused() from None
+        except (VerificationError, InvalidHashError) as problem:
+            logger.error("The hash of user %s in %s is damaged", user, self._path)
+            raise error(Code.LOGIN_UNAVAILABLE, reason="the user's entry is damaged") from problem
+        if stored is None:
+            raise refused()
+        return user
+
+    def _hashes(self) -> Mapping[str, str]:
+        with self._lock:
+            try:
+                if _stamp(self._path) != self._loaded.stamp:
+                    self._loaded = _load(self._path)
+            except (OSError, PasswordFileError) as problem:
+                # Users that were removed must not come in because the file is being repaired.
+                logger.error("The password file cannot be read: %s", problem)
+                raise error(
+                    Code.LOGIN_UNAVAILABLE, reason="the password file cannot be read"
+                ) from problem
+            return self._loaded.hashes
+
+
+def read_users(path: Path) -> dict[str, str]:
+    """Return the hashes of a password file by user.
+
+    :raises PasswordFileError: if it cannot be read.
+    """
+    hashes: dict[str, str] = {}
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        user, colon, stored = line.rstrip().partition(":")
+        if not colon or not user or not stored.startswith("$argon2"):
+            raise PasswordFileError(f"{path}, line {number}: expected USER:$argon2…")
+        if user in hashes:
+            raise PasswordFileError(f"{path}, line {number}: there is another entry of {user}")
+        hashes[user] = stored
+    return hashes
+
+
+def set_password(path: Path, user: str, password: str) -> None:
+    """Write a user's hash to a password file, which is made if it is not there.
+
+    :raises PasswordFileError: if the file is damaged or the name or the password not usable.
+    """
+    if not user or user != user.strip() or user.startswith("#") or not _plain(user):
+        raise PasswordFileError(f"{user!r} cannot be a user's name")
+    if not password:
+        raise PasswordFileError("the password is empty")
+    _replace(path, {**_existing(path), user: _HASHER.hash(password)})
+
+
+def remove_user(path: Path, user: str) -> None:
+    """Take a user out of a password file.
+
+    :raises PasswordFileError: if the file is damaged or has no such user.
+    """
+    users = _existing(path)
+    if users.pop(user, None) is None:
+        raise PasswordFileError(f"{path} has no user {user}")
+    _replace(path, users)
+
+
+def _plain(user: str) -> bool:
+    return ":" not in user and user.isprintable()
+
+
+def _existing(path: Path) -> dict[str, str]:
+    return read_users(path) if path.exists() else {}
+
+
+def _replace(path: Path, users: Mapping[str, str]) -> None:
+    """Put a new file in the place of the old one, so that no reader sees half of it."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            output.writelines(f"{user}:{stored}\n" for user, stored in sorted(users.items()))
+        if path.exists():
+            fresh.chmod(path.stat().st_mode & 0o777)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _load(path: Path) -> _Loaded:
+    try:
+        stamp = _stamp(path)
+    except OSError as problem:
+        raise PasswordFileError(f"{path} cannot be read: {problem.strerror}") from problem
+    return _Loaded(stamp, read_users(path))
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as problem:
+        raise PasswordFileError(f"{path} cannot be read: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise PasswordFileError(f"{path} is not text in UTF-8") from problem

@@ -1,0 +1,487 @@
+"""Whether a statement's user may do what it asks, decided before anything of it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never, cast
+
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.result import Result
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.zones import SESSION_ZONE
+from tidegate_server.core.refresh.waves import ancestors, descendants
+from tidegate_server.core.sql.expressions import expressions
+from tidegate_server.core.sql.query import spark_text
+from tidegate_server.core.sql.statements import (
+    AlterAdd,
+    AlterAsQuery,
+    AlterCancelRefresh,
+    AlterConvertToTable,
+    AlterDiscardHeld,
+    AlterDrop,
+    AlterModify,
+    AlterPublishHeld,
+    AlterRefresh,
+    AlterRename,
+    AlterResetOptions,
+    AlterResume,
+    AlterRollback,
+    AlterRollbackDefinition,
+    AlterSetExecuteAs,
+    AlterSetFreshness,
+    AlterSetImmutable,
+    AlterSetOptions,
+    AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
+    AlterSuspend,
+    AlterSwap,
+    Cascade,
+    CreateMaterializedTable,
+    DescribeTable,
+    DropMaterializedTable,
+    Explain,
+    GrantPrivileges,
+    Name,
+    ResetOption,
+    RevokePrivileges,
+    RolledBack,
+    SetOption,
+    ShowCreateMaterializedTable,
+    ShowCreateTable,
+    ShowGrants,
+    ShowLag,
+    ShowLineage,
+    ShowMaterializedTables,
+    ShowOption,
+    ShowOptions,
+    ShowRefreshHistory,
+    ShowVersions,
+    SparkStatement,
+    Statement,
+    VerifyMaterializedTable,
+)
+from tidegate_server.gateway.authorization.rights import (
+    Action,
+    Rights,
+    is_foreign,
+    is_static,
+    overlap,
+)
+from tidegate_server.gateway.authorization.visibility import (
+    VisibleCatalog,
+    VisibleLedger,
+    narrowed,
+    reads_system,
+    without_hidden,
+)
+from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.command.show import creating
+from tidegate_server.gateway.context import Context, Services
+from tidegate_server.gateway.definition import history, resolve
+from tidegate_server.gateway.scheduler.base import Ledger
+from tidegate_server.gateway.spark_session import survey
+
+_UNCHECKED = ("NONE", "NOSASL")
+_SUBSTITUTION = "spark.sql.variable.substitute"
+_ALLOW = 'An administrator can allow it with authorization.allow = ["{reach}"].'
+_ASK = "Its owner or an administrator can GRANT it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """A statement as it may be carried out: what it may see, and what of its result is shown."""
+
+    statement: Statement
+    context: Context
+    shown: Callable[[Result], Result] = lambda result: result
+
+
+def admit(statement: Statement, text: str, context: Context) -> Admission:
+    """Check a statement's user against all that the statement does.
+
+    :raises ServerError: ACCESS_DENIED naming the privilege and the object.
+    """
+    try:
+        check_settings(context.overlay, context.services.config, context.session.user)
+        return _admit(statement, text, context)
+    except ServerError as problem:
+        if problem.code == Code.ACCESS_DENIED.name:
+            context.services.metrics.access_denied()
+        raise
+
+
+def rights_of(user: str, services: Services) -> Rights | None:
+    """Return what a user may do with materialized tables; None where nothing is checked."""
+    section = services.config.authorization
+    if not section.enabled:
+        return None
+    if user in section.administrators:
+        return Rights(user=user, administrator=True)
+    return Rights(user=user, grants=services.privileges.of(user))
+
+
+def require(action: Action, table: MaterializedTable, user: str, services: Services) -> None:
+    """Refuse a user who may not do that with a table.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    rights = rights_of(user, services)
+    if rights is not None and not rights.may(action, table):
+        hint = "" if action is Action.OWN else _ASK
+        raise denied(user, action.value, f"materialized table {table.name}", hint)
+
+
+def hidden_names(user: str, services: Services) -> frozenset[TableName]:
+    """Return the names under which materialized tables lie of which a user may not know."""
+    rights = rights_of(user, services)
+    if rights is None or rights.administrator:
+        return frozenset()
+    return frozenset(
+        name.folded()
+        for table in services.catalog.tables()
+        if not rights.may(Action.SEE, table)
+        for name in names_of(table)
+    )
+
+
+def check_owner(table_id: str, services: Services) -> None:
+    """Check that a table's owner may still read the materialized tables it is made of.
+
+    A refresh runs with its owner's rights, or those of the user of EXECUTE AS, whoever asks for it.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    table = services.catalog.by_id(table_id)
+    if table is None or not services.config.authorization.enabled:
+        return
+    names = {name.folded() for source in table.sources for name in (source.name, *source.via)}
+    for read in services.catalog.tables():
+        if read.id != table.id and names & {read.name.folded(), read.storage.folded()}:
+            require(Action.SELECT, read, table.execute_as or table.owner, services)
+
+
+def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
+    """Refuse settings that are fixed when the engine starts, or load code into it.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    for key in settings:
+        if not may_set(key, config, user):
+            raise _reaching(Reach.STATIC_SETTINGS, key, user)
+
+
+def may_set(key: str, config: Config, user: str) -> bool:
+    """Say whether a user may change a setting."""
+    return not is_static(key) or not _refuses(Reach.STATIC_SETTINGS, config, user)
+
+
+def engine_settings(config: Config) -> dict[str, str]:
+    """Return the settings that the engine starts with.
+
+    Spark puts the server's environment and the JVM's properties in place of ``${env:X}`` and
+    ``${system:X}`` anywhere in a statement, also in one that another makes, and secrets are often
+    kept there. Where users are told apart it does not; the gateway replaces settings by itself.
+    """
+    allowed = Reach.STATIC_SETTINGS.value in config.authorization.allow
+    guarded = {_SUBSTITUTION: "false"} if _tells_apart(config) and not allowed else {}
+    zone = config.session_timezone
+    zoned = {} if zone is None else {SESSION_ZONE: zone}
+    return {**guarded, **zoned, **config.engine.settings}
+
+
+def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
+    """Return the error for a missing privilege."""
+    return error(Code.ACCESS_DENIED, user=user, privilege=privilege, object=what, hint=hint)
+
+
+# ---- one statement ---------------------------------------------------------------------------
+
+
+def _admit(statement: Statement, text: str, context: Context) -> Admission:
+    match statement:
+        case SparkStatement(text=sql):
+            return _spark(sql, context)
+        case DescribeTable(name=name) | ShowCreateTable(name=name):
+            if resolve.find(name, context) is None:
+                _judge(_survey(text, context), context)
+            else:
+                _require(Action.SEE, name, context)
+        case SetOption(key=key):
+            check_settings({key: ""}, context.services.config, context.session.user)
+        case Explain(statement=inner):
+            _check(inner, context)
+        case _:
+            _check(statement, context)
+    return Admission(statement=statement, context=_narrow(statement, context))
+
+
+def _check(statement: Statement, context: Context) -> None:
+    match statement:
+        case CreateMaterializedTable(name=name, query=query, or_alter=or_alter):
+            if or_alter:
+                _require(Action.ALTER, name, context)
+            _check_executor(name, statement.execute_as, context)
+            _judge_definition(query, context)
+            _judge_expressions(expressions(statement), context)
+            if statement.backfill_from is not None:
+                source = resolve.table_name(statement.backfill_from, context)
+                _judge_definition(f"SELECT * FROM {source.quoted()}", context)
+        case AlterAsQuery(name=name, query=query):
+            _require(Action.ALTER, name, context)
+            _judge_definition(query, context)
+        case AlterRefresh():
+            _check_refresh(statement, context)
+        case AlterRollbackDefinition(name=name, version=version):
+            _check_restored(name, version, context)
+        case AlterRollback(name=name, version=version, what=what):
+            _require(Action.ALTER, name, context)
+            table = resolve.find(name, context)
+            if what is not RolledBack.DATA and table is not None:
+                made_by = history.of_data(table, version, context.services.ledger)
+                if made_by is not None:  # or the command says so
+                    _check_restored(name, made_by, context)
+        case AlterSetExecuteAs(name=name, execute_as=user):
+            _require(Action.OWN, name, context)
+            _check_executor(name, user, context)
+        case (
+            AlterRename(name=name)
+            | DropMaterializedTable(name=name)
+            | AlterConvertToTable(name=name)
+        ):
+            _require(Action.OWN, name, context)
+        case AlterSwap(name=name, other=other):
+            _require(Action.OWN, name, context)
+            _require(Action.OWN, other, context)
+        case AlterSuspend(name=name, cascade=True) | AlterResume(name=name, cascade=True):
+            _require_along(Action.ALTER, name, Cascade.DOWNSTREAM, context)
+        case AlterCancelRefresh(name=name):
+            _require(Action.REFRESH, name, context)
+        case VerifyMaterializedTable(name=name):
+            _require(Action.SELECT, name, context)
+        case (
+            AlterSuspend(name=name)
+            | AlterResume(name=name)
+            | AlterSetOptions(name=name)
+            | AlterResetOptions(name=name)
+            | AlterSetFreshness(name=name)
+            | AlterSetRefreshMode(name=name)
+            | AlterSetRefreshTrigger(name=name)
+            | AlterDrop(name=name)
+            | AlterPublishHeld(name=name)
+            | AlterDiscardHeld(name=name)
+        ):
+            _require(Action.ALTER, name, context)
+        case AlterAdd(name=name) | AlterModify(name=name) | AlterSetImmutable(name=name):
+            _require(Action.ALTER, name, context)
+            _judge_expressions(expressions(statement), context)
+        case (
+            ShowCreateMaterializedTable(name=name)
+            | ShowLineage(name=name)
+            | ShowVersions(name=name)
+        ):
+            _require(Action.SEE, name, context)
+        case ShowRefreshHistory(name=name):
+            if name is not None:
+                _require(Action.SEE, name, context)
+        case ShowMaterializedTables() | ShowLag() | ShowOption() | ShowOptions() | ResetOption():
+            pass
+        case GrantPrivileges() | RevokePrivileges() | ShowGrants():
+            pass  # these look at their objects themselves
+        case DescribeTable() | ShowCreateTable() | Explain() | SetOption() | SparkStatement():
+            pass  # looked at before
+        case _:
+            assert_never(statement)
+
+
+def _check_refresh(statement: AlterRefresh, context: Context) -> None:
+    """Check a refresh, the tables it takes along, and what its condition reads."""
+    _require_along(Action.REFRESH, statement.name, statement.cascade, context)
+    table = resolve.find(statement.name, context)
+    if table is not None and statement.predicate is not None:
+        query = f"SELECT 1 FROM {table.name.quoted()} WHERE {statement.predicate}\n"
+        _judge(_survey(query, context), context, besides=table)
+
+
+def _check_restored(name: Name, version: int | None, context: Context) -> None:
+    """Check that a user may bring an earlier definition back, as if it was written out."""
+    table = resolve.find(name, context)
+    if table is None:
+        return  # the command says so
+    require(Action.ALTER, table, context.session.user, context.services)
+    known = history.versions(table, context.services.catalog)
+    wanted = history.wanted(version, table)
+    for definition in known:
+        if definition.definition_version == wanted:
+            creation = creating(definition)
+            _check_executor(name, creation.execute_as, context)
+            _judge_definition(creation.query, context)
+            _judge_expressions(expressions(creation), context)
+
+
+def _check_executor(name: Name, user: str | None, context: Context) -> None:
+    """Check that refreshes of a table may run with a user's rights: the present one's, or with
+    those that they run with already; only an administrator lends another one's.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    table = resolve.find(name, context)
+    if table is not None:
+        if user == table.execute_as:
+            return
+        require(Action.OWN, table, context.session.user, context.services)
+    rights = rights_of(context.session.user, context.services)
+    if user in (None, context.session.user) or rights is None or rights.administrator:
+        return
+    hint = "EXECUTE AS your own user, or let an administrator lend the rights of another one."
+    raise denied(context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint)
+
+
+def _require_along(action: Action, name: Name, cascade: Cascade | None, context: Context) -> None:
+    """Require a privilege on a table and on all that a cascade takes along."""
+    table = resolve.find(name, context)
+    if table is None:
+        return  # the command says so
+    user, services = context.session.user, context.services
+    along: Iterable[MaterializedTable] = ()
+    if cascade is Cascade.DOWNSTREAM:
+        along = descendants(table, services.catalog.consumers)
+    elif cascade is Cascade.UPSTREAM:
+        along = ancestors(table, services.catalog.find)
+    for taken in (table, *along):
+        require(action, taken, user, services)
+
+
+def _require(action: Action, name: Name, context: Context) -> None:
+    table = resolve.find(name, context)
+    if table is not None:
+        require(action, table, context.session.user, context.services)
+
+
+def _narrow(statement: Statement, context: Context) -> Context:
+    """Let statements that list tables see only those their user may know of."""
+    match statement:
+        case ShowMaterializedTables() | ShowLag() | ShowRefreshHistory() | ShowLineage():
+            rights = rights_of(context.session.user, context.services)
+            if rights is None or rights.administrator:
+                return context
+            catalog = VisibleCatalog(context.services.catalog, rights)
+            ledger = VisibleLedger(context.services.ledger, catalog)
+            # Everything that is not narrowed is the catalog's and the ledger's own.
+            services = replace(
+                context.services, catalog=cast(Catalog, catalog), ledger=cast(Ledger, ledger)
+            )
+            return replace(context, services=services)
+        case _:
+            return context
+
+
+# ---- what Spark is asked to run --------------------------------------------------------------
+
+
+def _spark(sql: str, context: Context) -> Admission:
+    user, services = context.session.user, context.services
+    surveyed = _survey(sql, context)
+    if surveyed is None:
+        return Admission(statement=SparkStatement(text=sql), context=context)
+    _judge(surveyed, context)
+    rights = rights_of(user, services)
+    if rights is None or rights.administrator:
+        return Admission(statement=SparkStatement(text=sql), context=context)
+    visible = rights.visible(services.catalog.tables())
+    text = narrowed(sql, surveyed, visible)
+    if text is None:
+        raise denied(user, "administration", "information_schema other than by a SELECT on it")
+    admission = Admission(statement=SparkStatement(text=text), context=context)
+    if surveyed.lists_tables:
+        hidden = hidden_names(user, services)
+        return replace(admission, shown=lambda result: without_hidden(result, hidden))
+    return admission
+
+
+def _survey(sql: str, context: Context) -> Surveyed | None:
+    """Ask the engine about a statement; None where nothing of the answer would be judged."""
+    config, user = context.services.config, context.session.user
+    if user in config.authorization.administrators:
+        return None
+    if not _tells_apart(config):
+        return None
+    return survey(sql, context)
+
+
+def _judge_definition(query: str, context: Context) -> None:
+    """Judge a query that refreshes run; information_schema has no rows of one user alone there."""
+    surveyed = _survey(spark_text(query), context)
+    _judge(surveyed, context)
+    rights = rights_of(context.session.user, context.services)
+    if surveyed is not None and rights is not None and reads_system(surveyed):
+        raise denied(rights.user, "administration", "information_schema in a definition query")
+
+
+def _judge_expressions(texts: Iterable[str], context: Context) -> None:
+    for text in texts:
+        _judge_definition(f"SELECT {text}", context)
+
+
+def _judge(
+    surveyed: Surveyed | None, context: Context, besides: MaterializedTable | None = None
+) -> None:
+    """Refuse what reaches beyond tables, then what reads tables its user may not read.
+
+    ``besides`` is a table that may be read in any case.
+    """
+    if surveyed is None:
+        return
+    config, user = context.services.config, context.session.user
+    tables = context.services.catalog.tables()
+    for reach in surveyed.reaches:
+        if _refuses(reach, config, user):
+            raise _reaching(reach, reach.value, user)
+    check_settings(dict.fromkeys(surveyed.settings, ""), config, user)
+    places = tuple(table.location for table in tables)
+    for location in surveyed.locations:
+        foreign = is_foreign(location, str(config.data.resolve() / "warehouse"), places)
+        if foreign and _refuses(Reach.LOCATIONS, config, user):
+            raise _reaching(Reach.LOCATIONS, location, user)
+    for table in tables:
+        if table != besides and any(is_of(reading, table) for reading in surveyed.readings):
+            require(Action.SELECT, table, user, context.services)
+
+
+def is_of(reading: Reading, table: MaterializedTable) -> bool:
+    """Say whether a statement reads a materialized table there."""
+    if reading.name is not None:
+        name = reading.name.folded()
+        if name in {one.folded() for one in names_of(table)}:
+            return True
+    return reading.location is not None and overlap(reading.location, table.location)
+
+
+def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
+    """Return the names under which rows of a table can be read."""
+    names = (table.name, table.storage)
+    return names if table.quarantine is None else (*names, table.quarantine)
+
+
+def _refuses(reach: Reach, config: Config, user: str) -> bool:
+    section = config.authorization
+    if not _tells_apart(config):
+        return False
+    return user not in section.administrators and reach.value not in section.allow
+
+
+def _tells_apart(config: Config) -> bool:
+    """Say whether users are told apart: by authorization, or by how they log in."""
+    return config.authorization.enabled or config.server.auth not in _UNCHECKED
+
+
+def _reaching(reach: Reach, what: str, user: str) -> ServerError:
+    if reach is Reach.UNKNOWN:
+        unknown = "a statement that cannot be judged before it runs"
+        return denied(user, "administration", unknown, "Run the statements in it one by one.")
+    hint = _ALLOW.format(reach=reach.value)
+    shown = f"{reach.value}: {what}" if what != reach.value else reach.value
+    return denied(user, "administration", shown, hint)

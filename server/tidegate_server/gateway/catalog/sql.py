@@ -1,0 +1,328 @@
+"""The catalog in the store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.freshness import Freshness, TimeUnit
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import (
+    HeldVersion,
+    LogicalRefreshMode,
+    MaterializedTable,
+    RefreshMode,
+)
+from tidegate_server.core.model.types import Schema
+from tidegate_server.core.model.versions import Source, SourceKind
+from tidegate_server.gateway.catalog.base import check_move
+from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.tables import definition_versions as d
+from tidegate_server.gateway.store.tables import materialized_tables as t
+from tidegate_server.gateway.store.tables import sources as s
+
+
+class SqlCatalog:
+    """Keeps definitions in two tables of the store; every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, name: TableName) -> MaterializedTable | None:
+        return _first(self._select(*_named(t, name)))
+
+    def by_id(self, table_id: str) -> MaterializedTable | None:
+        return _first(self._select(t.c.id == table_id))
+
+    def tables(
+        self, catalog: str | None = None, schema: str | None = None
+    ) -> tuple[MaterializedTable, ...]:
+        where: list[ColumnElement[bool]] = []
+        if catalog is not None:
+            where.append(t.c.folded_catalog == catalog.lower())
+        if schema is not None:
+            where.append(t.c.folded_schema == schema.lower())
+        return self._select(*where)
+
+    def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
+        reading = select(s.c.materialized_table_id).where(*_named(s, name))
+        return self._select(t.c.id.in_(reading))
+
+    def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
+        kept = select(d.c.definition).order_by(d.c.table_id, d.c.definition_version)
+        if table_id is not None:
+            kept = kept.where(d.c.table_id == table_id)
+        with self._database.read() as connection:
+            return tuple(connection.execute(kept).scalars())
+
+    def create(self, table: MaterializedTable) -> None:
+        try:
+            with self._database.begin() as connection:
+                connection.execute(insert(t).values(**_values(table), **_status(table)))
+                _write_sources(connection, table.id, table.sources)
+        except IntegrityError as failure:
+            raise _taken(table.name) from failure
+
+    def replace(self, *tables: MaterializedTable) -> None:
+        with self._database.begin() as connection:
+            if len(tables) > 1:
+                _free_names(connection, tables)
+            for table in tables:
+                try:
+                    _replace(connection, table)
+                except IntegrityError as failure:
+                    raise _taken(table.name) from failure
+
+    def move(
+        self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
+    ) -> bool:
+        check_move(start, end)
+        change = (
+            update(t)
+            .where(t.c.id == table_id, t.c.refresh_status == start.value)
+            .values(refresh_status=end.value, status_reason=reason)
+        )
+        with self._database.begin() as connection:
+            return connection.execute(change).rowcount == 1
+
+    def hold(self, table_id: str, held: HeldVersion | None) -> None:
+        with self._database.begin() as connection:
+            connection.execute(update(t).where(t.c.id == table_id).values(held=held))
+
+    def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
+        with self._database.begin() as connection:
+            there = select(t.c.id).where(t.c.id == table_id).with_for_update()
+            if connection.execute(there).first() is not None:
+                _write_sources(connection, table_id, sources)
+
+    def drop(self, table_id: str) -> None:
+        with self._database.begin() as connection:
+            connection.execute(delete(t).where(t.c.id == table_id))
+
+    def _select(self, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
+        with self._database.read() as connection:
+            return _selected(connection, *where)
+
+
+def _selected(connection: Connection, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
+    tables = (
+        select(t).where(*where).order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table)
+    )
+    edges = (
+        select(s)
+        .where(s.c.materialized_table_id.in_(select(t.c.id).where(*where)))
+        .order_by(s.c.position)
+    )
+    rows = connection.execute(tables).all()
+    if not rows:
+        return ()
+    reads: dict[str, list[Source]] = defaultdict(list)
+    for edge in connection.execute(edges):
+        reads[edge.materialized_table_id].append(_source(edge))
+    # A database's collation may sort otherwise than Python; the order is ours to promise.
+    found = [_table(row, tuple(reads[row.id])) for row in rows]
+    return tuple(sorted(found, key=lambda table: table.name.folded()))
+
+
+def _named(table: Any, name: TableName) -> tuple[ColumnElement[bool], ...]:
+    folded = name.folded()
+    return (
+        table.c.folded_catalog == folded.catalog,
+        table.c.folded_schema == folded.schema,
+        table.c.folded_table == folded.table,
+    )
+
+
+def _name_values(name: TableName) -> dict[str, str]:
+    folded = name.folded()
+    return {
+        "catalog_name": name.catalog,
+        "schema_name": name.schema,
+        "table_name": name.table,
+        "folded_catalog": folded.catalog,
+        "folded_schema": folded.schema,
+        "folded_table": folded.table,
+    }
+
+
+def _status(table: MaterializedTable) -> Mapping[str, Any]:
+    return {
+        "refresh_status": table.refresh_status.value,
+        "status_reason": table.status_reason,
+        "held": table.held,
+    }
+
+
+def _values(table: MaterializedTable) -> Mapping[str, Any]:
+    """Return every column but those of the status, which ``move`` and ``hold`` change later."""
+    return {
+        **_name_values(table.name),
+        "id": table.id,
+        "columns": table.schema,
+        "original_query": table.original_query,
+        "expanded_query": table.expanded_query,
+        "freshness_value": table.freshness.value,
+        "freshness_unit": table.freshness.unit.name,
+        "logical_refresh_mode": table.logical_refresh_mode.value,
+        "refresh_mode": table.refresh_mode.value,
+        "owner": table.owner,
+        "created_at": table.created_at,
+        "location": table.location,
+        "comment": table.comment,
+        "options": table.options,
+        "partition_keys": table.partition_keys,
+        "primary_key": table.primary_key,
+        "settings": table.settings,
+        "execution_target": table.execution_target,
+        "definition_version": table.definition_version,
+        "storage_table": table.storage_table,
+        "declared": table.declared,
+        "derived": table.derived,
+        "persisted_metadata": table.persisted_metadata,
+        "watermark": table.watermark,
+        "distribution": table.distribution,
+        "start_mode": table.start_mode,
+        "downstream": table.downstream,
+        "on_update": table.on_update,
+        "execute_as": table.execute_as,
+        "expectations": table.expectations,
+        "assertions": table.assertions,
+        "immutable": table.immutable,
+        "backfilled_from": table.backfilled_from,
+        "lineage": table.lineage,
+        "resume_options": table.resume_options,
+        "checkpoint_floor": table.checkpoint_floor,
+        "defined_by": table.defined_by,
+        "defined_at": table.defined_at,
+        "restored_from": table.restored_from,
+        "leaving": table.leaving,
+        "swapping": table.swapping,
+        "dropping": table.dropping,
+        "rolling_back": table.rolling_back,
+    }
+
+
+def _free_names(connection: Connection, tables: Sequence[MaterializedTable]) -> None:
+    """Let tables give their names up within the transaction, so that they can exchange them."""
+    ids = [table.id for table in tables]
+    connection.execute(update(t).where(t.c.id.in_(ids)).values(folded_table=t.c.id))
+
+
+def _replace(connection: Connection, table: MaterializedTable) -> None:
+    _keep(connection, table.id, table.definition_version)
+    change = update(t).where(t.c.id == table.id).values(**_values(table))
+    if connection.execute(change).rowcount == 0:
+        raise error(Code.MT_NOT_FOUND, table=table.name)
+    _write_sources(connection, table.id, table.sources)
+
+
+def _keep(connection: Connection, table_id: str, version: int) -> None:
+    """Keep the definition that a higher version replaces, or forget those a lower one undoes."""
+    current = select(t.c.definition_version).where(t.c.id == table_id)
+    found = connection.execute(current).scalar_one_or_none()
+    if found is None or found == version:
+        return
+    if found > version:
+        undone = (d.c.table_id == table_id, d.c.definition_version >= version)
+        connection.execute(delete(d).where(*undone))
+        return
+    for stored in _selected(connection, t.c.id == table_id):
+        definition = replace(stored, rolling_back=None)
+        kept = {"table_id": table_id, "definition_version": found, "definition": definition}
+        connection.execute(insert(d).values(**kept))
+
+
+def _write_sources(connection: Connection, table_id: str, sources: Sequence[Source]) -> None:
+    connection.execute(delete(s).where(s.c.materialized_table_id == table_id))
+    rows = [
+        {
+            **_name_values(source.name),
+            "materialized_table_id": table_id,
+            "position": position,
+            "kind": source.kind.value,
+            "table_id": source.table_id,
+            "materialized_table": source.materialized_table,
+            "via": source.via,
+            "columns": source.columns,
+        }
+        for position, source in enumerate(sources)
+    ]
+    if rows:
+        connection.execute(insert(s), rows)
+
+
+def _table(row: Row[Any], reads: tuple[Source, ...]) -> MaterializedTable:
+    return MaterializedTable(
+        id=row.id,
+        name=TableName(row.catalog_name, row.schema_name, row.table_name),
+        schema=row.columns,
+        original_query=row.original_query,
+        expanded_query=row.expanded_query,
+        freshness=Freshness(row.freshness_value, TimeUnit[row.freshness_unit]),
+        logical_refresh_mode=LogicalRefreshMode(row.logical_refresh_mode),
+        refresh_mode=RefreshMode(row.refresh_mode),
+        refresh_status=RefreshStatus(row.refresh_status),
+        owner=row.owner,
+        created_at=row.created_at,
+        location=row.location,
+        comment=row.comment,
+        options=row.options,
+        partition_keys=row.partition_keys,
+        primary_key=row.primary_key,
+        sources=reads,
+        settings=row.settings,
+        execution_target=row.execution_target,
+        status_reason=row.status_reason,
+        definition_version=row.definition_version,
+        storage_table=row.storage_table,
+        declared=row.declared,
+        derived=row.derived,
+        persisted_metadata=row.persisted_metadata,
+        watermark=row.watermark,
+        distribution=row.distribution,
+        start_mode=row.start_mode,
+        downstream=row.downstream,
+        on_update=row.on_update,
+        execute_as=row.execute_as,
+        expectations=row.expectations,
+        assertions=row.assertions,
+        immutable=row.immutable,
+        backfilled_from=row.backfilled_from,
+        lineage=row.lineage,
+        resume_options=row.resume_options,
+        checkpoint_floor=row.checkpoint_floor,
+        defined_by=row.defined_by,
+        defined_at=row.defined_at,
+        restored_from=row.restored_from,
+        leaving=row.leaving,
+        swapping=row.swapping,
+        dropping=row.dropping,
+        rolling_back=row.rolling_back,
+        held=row.held,
+    )
+
+
+def _source(row: Row[Any]) -> Source:
+    return Source(
+        name=TableName(row.catalog_name, row.schema_name, row.table_name),
+        kind=SourceKind(row.kind),
+        table_id=row.table_id,
+        materialized_table=row.materialized_table,
+        via=row.via,
+        columns=row.columns or Schema(),
+    )
+
+
+def _first(found: tuple[MaterializedTable, ...]) -> MaterializedTable | None:
+    return found[0] if found else None
+
+
+def _taken(name: TableName) -> ServerError:
+    return error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)

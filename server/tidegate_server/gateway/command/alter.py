@@ -1,0 +1,198 @@
+"""ALTER MATERIALIZED TABLE: freshness, refresh mode and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.sql.statements import (
+    AlterResetOptions,
+    AlterSetExecuteAs,
+    AlterSetFreshness,
+    AlterSetImmutable,
+    AlterSetOptions,
+    AlterSetRefreshMode,
+    AlterSetRefreshTrigger,
+    Downstream,
+)
+from tidegate_server.gateway.command.redefine import alterable, analyze_stored
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition.announcements import zone_warning
+from tidegate_server.gateway.definition.build import (
+    asked_mode,
+    at_freshness,
+    need_scheduler,
+    refuse_unstable,
+)
+from tidegate_server.gateway.definition.checks import (
+    Pace,
+    check_enforced,
+    check_neighbours,
+    check_options,
+    check_versions,
+    layered,
+    pace,
+)
+from tidegate_server.gateway.definition.columns import check_formatters
+from tidegate_server.gateway.definition.immutable import check_region
+from tidegate_server.gateway.definition.notices import warn
+from tidegate_server.gateway.definition.transaction import put_in_place
+from tidegate_server.gateway.options import Place
+from tidegate_server.gateway.scheduler.cron import TIMEZONE_OPTION
+
+_RESERVED = "connector"
+_PACE_OPTIONS = ("materialized-table.schedule.", "materialized-table.refresh-mode.")
+
+
+def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> Result:
+    """Change how fresh a table is; in AUTOMATIC mode the refresh mode follows the threshold.
+
+    :raises ServerError: MT_FRESHNESS_*, MT_STATE while INITIALIZING, MT_NO_SCHEDULER.
+    """
+    table = alterable(statement.name, context)
+    requested = asked_mode(table.logical_refresh_mode)
+    setting = layered(table.options, context.setting)
+    try:
+        chosen = pace(statement.freshness, requested, setting, table.on_update)
+    except ServerError as problem:
+        raise at_freshness(problem, statement.freshness, text) from problem.__cause__
+    return _change_pace(table, chosen, context)
+
+
+def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result:
+    """Change the refresh mode to an explicit one.
+
+    Raises as :func:`set_freshness`, and MT_QUERY_UNSUPPORTED.
+    """
+    table = alterable(statement.name, context)
+    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
+    setting = layered(table.options, context.setting)
+    chosen = pace(freshness, statement.mode, setting, table.on_update)
+    check_versions(table.sources, setting, watched=chosen.watched)
+    if chosen.logical_mode is LogicalRefreshMode.INCREMENTAL_STRICT:
+        refuse_unstable(table.name, chosen.logical_mode, analyze_stored(table, context))
+    return _change_pace(table, chosen, context)
+
+
+def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> Result:
+    """Change what starts a table's refreshes: changes of its sources, or its schedule.
+
+    In AUTOMATIC mode the refresh mode follows. Raises as :func:`set_freshness`, and
+    MT_TRIGGER_UNSUPPORTED or MT_QUERY_UNSUPPORTED.
+    """
+    table = alterable(statement.name, context)
+    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
+    requested = asked_mode(table.logical_refresh_mode)
+    setting = layered(table.options, context.setting)
+    chosen = pace(freshness, requested, setting, statement.on_update)
+    check_versions(table.sources, setting, watched=chosen.watched)
+    return _change_pace(table, chosen, context)
+
+
+def set_execute_as(statement: AlterSetExecuteAs, context: Context) -> Result:
+    """Change with whose rights a table's refreshes read, from the next one on.
+
+    :raises ServerError: MT_STATE while INITIALIZING.
+    """
+    table = alterable(statement.name, context)
+    changed = replace(table, execute_as=statement.execute_as)
+    if changed != table:
+        put_in_place(table, changed, context)
+    return nothing()
+
+
+def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> Result:
+    """Let refreshes leave the rows that fulfil a condition as they are from now on.
+
+    ``text`` is the statement, in which errors are placed.
+
+    :raises ServerError: MT_PREDICATE, MT_STATE while INITIALIZING.
+    """
+    table = alterable(statement.name, context)
+    check_region(statement.predicate, table.schema, text, context)
+    if statement.predicate == table.immutable:
+        return nothing()
+    # Rows that are no longer immutable are computed again, so that the content is another.
+    changed = replace(
+        table,
+        immutable=statement.predicate,
+        definition_version=table.definition_version + 1,
+        restored_from=None,
+    )
+    return restart_with(table, changed, context)
+
+
+def set_options(statement: AlterSetOptions, context: Context) -> Result:
+    """Add or replace options; a CONTINUOUS table then starts from the beginning.
+
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_*.
+    """
+    table = alterable(statement.name, context)
+    warn(check_options(statement.options, Place.ALTER), context)
+    options = {**table.options, **statement.options}
+    check_formatters(options, table.partition_keys, table.schema)
+    changed = _with_options(table, options, context)
+    check_enforced(changed)
+    if TIMEZONE_OPTION in statement.options:
+        warning = zone_warning(changed, "", context)
+        if warning is not None:
+            context.warn(warning)
+    return restart_with(table, changed, context)
+
+
+def reset_options(statement: AlterResetOptions, context: Context) -> Result:
+    """Remove options; unknown keys are ignored.
+
+    :raises ServerError: MT_OPTION_RESERVED for ``connector``, MT_OPTION_VALUE for a date-formatter
+        that a lateness needs.
+    """
+    table = alterable(statement.name, context)
+    if _RESERVED in statement.keys:
+        raise error(Code.MT_OPTION_RESERVED, key=_RESERVED)
+    kept = {key: value for key, value in table.options.items() if key not in statement.keys}
+    check_formatters(kept, table.partition_keys, table.schema)
+    return restart_with(table, _with_options(table, kept, context), context)
+
+
+def restart_with(table: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
+    """Put a changed definition in place; a CONTINUOUS table gives its checkpoint up for it."""
+    if changed == table:
+        return nothing()
+    restarts = table.refresh_mode is RefreshMode.CONTINUOUS
+    put_in_place(table, changed, context, restarts=restarts)
+    return nothing()
+
+
+def _with_options(
+    table: MaterializedTable, options: Mapping[str, str], context: Context
+) -> MaterializedTable:
+    """Return the definition with other options; those of the schedule may change its mode."""
+    changed = replace(table, options=options)
+    keys = {key for key in {*table.options, *options} if table.options.get(key) != options.get(key)}
+    if not any(key.startswith(_PACE_OPTIONS) for key in keys):
+        return changed
+    freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
+    requested = asked_mode(table.logical_refresh_mode)
+    chosen = pace(freshness, requested, layered(options, context.setting), table.on_update)
+    need_scheduler("ALTER", chosen.mode, context)
+    return replace(changed, refresh_mode=chosen.mode)
+
+
+def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Result:
+    need_scheduler("ALTER", chosen.mode, context)
+    changed = replace(
+        table,
+        freshness=chosen.freshness,
+        logical_refresh_mode=chosen.logical_mode,
+        refresh_mode=chosen.mode,
+        downstream=chosen.downstream,
+        on_update=chosen.on_update,
+    )
+    catalog, setting = context.services.catalog, layered(table.options, context.setting)
+    check_neighbours(changed, catalog.consumers, catalog.find, setting)
+    if changed != table:
+        put_in_place(table, changed, context)
+    return nothing()

@@ -1,0 +1,176 @@
+"""REFRESH PARTITION FROM ... TO ...: one run per partition, on one version of every source."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+import msgspec
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import PartitionSpec, SourceKind
+from tidegate_server.core.refresh.request import RefreshPolicy, RefreshRequest
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.runs.orders import step_id
+from tidegate_server.gateway.scheduler.ranges import LONGEST, check_range, dated_range
+from tidegate_server.gateway.spark_session import run as run_sql
+
+log = logging.getLogger(__name__)
+
+STOPPED = "BACKFILL_STOPPED"
+_HISTORY = LONGEST + 1000
+"""Runs that are looked through for an interrupted backfill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The partitions of a range, and the requests for those that are still to be refreshed."""
+
+    table: MaterializedTable
+    partitions: tuple[PartitionSpec, ...]
+    requests: tuple[RefreshRequest, ...]
+
+    @property
+    def done(self) -> int:
+        """How many partitions an interrupted backfill refreshed already."""
+        return len(self.partitions) - len(self.requests)
+
+
+def plan(
+    table: MaterializedTable,
+    start: PartitionSpec,
+    end: PartitionSpec,
+    policy: RefreshPolicy | None,
+    context: Context,
+) -> Plan:
+    """Return what refreshes a range of partitions, both ends included.
+
+    The same range asked for again goes on where it was interrupted, on the same source versions.
+
+    :raises ServerError: MT_PARTITION_RANGE.
+    """
+    check_range(start, end)
+    partitions = dated_range(table.date_formatters(), start, end)
+    if partitions is None:
+        partitions = _present(table, start, end, context)
+    if not partitions:
+        raise error(Code.MT_PARTITION_RANGE, reason="it holds no partition")
+    history = context.services.ledger.runs(table.id, limit=_HISTORY)
+    mark = _mark(table, start, end)
+    wave_id, finished = interrupted(history, mark, partitions)
+    vector = dict(finished[0].sources) if finished else _newest(table, context)
+    refreshed = [spec for run in finished for spec in run.partitions]
+    requests = [
+        RefreshRequest(
+            table_id=table.id,
+            trigger=Trigger.BACKFILL,
+            requested_by=context.session.user,
+            partitions=(spec,),
+            policy=policy,
+            vector=vector,
+            wave_id=wave_id or f"{mark}-{context.operation_id}",
+        )
+        for spec in partitions
+        if spec not in refreshed
+    ]
+    return Plan(table=table, partitions=partitions, requests=_numbered(requests, context))
+
+
+def interrupted(
+    history: Sequence[RefreshRun], mark: str, partitions: Sequence[PartitionSpec]
+) -> tuple[str | None, list[RefreshRun]]:
+    """Return the newest unfinished backfill of a range: its wave and what it did, if there is one.
+
+    :param history: the table's runs, newest first.
+    """
+    ours = [run for run in history if run.wave_id is not None and run.wave_id.startswith(mark)]
+    if not ours:
+        return None, []
+    wave = ours[0].wave_id
+    finished = [r for r in ours if r.wave_id == wave and r.state is RunState.SUCCEEDED]
+    refreshed = [spec for run in finished for spec in run.partitions]
+    if not finished or all(spec in refreshed for spec in partitions):
+        return None, []
+    return wave, finished
+
+
+def enqueue(plan: Plan, context: Context) -> RefreshRun:
+    """Record the first run, so that it is seen and can be canceled; return it."""
+    return context.services.waves.queue.enqueue(plan.requests[0])
+
+
+def run(plan: Plan, context: Context) -> list[RefreshRun]:
+    """Refresh one partition after the other until one fails; returns the runs."""
+    total, runs = len(plan.partitions), []
+    queue = context.services.waves.queue
+    if plan.done:
+        context.log(f"{plan.done} of {total} partitions were refreshed before; going on")
+    for request, following in zip_longest(plan.requests, plan.requests[1:]):
+        if following is not None:
+            # Before this one ends, so that a cancel always finds a run to stop.
+            queue.enqueue(following)
+        ended = context.services.run_refresh(request)
+        runs.append(ended)
+        shown = ", ".join(f"{k} = {v}" for k, v in request.partitions[0].items())
+        number = plan.done + len(runs)
+        context.log(f"Partition {number} of {total} ({shown}): {ended.state.value}")
+        if ended.state is not RunState.SUCCEEDED:
+            if following is not None:
+                text = "the partition before it was not refreshed"
+                queue.withdraw(following.refresh_id or "", RunState.CANCELLED, STOPPED, text)
+            break
+    return runs
+
+
+def _numbered(requests: Sequence[RefreshRequest], context: Context) -> tuple[RefreshRequest, ...]:
+    """Give each run an id by which canceling the operation finds it; the first has its own."""
+    ids = [context.operation_id]
+    ids += [step_id(context.operation_id, f"p{n}") for n in range(2, len(requests) + 1)]
+    return tuple(replace(r, refresh_id=i) for r, i in zip(requests, ids, strict=True))
+
+
+def _mark(table: MaterializedTable, start: PartitionSpec, end: PartitionSpec) -> str:
+    """Return what the waves of the same backfill of the same definition begin with."""
+    facts = (table.id, table.definition_version, dict(start), dict(end))
+    text = msgspec.json.encode(facts, order="deterministic")
+    return f"backfill-{hashlib.sha256(text).hexdigest()[:10]}"
+
+
+def _newest(table: MaterializedTable, context: Context) -> Mapping[str, int]:
+    versioned = [source for source in table.sources if source.kind is SourceKind.VERSIONED]
+    return context.services.waves.versions(versioned)
+
+
+def _present(
+    table: MaterializedTable, start: PartitionSpec, end: PartitionSpec, context: Context
+) -> tuple[PartitionSpec, ...]:
+    """Return the partitions that the query produces or the table has, in the range."""
+    result = run_sql(present_sql(table, start, end), context)
+    try:
+        rows = [row for batch in result.batches(0) for row in batch.to_pylist()]
+    finally:
+        result.close()
+    if len(rows) > LONGEST:
+        raise error(Code.MT_PARTITION_RANGE, reason=f"it has more than {LONGEST} partitions")
+    return tuple(dict(zip(start, row.values(), strict=True)) for row in rows)
+
+
+def present_sql(table: MaterializedTable, start: PartitionSpec, end: PartitionSpec) -> str:
+    """Return the query for the partitions of a range; values stand in it as literals."""
+    keys = ", ".join(quote_identifier(key) for key in start)
+    columns = ", ".join(quote_identifier(column) for column in table.schema.names())
+    first, last = (", ".join(quote_literal(spec[key]) for key in start) for spec in (start, end))
+    inside = f"struct({keys}) BETWEEN struct({first}) AND struct({last})"
+    return (
+        f"SELECT DISTINCT {keys} FROM ("
+        f"SELECT {keys} FROM (\n{table.expanded_query}\n) AS query({columns}) "
+        f"UNION ALL SELECT {keys} FROM {table.storage.quoted()}"
+        f") WHERE {inside} ORDER BY {keys} LIMIT {LONGEST + 1}"
+    )

@@ -1,0 +1,203 @@
+"""CREATE OR ALTER over a plain Delta table: it becomes a materialized table, data kept."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import Inspected
+from tidegate_server.core.messages.requests import EvolveTable, InspectTable
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.sql.statements import CreateMaterializedTable
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.build import define, definition_properties
+from tidegate_server.gateway.definition.columns import castable, casting, selecting, shown_type
+from tidegate_server.gateway.definition.transaction import compensate, register
+from tidegate_server.gateway.options import CONVERSION_KEY
+from tidegate_server.gateway.spark_session import unexpected
+
+log = logging.getLogger(__name__)
+
+_FORMAT = "delta"
+_CHANGE_FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainTable:
+    """What is there under the name of the statement."""
+
+    name: TableName
+    found: Inspected
+
+
+def plain_table(statement: CreateMaterializedTable, context: Context) -> PlainTable | None:
+    """Return the plain table or view of the statement's name; None if there is none."""
+    name = resolve.table_name(statement.name, context)
+    answer = context.services.engine.call(InspectTable(name=name))
+    if not isinstance(answer, Inspected):
+        raise unexpected(answer)
+    return PlainTable(name=name, found=answer) if answer.format is not None else None
+
+
+def taken_over(
+    statement: CreateMaterializedTable, plain: PlainTable, text: str, context: Context
+) -> MaterializedTable:
+    """Return the definition a plain table gets, checked.
+
+    :raises ServerError: MT_CONVERSION_DISABLED unless the server allows it, MT_WRONG_KIND for a
+        view or a table without versions, and the codes of columns that do not fit.
+    """
+    _check_kind(plain, context)
+    if statement.immutable is not None:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what="Taking over a plain table with IMMUTABLE WHERE",
+            hint="Create the table under another name, with BACKFILL FROM the plain one.",
+        )
+    table = _fitted(define(statement, text, context), plain.found)
+    if takes_in(table.sources):
+        raise error(
+            Code.MT_STREAM_UNSUPPORTED,
+            what="Taking over a plain table",
+            table=table.name,
+            hint="Create the table under another name; a view can show the rows of both.",
+        )
+    if table.derived:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what="Taking over a plain table with computed or METADATA VIRTUAL columns",
+            hint="Take it over without them, then ALTER MATERIALIZED TABLE ... ADD.",
+        )
+    if table.holding:
+        raise error(
+            Code.NOT_SUPPORTED,
+            what="Taking over a plain table with ON VIOLATION QUARANTINE",
+            hint="Take it over without it, then CREATE OR ALTER it with the expectation.",
+        )
+    return replace(table, refresh_status=RefreshStatus.ACTIVATED)
+
+
+def take_over(
+    statement: CreateMaterializedTable, plain: PlainTable, text: str, context: Context
+) -> Result:
+    """Make a plain table a materialized one; identity, place and rows stay until its refresh.
+
+    :raises ServerError: as :func:`taken_over`.
+    """
+    table = taken_over(statement, plain, text, context)
+    with ExitStack() as undo:
+        services = context.services
+        compensate(undo, lambda: services.engine.call(_given_back(table, plain.found)))
+        services.engine.call(_adopted(table, plain.found))
+        # Never INITIALIZING: what recovery takes back then is dropped, and this has old data.
+        compensate(undo, lambda: services.catalog.drop(table.id))
+        services.catalog.create(table)
+        register(table, context, undo)
+        undo.pop_all()
+    log.info("Took plain table %s over as materialized table %s", table.name, table.id)
+    return nothing()
+
+
+def _check_kind(plain: PlainTable, context: Context) -> None:
+    found = plain.found
+    if found.format == "view":
+        raise error(
+            Code.MT_WRONG_KIND,
+            table=plain.name,
+            found="a view",
+            expected="a materialized table",
+            hint="Drop the view, or choose another name.",
+        )
+    # Whoever may set session options must not decide over other people's tables.
+    allowed = context.services.config.options.get(CONVERSION_KEY, "false")
+    if allowed.strip().lower() != "true":
+        raise error(Code.MT_CONVERSION_DISABLED, table=plain.name)
+    if found.format != _FORMAT:
+        raise error(
+            Code.MT_WRONG_KIND,
+            table=plain.name,
+            found=f"a table of format {found.format}",
+            expected="a Delta table",
+            hint="CONVERT TO DELTA makes a parquet table one.",
+        )
+
+
+def _fitted(table: MaterializedTable, found: Inspected) -> MaterializedTable:
+    """Put the query's columns into the table's order and types; new ones go behind.
+
+    :raises ServerError: MT_PERSISTED_COLUMN_NOT_IN_QUERY, MT_INCOMPATIBLE_TYPE,
+        MT_EVOLUTION_PARTITIONING.
+    """
+    wanted = [key.lower() for key in table.partition_keys]
+    if wanted != [key.lower() for key in found.partition_keys]:
+        raise error(
+            Code.MT_EVOLUTION_PARTITIONING,
+            table=table.name,
+            old=", ".join(found.partition_keys) or "nothing",
+            new=", ".join(table.partition_keys) or "nothing",
+        )
+    columns = [
+        _matched(table, column, position) for position, column in enumerate(found.schema, start=1)
+    ]
+    added = [
+        replace(column, nullable=True)
+        for column in table.schema
+        if found.schema.find(column.name) is None
+    ]
+    schema = Schema((*columns, *added))
+    query = table.expanded_query
+    if schema.names() == table.schema.names():
+        query = casting(table.schema, schema, query)
+    else:
+        query = selecting(table.schema, schema, query)
+    return replace(table, schema=schema, expanded_query=query, location=found.location)
+
+
+def _matched(table: MaterializedTable, column: Column, position: int) -> Column:
+    produced = table.schema.find(column.name)
+    if produced is None:
+        raise error(
+            Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY,
+            statement="CREATE OR ALTER MATERIALIZED TABLE",
+            kind="physical",
+            name=column.name,
+            available=", ".join(table.schema.names()),
+        )
+    if not castable(produced.type, column.type) or (produced.nullable and not column.nullable):
+        raise error(
+            Code.MT_INCOMPATIBLE_TYPE,
+            name=column.name,
+            position=position,
+            declared=shown_type(column.type, column.nullable),
+            produced=shown_type(produced.type, produced.nullable),
+        )
+    return replace(column, comment=produced.comment or column.comment)
+
+
+def _adopted(table: MaterializedTable, found: Inspected) -> EvolveTable:
+    return EvolveTable(
+        name=table.name,
+        table_id=table.id,
+        schema=table.schema,
+        comment=table.comment,
+        properties={_CHANGE_FEED: "true", **definition_properties(table)},
+        adopts=found.materialized_id or "",
+    )
+
+
+def _given_back(table: MaterializedTable, found: Inspected) -> EvolveTable:
+    return EvolveTable(
+        name=table.name,
+        table_id=table.id,
+        schema=found.schema,
+        comment=found.comment,
+        properties={key: found.properties.get(key) for key in _adopted(table, found).properties},
+    )

@@ -1,0 +1,174 @@
+"""DESCRIBE of materialized tables, from the catalog and the ledger alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from tidegate_server.core.model.clauses import Distribution
+from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.result import Result, RowsResult
+from tidegate_server.core.model.table import DerivedColumn, MaterializedTable, RefreshMode
+from tidegate_server.core.model.types import Column, text_schema
+from tidegate_server.core.sql.query import spark_statement
+from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
+from tidegate_server.core.sql.statements import DescribeTable
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.options import DESCRIBE_KEY
+from tidegate_server.gateway.runs import lag
+from tidegate_server.gateway.scheduler.base import Workflow
+from tidegate_server.gateway.spark_session import execute
+
+_COLUMNS = text_schema("col_name", "data_type", "comment")
+_FLINK = text_schema("name", "type", "null", "key", "extras", "watermark")
+
+
+def describe(statement: DescribeTable, text: str, context: Context) -> Result:
+    """Describe a materialized table; anything else is Spark's to describe, from ``text``."""
+    table = resolve.find(statement.name, context)
+    if table is None:
+        return execute(spark_statement(text), context)
+    if statement.as_json:
+        return RowsResult(text_schema("json_metadata"), [(_as_json(table, context),)])
+    if (context.setting(DESCRIBE_KEY) or "").strip().lower() == "flink":
+        return RowsResult(_FLINK, [_flink_row(column, table) for column in table.visible])
+    rows: list[tuple[str | None, ...]] = [(c.name, c.type, c.comment) for c in table.visible]
+    if table.partition_keys:
+        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
+        found = [table.schema.find(key) for key in table.partition_keys]
+        rows += [(c.name, c.type, c.comment) for c in found if c is not None]
+    if statement.extended:
+        rows += [("", "", ""), ("# Materialized Table Information", "", "")]
+        rows += [(key, value, "") for key, value in facts(table, context).items()]
+    return RowsResult(_COLUMNS, rows)
+
+
+def facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
+    """Return what EXTENDED tells, in its order."""
+    return {**_declared(table), **_refreshed(table, context)}
+
+
+def _declared(table: MaterializedTable) -> dict[str, str | None]:
+    return {
+        "catalog": table.name.catalog,
+        "schema": table.name.schema,
+        "table": table.name.table,
+        "owner": table.owner,
+        "created_at": lag.moment(table.created_at),
+        "location": table.location,
+        "comment": table.comment,
+        "primary_key": ", ".join(table.primary_key.columns) if table.primary_key else None,
+        "partition_keys": ", ".join(table.partition_keys) or None,
+        "options": json.dumps(dict(sorted(table.options.items()))),
+        "derived_columns": _listed(extras(c, table) for c in table.derived),
+        "watermark": _watermark(table),
+        "distribution": _distribution(table.distribution),
+        "start_mode": render_start_mode(table.start_mode) if table.start_mode else None,
+        "expectations": _listed(
+            f"{e.name} EXPECT ({e.condition}) ON VIOLATION {e.violation.value}"
+            for e in table.expectations
+        ),
+        "assertions": _listed(
+            f"{a.name} ASSERT ({a.condition}) ON VIOLATION {a.violation.value}"
+            for a in table.assertions
+        ),
+        "quarantine": str(table.quarantine) if table.quarantine else None,
+        "immutable": table.immutable,
+        "backfilled_from": str(table.backfilled_from) if table.backfilled_from else None,
+    }
+
+
+def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | None]:
+    services = context.services
+    workflow = services.scheduler.workflow(table.id)
+    success = services.ledger.last_success(table.id)
+    report = lag.present(table, context)
+    continuous = table.refresh_mode is RefreshMode.CONTINUOUS
+    handler = "embedded" if table.watched else services.config.scheduler_type
+    return {
+        "logical_refresh_mode": table.logical_refresh_mode.value,
+        "refresh_mode": table.refresh_mode.value,
+        "refresh_status": table.refresh_status.value,
+        "status_reason": table.status_reason,
+        "held_version": lag.held(table),
+        "refresh_handler": f"{handler}:{table.id}" if workflow else None,
+        "execution_target": table.execution_target,
+        "freshness": lag.freshness(table),
+        "refresh_trigger": None if continuous else render_trigger(table.on_update),
+        "execute_as": table.execute_as or table.owner,
+        "cron": workflow.cron if workflow else None,
+        "timezone": workflow.timezone if workflow and workflow.cron else None,
+        "next_refresh": _next(workflow),
+        "last_success": lag.moment(success.finished_at) if success else None,
+        "data_timestamp": lag.moment(report.data_timestamp),
+        "actual_lag": lag.lag(report),
+        "lag_cause": report.cause.value if report.cause else None,
+        "continuous_strategy": lag.strategy(success) if continuous else None,
+        "definition_version": str(table.definition_version),
+        "original_query": table.original_query,
+        "expanded_query": table.expanded_query,
+    }
+
+
+def extras(column: Column | DerivedColumn, table: MaterializedTable) -> str | None:
+    """Return how a column comes about, as its definition says it; None for the query's own."""
+    if isinstance(column, DerivedColumn):
+        if column.expression is not None:
+            return f"{quote_identifier(column.name)} AS {column.expression}"
+        return f"{quote_identifier(column.name)} METADATA{_from(column.metadata_key)} VIRTUAL"
+    key = table.persisted_metadata.get(column.name)
+    return None if key is None else f"{quote_identifier(column.name)} METADATA{_from(key)}"
+
+
+def _from(key: str | None) -> str:
+    return "" if key is None else f" FROM {quote_literal(key)}"
+
+
+def _flink_row(column: Column | DerivedColumn, table: MaterializedTable) -> tuple[str | None, ...]:
+    key = table.primary_key
+    extra = extras(column, table)
+    watermark = table.watermark
+    marked = watermark is not None and watermark.column.lower() == column.name.lower()
+    return (
+        column.name,
+        column.type.upper(),
+        str(column.nullable).upper(),
+        f"PRI({', '.join(key.columns)})" if key and column.name in key.columns else None,
+        None if extra is None else extra.removeprefix(quote_identifier(column.name)).strip(),
+        watermark.expression if watermark is not None and marked else None,
+    )
+
+
+def _as_json(table: MaterializedTable, context: Context) -> str:
+    columns = [
+        {
+            "name": c.name,
+            "type": c.type,
+            "nullable": c.nullable,
+            "comment": c.comment,
+            "stored": isinstance(c, Column),
+        }
+        for c in table.visible
+    ]
+    return json.dumps({"columns": columns, **facts(table, context)})
+
+
+def _watermark(table: MaterializedTable) -> str | None:
+    if table.watermark is None:
+        return None
+    return f"{quote_identifier(table.watermark.column)} AS {table.watermark.expression}"
+
+
+def _distribution(distribution: Distribution | None) -> str | None:
+    return None if distribution is None else render_distribution(distribution)
+
+
+def _listed(texts: Iterable[str | None]) -> str | None:
+    return "; ".join(text for text in texts if text is not None) or None
+
+
+def _next(workflow: Workflow | None) -> str | None:
+    if workflow is None or not workflow.active or workflow.next_fire is None:
+        return None
+    return lag.moment(workflow.next_fire)

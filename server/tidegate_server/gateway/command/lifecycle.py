@@ -1,0 +1,234 @@
+"""SUSPEND, RESUME and DROP of a materialized table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.messages.answers import Inspected
+from tidegate_server.core.messages.requests import DropTable, InspectTable
+from tidegate_server.core.model.privileges import TableObject
+from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.core.sql.statements import AlterResume, AlterSuspend, DropMaterializedTable
+from tidegate_server.gateway.command.settings import check_spark_settings
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.build import need_scheduler
+from tidegate_server.gateway.definition.checks import check_options
+from tidegate_server.gateway.definition.derived import drop_view, views
+from tidegate_server.gateway.definition.locks import alone, at_rest, end_runs
+from tidegate_server.gateway.definition.notices import warn
+from tidegate_server.gateway.definition.transaction import compensate, withdraw_workflow
+from tidegate_server.gateway.options import Place
+from tidegate_server.gateway.runs.orders import refuse_half_done
+from tidegate_server.gateway.scheduler.base import CreateWorkflow, ModifyWorkflow, Workflow
+from tidegate_server.gateway.scheduler.workflows import workflow_for
+
+log = logging.getLogger(__name__)
+
+_ACTIVATED, _SUSPENDED = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
+
+
+def suspend(statement: AlterSuspend, context: Context) -> Result:
+    """Stop keeping a table fresh; its data stays readable.
+
+    :raises ServerError: MT_STATE unless it is ACTIVATED.
+    """
+    suspend_table(resolve.materialized_table(statement.name, context), context)
+    return nothing()
+
+
+def suspend_table(table: MaterializedTable, context: Context) -> None:
+    """Suspend one table, or change nothing; raises as :func:`suspend`."""
+    with alone([table], context):
+        table = current(table, context)
+        if table.refresh_status is not _ACTIVATED:
+            raise wrong_state(table, "SUSPEND", "ACTIVATED")
+        need_scheduler("SUSPEND", table.refresh_mode, context)
+        if not context.services.catalog.move(table.id, _ACTIVATED, _SUSPENDED):
+            raise wrong_state(current(table, context), "SUSPEND", "ACTIVATED")
+        try:
+            _set_pipeline(table, context, active=False)
+        except ServerError:
+            context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
+            with ExitStack() as undo:
+                # The workflow may have been paused before it failed.
+                compensate(undo, lambda: _set_pipeline(table, context, active=True))
+            raise
+    log.info("Suspended materialized table %s", table.name)
+
+
+def resume(statement: AlterResume, context: Context) -> Result:
+    """Keep a table fresh again; also replaces the missing pipeline of an ACTIVATED one.
+
+    The statement's options hold for refreshes until the next resume.
+
+    :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline alive;
+        MT_OPTION_*, or Spark's own for a setting of Spark.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    check_resume_options(statement.options, context)
+    resume_table(table, statement.options, context)
+    return nothing()
+
+
+def check_resume_options(options: Mapping[str, str], context: Context) -> None:
+    """Check the options of RESUME WITH; those of Spark need the engine, which tries them.
+
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE, or Spark's own.
+    """
+    warn(check_options(options, Place.RESUME), context)
+    check_spark_settings(options, context)
+
+
+def resume_table(table: MaterializedTable, options: Mapping[str, str], context: Context) -> None:
+    """Resume one table, or change nothing; raises as :func:`resume`."""
+    with alone([table], context), ExitStack() as undo:
+        table = current(table, context)
+        if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
+            raise wrong_state(table, "RESUME", "SUSPENDED")
+        refuse_half_done(table, "RESUME")
+        need_scheduler("RESUME", table.refresh_mode, context)
+        resumed = replace(table, resume_options=dict(options))
+        context.services.catalog.replace(resumed)
+        undo.callback(context.services.catalog.replace, table)
+        if table.refresh_status is not _ACTIVATED:
+            if not context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED):
+                raise wrong_state(current(table, context), "RESUME", "SUSPENDED")
+            undo.callback(
+                context.services.catalog.move,
+                table.id,
+                _ACTIVATED,
+                _SUSPENDED,
+                table.status_reason,
+            )
+        _set_pipeline(table, context, active=True)
+        undo.pop_all()
+    log.info("Resumed materialized table %s", table.name)
+
+
+def is_kept_fresh(table: MaterializedTable, context: Context) -> bool:
+    """Say whether a table is ACTIVATED and has its pipeline."""
+    alive = context.services.scheduler.workflow(table.id) is not None
+    return table.refresh_status is _ACTIVATED and alive
+
+
+def drop(statement: DropMaterializedTable, context: Context) -> Result:
+    """Stop the refreshes and the workflow, then remove the data and the definition.
+
+    :raises ServerError: MT_NOT_FOUND without IF EXISTS, MT_WRONG_KIND for a plain table or view,
+        MT_STATE while it is INITIALIZING or a refresh does not stop.
+    """
+    name = resolve.table_name(statement.name, context)
+    while True:
+        table = context.services.catalog.find(name)
+        if table is None:
+            problem = resolve.missing(name, context, wait=None)
+            if statement.if_exists and problem.code == Code.MT_NOT_FOUND.name:
+                return nothing()
+            raise problem
+        if _drop(table, context):
+            break
+    context.services.privileges.forget(TableObject(table_id=table.id))
+    _warn_consumers(table, context)
+    log.info("Dropped materialized table %s (%s)", table.name, table.id)
+    return nothing()
+
+
+def _drop(table: MaterializedTable, context: Context) -> bool:
+    """Drop a table; False if another statement gave it another name, or dropped it, meanwhile."""
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
+    need_scheduler("DROP", table.refresh_mode, context)
+    end_runs(table, context)
+    with at_rest([table], context), alone([table], context):
+        now = context.services.catalog.find(table.name)
+        if now is None or now.id != table.id:
+            return False
+        if not now.dropping:
+            refuse_half_done(now, "DROP")
+        _remove(replace(now, dropping=False), context)
+    return True
+
+
+def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerError:
+    """Return the error for a status that does not allow an action."""
+    found = table.refresh_status.value
+    if table.refresh_mode is RefreshMode.CONTINUOUS:
+        found = f"{found} with continuous pipeline {table.id}"
+    return error(Code.MT_STATE, table=table.name, found=found, action=action, expected=expected)
+
+
+def current(table: MaterializedTable, context: Context) -> MaterializedTable:
+    """Return a table as it is stored now; raises MT_NOT_FOUND if it is gone."""
+    stored = context.services.catalog.by_id(table.id)
+    if stored is None:
+        raise error(Code.MT_NOT_FOUND, table=table.name)
+    return stored
+
+
+def pipeline(table: MaterializedTable, context: Context) -> Workflow:
+    """Return the workflow a definition asks for."""
+    config = context.services.config
+    return workflow_for(table, config.timezone, config.options)
+
+
+def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:
+    """Bring the workflow in line with the status; one that is missing is made."""
+    stored = current(table, context)
+    workflow = pipeline(stored, context)
+    if context.services.scheduler.workflow(table.id) is not None:
+        context.services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=stored))
+    elif active:
+        context.services.scheduler.create(CreateWorkflow(workflow=workflow, table=stored))
+
+
+def _remove(table: MaterializedTable, context: Context) -> None:
+    """Remove workflow, views and storage, each with its way back, then the definition.
+
+    The definition is marked meanwhile. Once the storage may be gone there is no way back: recovery
+    completes what this could not.
+    """
+    services = context.services
+    with ExitStack() as undo:
+        compensate(undo, lambda: services.catalog.replace(table))
+        services.catalog.replace(replace(table, dropping=True))
+        withdraw_workflow(table, context, undo)
+        for view in views(table):
+            compensate(undo, partial(services.engine.call, view))
+            services.engine.call(drop_view(view))
+        hold(Point.BEFORE_REMOVAL)
+        try:
+            drop = DropTable(name=table.storage, table_id=table.id, location=table.location)
+            services.engine.call(drop)
+        except ServerError:
+            if not _has_storage(table, context):
+                undo.pop_all()
+            raise
+        undo.pop_all()
+    hold(Point.AFTER_REMOVAL)
+    services.catalog.drop(table.id)
+
+
+def _has_storage(table: MaterializedTable, context: Context) -> bool:
+    """Return whether the storage of a table is certainly there."""
+    try:
+        answer = context.services.engine.call(InspectTable(name=table.storage))
+    except ServerError as problem:
+        log.warning("whether %s still has its storage is not known: %s", table.name, problem)
+        return False
+    return isinstance(answer, Inspected) and answer.materialized_id == table.id
+
+
+def _warn_consumers(table: MaterializedTable, context: Context) -> None:
+    consumers = context.services.catalog.consumers(table.name)
+    if consumers:
+        names = ", ".join(str(consumer.name) for consumer in consumers)
+        context.warn(f"These materialized tables read {table.name}, which is gone: {names}")

@@ -1,0 +1,280 @@
+"""ALTER MATERIALIZED TABLE ... AS, CREATE OR ALTER of a table that exists, and their EXPLAIN."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import replace
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Analysis, Planned
+from tidegate_server.core.messages.requests import Analyze, ExplainRefresh
+from tidegate_server.core.model.result import Result, RowsResult, nothing
+from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.types import Schema, text_schema
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.sql.statements import AlterAsQuery, CreateMaterializedTable, Name
+from tidegate_server.gateway.command.lifecycle import wrong_state
+from tidegate_server.gateway.command.plan_rows import PlanRow, check_rows, held_rows
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.build import (
+    analyze,
+    define,
+    refuse_unstable,
+    stored_settings,
+    strict_names,
+)
+from tidegate_server.gateway.definition.checks import check_versions, layered
+from tidegate_server.gateway.definition.columns import (
+    castable,
+    casting,
+    distinct,
+    refuse_repeated,
+    refuse_unstorable,
+)
+from tidegate_server.gateway.definition.evolution import (
+    Change,
+    Effect,
+    Evolution,
+    evolution,
+    tightened,
+)
+from tidegate_server.gateway.definition.locks import alone
+from tidegate_server.gateway.definition.transaction import (
+    changing,
+    compensate,
+    put_in_place,
+    write_definition,
+)
+from tidegate_server.gateway.runs.orders import informed_order, refuse_half_done
+from tidegate_server.gateway.spark_session import ensure_session, unexpected
+
+log = logging.getLogger(__name__)
+
+_CHANGES = text_schema("object", "before", "after", "effect", "reason")
+
+
+def alterable(name: Name, context: Context) -> MaterializedTable:
+    """Return the materialized table of a name, ready to be altered.
+
+    :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
+    """
+    table = settled(name, context)
+    refuse_half_done(table, "ALTER")
+    return table
+
+
+def settled(name: Name, context: Context) -> MaterializedTable:
+    """Return the materialized table of a name once no SWAP or DROP is at work on it.
+
+    One that died has left its mark on the table.
+
+    :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
+    """
+    table = ready(resolve.materialized_table(name, context))
+    if not (table.swapping or table.dropping):
+        return table
+    with alone([table], context):
+        return ready(resolve.materialized_table(name, context))
+
+
+def alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
+    """Give a table another query; its columns may only become more.
+
+    :raises ServerError: MT_EVOLUTION_*, and whatever the analysis of the query says.
+    """
+    carry_out(_query_evolution(statement, text, context), context)
+    return nothing()
+
+
+def create_or_alter(
+    statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
+) -> Result:
+    """Bring a table that exists to the definition of a statement; nothing if it has it already.
+
+    :raises ServerError: MT_EVOLUTION_*, and every code of CREATE.
+    """
+    carry_out(_whole_evolution(statement, existing, text, context), context)
+    return nothing()
+
+
+def explain_alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
+    """Answer the changes and the plan of the refresh that follows; changes nothing."""
+    return explained(_query_evolution(statement, text, context), context)
+
+
+def explain_create_or_alter(
+    statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
+) -> Result:
+    """Answer the changes, each with its effect on the data; changes nothing."""
+    return explained(_whole_evolution(statement, existing, text, context), context)
+
+
+def carry_out(found: Evolution, context: Context) -> None:
+    """Do all changes as one step; the first one that is rejected is raised instead."""
+    if found.rejection is not None:
+        raise found.rejection
+    if not found.changes:
+        log.info("%s has the wanted definition already", found.before.name)
+        _note_sources(found, context)
+        return
+    put_in_place(found.before, found.after, context, restarts=found.restarts)
+
+
+def _note_sources(found: Evolution, context: Context) -> None:
+    """Note the identities of sources that were dropped and created again under their names.
+
+    The definition is the same: no version, no restart. The next refresh reads the new tables.
+    """
+    sources = found.after.sources
+    if [s.table_id for s in found.before.sources] == [s.table_id for s in sources]:
+        return
+    with changing([found.before], context) as [before], ExitStack() as undo:
+        after = replace(before, sources=sources, lineage=found.after.lineage)
+        write_definition(before, after, context, undo)
+        compensate(undo, lambda: context.services.catalog.replace(before))
+        context.services.catalog.replace(after)
+        undo.pop_all()
+
+
+def ready(table: MaterializedTable) -> MaterializedTable:
+    """Return a table that is not only just being created; raises MT_STATE."""
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
+    return table
+
+
+# ---- what is wanted --------------------------------------------------------------------------
+
+
+def _whole_evolution(
+    statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
+) -> Evolution:
+    refuse_half_done(existing, "ALTER")
+    wanted = define(statement, text, context, existing=ready(existing))
+    return compared(existing, wanted, context)
+
+
+def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Evolution:
+    table = alterable(statement.name, context)
+    analysis = analyze(statement.query, text, table.name, context)
+    refuse_unstable(table.name, table.logical_refresh_mode, analysis)
+    setting = layered(table.options, context.setting)
+    check_versions(analysis.sources, setting, watched=table.watched)
+    schema, expanded = _fitted(table, analysis, context)
+    wanted = replace(
+        table,
+        schema=schema,
+        original_query=statement.query,
+        expanded_query=expanded,
+        sources=analysis.sources,
+        lineage=analysis.lineage,
+        settings=stored_settings(context),
+    )
+    found = compared(table, wanted, context)
+    if table.derived and any(change.object.startswith("COLUMN ") for change in found.changes):
+        names = ", ".join(column.name for column in table.derived)
+        raise error(Code.MT_EVOLUTION_NON_PERSISTED, table=table.name, names=names)
+    return found
+
+
+def _fitted(table: MaterializedTable, analysis: Analysis, context: Context) -> tuple[Schema, str]:
+    """Return the columns a new query gives, cast to the types that were declared."""
+    if strict_names(layered(table.options, context.setting)):
+        refuse_repeated(analysis.schema.names())
+    produced, query = distinct(analysis.schema, analysis.expanded_query)
+    old = table.schema.columns
+    columns = []
+    for position, column in enumerate(produced):
+        if position < len(old) and old[position].name.lower() == column.name.lower():
+            column = replace(column, comment=old[position].comment)
+            if table.declared and castable(column.type, old[position].type):
+                column = replace(column, type=old[position].type)
+        columns.append(column)
+    wanted = Schema(tuple(columns))
+    refuse_unstorable(wanted)
+    return wanted, casting(produced, wanted, query)
+
+
+def compared(before: MaterializedTable, wanted: MaterializedTable, context: Context) -> Evolution:
+    """Compare two definitions of a table.
+
+    The old query is looked at again only where nullability seems to change.
+    """
+    loosened: set[str] = set()
+    if tightened(before.schema, wanted.schema):
+        loosened = _never_null(before, context)
+    return evolution(before, wanted, loosened)
+
+
+def _never_null(table: MaterializedTable, context: Context) -> set[str]:
+    """Return the columns of which the query in force says NOT NULL: those that were declared
+    nullable, or appended to rows that have NULL in them."""
+    try:
+        answer = analyze_stored(table, context)
+    except ServerError as problem:
+        log.info("the query of %s cannot be analyzed any more: %s", table.name, problem)
+        return set()
+    pairs = zip(table.schema, answer.schema, strict=False)
+    return {old.name.lower() for old, new in pairs if not new.nullable}
+
+
+def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
+    """Ask the engine about the query that a table has."""
+    request = Analyze(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=table.expanded_query,
+    )
+    answer = context.services.engine.call(request)
+    if not isinstance(answer, Analysis):
+        raise unexpected(answer)
+    return answer
+
+
+# ---- EXPLAIN ---------------------------------------------------------------------------------
+
+
+def explained(found: Evolution, context: Context) -> Result:
+    """Answer the changes, each with its effect, and the refresh that follows with its checks."""
+    rows = [_row(change) for change in found.changes]
+    if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):
+        rows += map(_told, held_rows(found.before))
+        rows.append(_refresh_row(found, context))
+        rows += map(_told, check_rows(found.after))
+    return RowsResult(_CHANGES, rows)
+
+
+def _row(change: Change) -> tuple[str | None, ...]:
+    reason = change.problem.headline if change.problem is not None else ""
+    return change.object, change.before, change.after, change.effect.value, reason
+
+
+def _told(row: PlanRow) -> tuple[str | None, ...]:
+    return row.decision, None, None, row.reason_code, row.reason_text
+
+
+def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
+    """Return what the refresh with the new definition would do."""
+    table = found.after
+    request = RefreshRequest(
+        table_id=table.id, trigger=Trigger.EVOLUTION, requested_by=context.session.user
+    )
+    services = context.services
+    order = informed_order(
+        table,
+        request,
+        services.catalog,
+        services.ledger,
+        refresh_id=context.operation_id,
+        epoch=0,
+        asked_at=services.clock.now(),
+    )
+    answer = context.services.engine.call(ExplainRefresh(order=order))
+    if not isinstance(answer, Planned):
+        raise unexpected(answer)
+    plan = answer.plan
+    return "REFRESH", None, plan.strategy.value, plan.reason_code, plan.reason_text

@@ -1,0 +1,354 @@
+"""ALTER MATERIALIZED TABLE ... REFRESH: one run, a wave of them, or a range of partitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Planned
+from tidegate_server.core.messages.requests import ExplainRefresh
+from tidegate_server.core.model.result import Result, RowsResult
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.versions import PartitionSpec, takes_in
+from tidegate_server.core.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
+from tidegate_server.core.refresh.waves import ancestors, descendants, needs, spread
+from tidegate_server.core.sql.statements import AlterRefresh, Cascade, RefreshKind
+from tidegate_server.gateway.command import backfill
+from tidegate_server.gateway.command.plan_rows import (
+    LATER,
+    PlanRow,
+    check_rows,
+    held_rows,
+    plan_result,
+    plan_rows,
+)
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.checks import is_text
+from tidegate_server.gateway.definition.storage import restore_lost_storage
+from tidegate_server.gateway.definition.streaming import check_refresh
+from tidegate_server.gateway.freshness.downstream import refreshed_with
+from tidegate_server.gateway.runs.orders import informed_order, step_id
+from tidegate_server.gateway.runs.waves import Step
+from tidegate_server.gateway.spark_session import unexpected
+
+_SCHEMA = Schema(
+    (Column(name="job id", type="string"), Column(name="cluster info", type="map<string,string>"))
+)
+_KINDS = {RefreshKind.FULL: RefreshPolicy.FULL, RefreshKind.INCREMENTAL: RefreshPolicy.INCREMENTAL}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a REFRESH does: refreshes that wait under their ids, and the work that runs them."""
+
+    first: RefreshRun
+    work: Callable[[], Sequence[RefreshRun]]
+
+
+def refresh(statement: AlterRefresh, context: Context) -> Result:
+    """Refresh a table now and wait for it; with CASCADE others before or after it.
+
+    Answers one row of job id and cluster info per run; with ASYNC one row, at once.
+
+    :raises ServerError: MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE, MT_PARTITION_RANGE, MT_STATE, or
+        the error of the run that failed.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found=RefreshStatus.INITIALIZING.value,
+            action="REFRESH",
+            expected="ACTIVATED or SUSPENDED",
+        )
+    check_refresh(statement, table)
+    if statement.kind is RefreshKind.FULL and _is_whole(statement):
+        restore_lost_storage(table, context)
+    job = _job(statement, table, context)
+    if statement.asynchronous:
+        context.services.background.start(f"refresh-{job.first.refresh_id}", job.work)
+        return RowsResult(_SCHEMA, [_row(job.first, context)])
+    runs = job.work()
+    raise_failures(runs)
+    return RowsResult(_SCHEMA, [_row(run, context) for run in runs])
+
+
+def _is_whole(statement: AlterRefresh) -> bool:
+    """Return whether all rows are refreshed, not some partitions or rows."""
+    return (statement.partition, statement.range, statement.predicate) == (None, None, None)
+
+
+def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
+    """Answer the plans a refresh would carry out, from the engine's planner, in their order.
+
+    What reads a table that would be refreshed before it is decided only then.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    check_refresh(statement, table)
+    steps = _explained(statement, table, context)
+    wave = [step.table for step in steps]
+    changed: dict[str, str] = {}
+    rows: list[PlanRow] = []
+    for step in steps:
+        name = str(step.table.name)
+        before = [changed[i] for i in needs(step.table, wave) if i in changed]
+        if before:
+            what = f"{len(step.request.partitions)} partition(s)" if step.request.partitions else ""
+            text = f"{what or 'the table'}, decided when {', '.join(before)} is refreshed"
+            rows.append(
+                PlanRow(table=name, decision=LATER, reason_code="AFTER_UPSTREAM", reason_text=text)
+            )
+            changed[step.table.id] = name
+            continue
+        plan = _planned(step, context)
+        rows += [*held_rows(step.table), *plan_rows(name, plan)]
+        if plan.strategy is not Strategy.NO_DATA:
+            rows += check_rows(step.table)
+            changed[step.table.id] = name
+    return plan_result(rows)
+
+
+def _explained(statement: AlterRefresh, table: MaterializedTable, context: Context) -> list[Step]:
+    request = _request(statement, table, context)
+    if statement.range is not None:
+        start, end = (
+            _checked(spec, table) for spec in (statement.range.start, statement.range.end)
+        )
+        found = backfill.plan(table, start, end, request.policy, context)
+        request = replace(request, partitions=found.partitions)
+    return _wave(statement, table, request, context)
+
+
+def _planned(step: Step, context: Context) -> RefreshPlan:
+    order = informed_order(
+        step.table,
+        step.request,
+        context.services.catalog,
+        context.services.ledger,
+        refresh_id=context.operation_id,
+        epoch=0,
+        asked_at=context.services.clock.now(),
+    )
+    answer = context.services.engine.call(ExplainRefresh(order=order))
+    if not isinstance(answer, Planned):
+        raise unexpected(answer)
+    return answer.plan
+
+
+def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> PartitionSpec | None:
+    """Check a partition spec and return it under the columns' own spelling.
+
+    :raises ServerError: MT_PARTITION_UNKNOWN or MT_PARTITION_TYPE.
+    """
+    return None if written is None else _checked(written, table)
+
+
+def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
+    keys = {key.lower(): key for key in table.partition_keys}
+    spec = {}
+    for name, value in written.items():
+        if name.lower() not in keys:
+            shown = ", ".join(table.partition_keys) or "none"
+            raise error(Code.MT_PARTITION_UNKNOWN, name=name, table=table.name, available=shown)
+        key = keys[name.lower()]
+        column = table.schema.find(key)
+        if column is not None and not is_text(column.type):
+            raise error(
+                Code.MT_PARTITION_TYPE, name=key, table=table.name, type=column.type.upper()
+            )
+        spec[key] = value
+    return spec
+
+
+def raise_failure(run: RefreshRun, what: str = "Refresh") -> None:
+    """Raise the error of a run that did not succeed; raises as :func:`raise_failures`."""
+    raise_failures([run], what)
+
+
+def raise_failures(runs: Sequence[RefreshRun], what: str = "Refresh") -> None:
+    """Raise the first error of runs that did not all succeed.
+
+    ``what`` is the word for what was tried.
+
+    :raises ServerError: with the run's own error class, or OPERATION_CANCELED.
+    """
+    failed = [run for run in runs if run.state is not RunState.SUCCEEDED]
+    if not failed:
+        return
+    failed.sort(key=lambda run: run.state is RunState.UPSTREAM_FAILED)
+    run = failed[0]
+    if run.state is RunState.CANCELLED:
+        raise error(Code.OPERATION_CANCELED, by="")
+    held = run.error_class == Code.MT_VERSION_HELD.name
+    hint = f"SHOW REFRESH HISTORY FOR {run.table} lists it as {run.refresh_id}."
+    message = run.error_message or run.reason_text or f"the run ended {run.state.value}"
+    if len(runs) > 1:
+        message += f" ({len(runs) - len(failed)} of {len(runs)} refreshes succeeded)"
+    raise ServerError(
+        code=run.error_class or Code.INTERNAL.name,
+        sqlstate=run.sqlstate or "XX000",
+        message=f"{what} of {run.table} {run.state.value}: {message}",
+        hint=error(Code.MT_VERSION_HELD, table=run.table, reason="").hint if held else hint,
+    )
+
+
+# ---- what is to be done ----------------------------------------------------------------------
+
+
+def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) -> _Job:
+    """Check a statement against its table and enqueue what it asks for."""
+    if statement.range is not None:
+        start = _checked(statement.range.start, table)
+        end = _checked(statement.range.end, table)
+        return _range_job(statement, table, start, end, context)
+    return _enqueued(_wave(statement, table, _request(statement, table, context), context), context)
+
+
+def _enqueued(steps: Sequence[Step], context: Context) -> _Job:
+    services = context.services
+    shown = ", ".join(str(step.table.name) for step in steps)
+    services.waves.enqueue(steps)
+    first = services.ledger.find(context.operation_id)
+    if first is None:
+        raise error(Code.REFRESH_NOT_FOUND, refresh=context.operation_id)
+
+    def work() -> Sequence[RefreshRun]:
+        context.log(f"Refreshing {shown}")
+        if len(steps) == 1:
+            return [services.run_refresh(steps[0].request)]
+        return services.waves.run(steps)
+
+    return _Job(first, work)
+
+
+def _range_job(
+    statement: AlterRefresh,
+    table: MaterializedTable,
+    start: PartitionSpec,
+    end: PartitionSpec,
+    context: Context,
+) -> _Job:
+    if statement.cascade is Cascade.UPSTREAM:
+        what = "REFRESH PARTITION FROM ... TO ... CASCADE UPSTREAM"
+        hint = "Refresh the tables it reads first."
+        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
+    plan = backfill.plan(table, start, end, _policy(statement), context)
+    first = backfill.enqueue(plan, context)
+
+    def work() -> Sequence[RefreshRun]:
+        runs = backfill.run(plan, context)
+        below = descendants(table, context.services.catalog.consumers)
+        if statement.cascade is None or not below or runs[-1].state is not RunState.SUCCEEDED:
+            return runs
+        refreshed = replace(plan.requests[0], partitions=plan.partitions)
+        steps = _below(statement, table, below, refreshed, context)
+        context.services.waves.enqueue(steps)
+        return [*runs, *context.services.waves.run(steps)]
+
+    return _Job(first, work)
+
+
+def _request(statement: AlterRefresh, table: MaterializedTable, context: Context) -> RefreshRequest:
+    """Return what is asked of the named table itself; its run has the operation's id."""
+    spec = partition_spec(statement.partition, table)
+    return RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.MANUAL,
+        requested_by=context.session.user,
+        partitions=(spec,) if spec else (),
+        predicate=statement.predicate,
+        force=statement.kind is RefreshKind.FULL,
+        policy=_policy(statement),
+        refresh_id=context.operation_id,
+    )
+
+
+def _wave(
+    statement: AlterRefresh, table: MaterializedTable, request: RefreshRequest, context: Context
+) -> list[Step]:
+    """Return the steps of a refresh, sources before consumers.
+
+    With a whole table come those that have no pace of their own before it.
+    """
+    catalog = context.services.catalog
+    above: list[MaterializedTable] = []
+    below: list[MaterializedTable] = []
+    if statement.cascade is Cascade.UPSTREAM:
+        above = ancestors(table, catalog.find)
+    elif not request.partitions and request.predicate is None:
+        above = refreshed_with(table, catalog.find)
+    if statement.cascade is Cascade.DOWNSTREAM:
+        below = descendants(table, catalog.consumers)
+    if above or below:
+        request = replace(request, wave_id=context.operation_id)
+    return [
+        *_steps(statement, _refreshable(above), {}, context, "u"),
+        Step(table=table, request=request),
+        *_below(statement, table, below, request, context),
+    ]
+
+
+def _below(
+    statement: AlterRefresh,
+    table: MaterializedTable,
+    below: Sequence[MaterializedTable],
+    request: RefreshRequest,
+    context: Context,
+) -> list[Step]:
+    """Return the steps of those that depend on a table, with the partitions that travel."""
+    tables = _refreshable(below)
+    replaced = spread([table, *tables], {table.id: request.partitions})
+    return _steps(statement, tables, replaced, context, "t")
+
+
+def _steps(
+    statement: AlterRefresh,
+    tables: Sequence[MaterializedTable],
+    replaced: dict[str, tuple[PartitionSpec, ...]],
+    context: Context,
+    mark: str,
+) -> list[Step]:
+    return [
+        Step(
+            table=table,
+            request=RefreshRequest(
+                table_id=table.id,
+                trigger=Trigger.CASCADE,
+                requested_by=context.session.user,
+                partitions=replaced.get(table.id, ()),
+                # What a stream brought is not there to be computed anew.
+                force=statement.kind is RefreshKind.FULL and not takes_in(table.sources),
+                policy=_policy(statement),
+                wave_id=context.operation_id,
+                refresh_id=step_id(context.operation_id, f"{mark}{number}"),
+            ),
+        )
+        for number, table in enumerate(tables, start=1)
+    ]
+
+
+def _refreshable(tables: Sequence[MaterializedTable]) -> list[MaterializedTable]:
+    """Leave out tables that are only just being created, whose first refresh is under way."""
+    return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
+
+
+def _policy(statement: AlterRefresh) -> RefreshPolicy | None:
+    return None if statement.kind is None else _KINDS[statement.kind]
+
+
+def _row(run: RefreshRun, context: Context) -> tuple[str, str]:
+    info = {
+        "table": str(run.table),
+        "state": run.state.value,
+        "action": run.action.value if run.action else "",
+        "execution.mode": "embedded",
+        "server": context.services.server_id,
+    }
+    return run.refresh_id, json.dumps(info)

@@ -1,0 +1,180 @@
+"""ALTER MATERIALIZED TABLE ... ROLLBACK TO VERSION."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import replace
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import MaterializedTable, RollingBack
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.sql.places import place_behind
+from tidegate_server.core.sql.statements import AlterRollback, AlterRollbackDefinition, RolledBack
+from tidegate_server.gateway.command import lifecycle, rollback_definition
+from tidegate_server.gateway.command.redefine import carry_out
+from tidegate_server.gateway.command.refresh import raise_failure
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import history, resolve
+from tidegate_server.gateway.definition.evolution import Evolution
+from tidegate_server.gateway.definition.locks import settling
+from tidegate_server.gateway.definition.transaction import changing, compensate, put_in_place
+from tidegate_server.gateway.recovery.definitions import brought_back
+from tidegate_server.gateway.runs.orders import refuse_half_done, step_id
+
+log = logging.getLogger(__name__)
+
+
+def roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
+    """Bring back the rows of an earlier version, the definition they were made by, or both.
+
+    :raises ServerError: MT_STATE while the table is INITIALIZING; the error of the run that failed,
+        such as MT_ROLLBACK_IMPOSSIBLE; for the definition what ROLLBACK DEFINITION raises, before
+        anything was done.
+    """
+    if statement.what is not RolledBack.BOTH:
+        return _roll_back(statement, text, context)
+    with settling(resolve.materialized_table(statement.name, context), context):
+        return _roll_back(statement, text, context)
+
+
+def _roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
+    table = _table(statement, context)
+    if statement.what is RolledBack.DATA:
+        return _roll_back_data(table, statement.version, context)
+    made_by = history.of_data(table, statement.version, context.services.ledger)
+    if made_by is None:
+        problem = error(
+            Code.MT_ROLLBACK_IMPOSSIBLE,
+            table=str(table.name),
+            version=statement.version,
+            reason="the history knows no refresh that made it",
+            hint=f"SHOW VERSIONS {table.name} lists those it knows.",
+        )
+        problem.line, problem.column = place_behind(text, "TO", "VERSION")
+        raise problem
+    definition = AlterRollbackDefinition(name=statement.name, version=made_by)
+    if statement.what is RolledBack.DEFINITION:
+        return rollback_definition.roll_back_definition(definition, text, context)
+    found = rollback_definition.way_back(definition, text, context)
+    if not found.changes:
+        return _roll_back_data(table, statement.version, context)
+    return _roll_back_both(found, statement.version, context)
+
+
+def _table(statement: AlterRollback, context: Context) -> MaterializedTable:
+    """Return the table; one that a ROLLBACK left half done is settled first."""
+    table = resolve.materialized_table(statement.name, context)
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise lifecycle.wrong_state(table, "ROLLBACK", "ACTIVATED or SUSPENDED")
+    mark = table.rolling_back
+    run = None if mark is None else context.services.ledger.find(mark.refresh_id)
+    ended = run is None or run.state not in (RunState.QUEUED, RunState.RUNNING)
+    if mark is None or statement.what is not RolledBack.BOTH or not ended:
+        refuse_half_done(table, "ROLLBACK")
+        return table
+    settled, came = brought_back(table, context.services.engine)
+    put_in_place(table, settled, context)
+    if not came:
+        _resume(settled, mark, context)
+    return lifecycle.current(table, context)
+
+
+def _roll_back_data(table: MaterializedTable, version: int, context: Context) -> Result:
+    """Suspend a table and restore the rows of an earlier version as a new version.
+
+    The table stays suspended, since its next refresh would undo the rollback. When it cannot be
+    rolled back it goes on as before.
+    """
+    active = table.refresh_status is RefreshStatus.ACTIVATED
+    if active:
+        lifecycle.suspend_table(table, context)
+    try:
+        _restore(table, version, context.operation_id, context)
+    except Exception:
+        if active:
+            # As it was resumed last, options included.
+            lifecycle.resume_table(table, table.resume_options, context)
+        raise
+    return _told(table, version, context)
+
+
+def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
+    """Bring rows and definition back, both or neither.
+
+    The table is marked meanwhile: should the server die, the definition follows the rows at the
+    next start if they came back, and else the mark goes.
+    """
+    active = found.before.refresh_status is RefreshStatus.ACTIVATED
+    now, user = context.services.clock.now(), context.session.user
+    after = replace(found.after, defined_by=user, defined_at=now)
+    mark = RollingBack(refresh_id=context.operation_id, active=active, to=after)
+    table = replace(found.before, rolling_back=mark)
+    made: list[RefreshRun] = []
+    with ExitStack() as undo:
+        compensate(undo, lambda: _take_back(table, mark, made, context))
+        with changing([found.before], context):
+            context.services.catalog.replace(table)
+        if active:
+            lifecycle.suspend_table(table, context)
+        made.append(_restore(table, version, mark.refresh_id, context))
+        hold(Point.BETWEEN_HALVES)
+        carry_out(replace(found, before=table), context)
+        undo.pop_all()
+    return _told(table, version, context)
+
+
+def _take_back(
+    table: MaterializedTable, mark: RollingBack, made: list[RefreshRun], context: Context
+) -> None:
+    """Return to the rows and the status of before; where that fails the mark stays.
+
+    So it does while nobody knows whether the rows came back: recovery finds out.
+    """
+    services = context.services
+    if lifecycle.current(table, context).rolling_back != mark:
+        return  # it was settled meanwhile
+    for run in made:
+        if run.from_version is None:
+            raise error(Code.INTERNAL, reason=f"{run.refresh_id} was built on no version")
+        _restore(table, run.from_version, step_id(mark.refresh_id, "back"), context)
+    known = services.ledger.find(mark.refresh_id)
+    if known is not None and known.state is RunState.RUNNING:
+        return
+    services.catalog.replace(replace(table, rolling_back=None))
+    _resume(table, mark, context)
+
+
+def _resume(table: MaterializedTable, mark: RollingBack, context: Context) -> None:
+    """Keep a table fresh again that was suspended for its rollback, as it was resumed last."""
+    suspended = lifecycle.current(table, context).refresh_status is RefreshStatus.SUSPENDED
+    if mark.active and suspended:
+        lifecycle.resume_table(table, table.resume_options, context)
+
+
+def _restore(
+    table: MaterializedTable, version: int, refresh_id: str, context: Context
+) -> RefreshRun:
+    request = RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.MANUAL,
+        requested_by=context.session.user,
+        refresh_id=refresh_id,
+        rollback_to=version,
+    )
+    run = context.services.run_refresh(request)
+    raise_failure(run, "ROLLBACK")
+    return run
+
+
+def _told(table: MaterializedTable, version: int, context: Context) -> Result:
+    log.info("Rolled %s back to version %d", table.name, version)
+    context.note(
+        f"{table.name} holds the rows of version {version} and is suspended; "
+        "RESUME or REFRESH brings it up to date again."
+    )
+    return nothing()

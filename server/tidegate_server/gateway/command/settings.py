@@ -1,0 +1,161 @@
+"""Settings of a session: Tidegate's keys stay in it, Spark's go to the engine too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+
+from tidegate_server.core.messages.answers import SettingsChecked
+from tidegate_server.core.messages.requests import CheckSettings
+from tidegate_server.core.model.result import Result, RowsResult, nothing
+from tidegate_server.core.model.types import text_schema
+from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
+from tidegate_server.core.sql.statements import ResetOption, SetOption, ShowOption, ShowOptions
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition.notices import warn
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.options import check_session_option, is_tidegate_key
+from tidegate_server.gateway.spark_session import run, session_zone, unexpected
+
+_PAIRS = text_schema("key", "value")
+_VERBOSE = text_schema("key", "value", "meaning", "Since version")  # as Spark names them
+_SPARK = "spark."
+_FIXED = ("spark.app.", "spark.master", "spark.sql.hive.metastore.")
+FIXED = "it is fixed when the engine starts"
+_UNDEFINED = "<undefined>"  # what Spark answers for a key without a value
+
+
+def set_option(statement: SetOption, context: Context) -> Result:
+    """Change a setting of the session; answers key and value.
+
+    :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE for Tidegate's keys, Spark's own errors
+        for the others.
+    """
+    key, value = statement.key, statement.value
+    if key.lower() == LOCAL_ZONE:
+        _set_zone(_unquoted(value).strip(), context)
+        return _rows(key, _unquoted(value))
+    if is_tidegate_key(key):
+        value = _unquoted(value)
+        warn(own_notices({key: value}, context.services.config.engine.master), context)
+        context.session.settings[key] = value
+        return _rows(key, value)
+    own_notices({key: value}, context.services.config.engine.master)
+    result = run(f"SET {_quoted(key)}={_quoted(value)}", context)
+    context.session.settings[key] = value
+    check_spark_settings({key: value}, context)
+    return result
+
+
+def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
+    """Check the settings that are no business of Spark's and return what to warn of.
+
+    :param master: where the engine works, ``engine.master``.
+    :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
+    """
+    reasons = {key: check_session_option(key, text, master) for key, text in settings.items()}
+    return [f"{key} changes nothing here: {reason}" for key, reason in reasons.items() if reason]
+
+
+def spark_notices(
+    settings: Mapping[str, str], engine: Engine, *, wait: float | None = None
+) -> list[str]:
+    """Let the engine try the settings that are Spark's and return what to warn of.
+
+    :param wait: seconds to wait for an engine that is starting; None for as long as statements do.
+    :raises ServerError: Spark's own for one that SET would refuse, ENGINE_* without an engine.
+    """
+    theirs = {key: value for key, value in settings.items() if key.startswith(_SPARK)}
+    if not theirs:
+        return []
+    answer = engine.call(CheckSettings(settings=theirs), wait=wait)
+    if not isinstance(answer, SettingsChecked):
+        raise unexpected(answer)
+    fixed = [f"{key} changes nothing here: {FIXED}" for key in theirs if is_fixed(key)]
+    likely = answer.similar.items()
+    return fixed + [f"Spark has no setting {key}: did you mean {near}?" for key, near in likely]
+
+
+def is_fixed(key: str) -> bool:
+    """Say whether a setting is fixed when the engine starts, although Spark would take it."""
+    return key.startswith(_FIXED)
+
+
+def check_spark_settings(settings: Mapping[str, str], context: Context) -> None:
+    """Warn of settings that Spark does not use; raises as :func:`spark_notices`."""
+    warn(spark_notices(settings, context.services.engine), context)
+
+
+def check_overlay(context: Context) -> None:
+    """Check the settings of one statement alone as SET does; Spark's are checked where they are
+    applied.
+
+    :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
+    """
+    warn(own_notices(context.overlay, context.services.config.engine.master), context)
+
+
+def show_option(statement: ShowOption, context: Context) -> Result:
+    """Answer one setting's key and value."""
+    if statement.key.lower() == LOCAL_ZONE:
+        return _rows(statement.key, session_zone(context))
+    if is_tidegate_key(statement.key):
+        return _rows(statement.key, context.setting(statement.key) or _UNDEFINED)
+    return run(f"SET {_quoted(statement.key)}", context)
+
+
+def show_options(statement: ShowOptions, context: Context) -> Result:
+    """Answer every setting: the session's of Tidegate, then Spark's as Spark lists them."""
+    session, server = context.session.settings, context.services.config.options
+    ours = {key: value for key, value in {**server, **session}.items() if is_tidegate_key(key)}
+    schema = _VERBOSE if statement.verbose else _PAIRS
+    listed = run("SET -v" if statement.verbose else "SET", context)
+    with closing(listed):
+        theirs = [tuple(row.values()) for batch in listed.batches(0) for row in batch.to_pylist()]
+    unexplained = [None] * (len(schema) - 2)
+    rows = [(key, ours[key], *unexplained) for key in sorted(ours)]
+    return RowsResult(schema, rows + theirs)
+
+
+def reset_option(statement: ResetOption, context: Context) -> Result:
+    """Return one setting of the session, or all, to the server's value."""
+    settings = context.session.settings
+    if statement.key is None:
+        result: Result = run("RESET", context)
+        settings.clear()
+        return result
+    if statement.key.lower() == LOCAL_ZONE:
+        _set_zone(UNSET, context)
+        return nothing()
+    if is_tidegate_key(statement.key):
+        settings.pop(statement.key, None)
+        return nothing()
+    result = run(f"RESET {_quoted(statement.key)}", context)
+    settings.pop(statement.key, None)
+    return result
+
+
+def _set_zone(value: str, context: Context) -> None:
+    """Set the session's time zone, or return it to the server's with Flink's word for none."""
+    none = value.lower() == UNSET
+    key = _quoted(SESSION_ZONE)
+    run(f"RESET {key}" if none else f"SET {key}={_quoted(value)}", context).close()
+    if none:
+        context.session.settings.pop(SESSION_ZONE, None)
+    else:
+        context.session.settings[SESSION_ZONE] = value
+
+
+def _rows(key: str, value: str) -> Result:
+    return RowsResult(_PAIRS, [(key, value)])
+
+
+def _quoted(text: str) -> str:
+    return "`" + text.replace("`", "``") + "`"
+
+
+def _unquoted(value: str) -> str:
+    """Take the quotes off that Spark's bare spelling would keep."""
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value

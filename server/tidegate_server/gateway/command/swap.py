@@ -1,0 +1,128 @@
+"""ALTER MATERIALIZED TABLE a SWAP WITH b: two tables exchange their names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from tidegate_server.core.messages.answers import TablesPlaced
+from tidegate_server.core.messages.requests import PlaceTables, TablePlace
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.sql.statements import AlterSwap
+from tidegate_server.gateway.command.redefine import settled
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition.build import refuse_cycle
+from tidegate_server.gateway.definition.derived import refuse_view
+from tidegate_server.gateway.definition.transaction import changing, compensate, write_definition
+from tidegate_server.gateway.runs.orders import refuse_half_done
+from tidegate_server.gateway.spark_session import unexpected
+
+log = logging.getLogger(__name__)
+
+
+def swap(statement: AlterSwap, context: Context) -> Result:
+    """Give each of two tables the other's name, with all that belongs to it.
+
+    A reader finds one whole table or the other under either name, at every moment. What reads a
+    name reads the other table from its next refresh on.
+
+    :raises ServerError: MT_STATE while one is INITIALIZING or a refresh does not end, MT_CYCLE,
+        NOT_SUPPORTED for tables with columns that are evaluated on read or with rows held out.
+    """
+    first, second = settled(statement.name, context), settled(statement.other, context)
+    if first.id == second.id:
+        return nothing()
+    _refuse(first, second)
+    _refuse_cycles(first, second, context)
+    with changing([first, second, *_readers(first, second, context)], context) as held:
+        _exchange(held[0], held[1], held[2:], context)
+    log.info("Swapped materialized tables %s and %s", first.name, second.name)
+    return nothing()
+
+
+def places(*tables: MaterializedTable) -> PlaceTables:
+    """Return the request that lets the names of tables point at their rows."""
+    return PlaceTables(
+        places=tuple(
+            TablePlace(name=table.storage, location=table.location, table_id=table.id)
+            for table in tables
+        )
+    )
+
+
+def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
+    if first.swapping != second.swapping:
+        # Both are after a SWAP that died: doing it again ends it.
+        refuse_half_done(first if first.swapping else second, "SWAP WITH")
+    for table in (first, second):
+        if table.rolling_back is not None:
+            refuse_half_done(table, "SWAP WITH")
+        refuse_view(table, "SWAP WITH")
+
+
+def _refuse_cycles(first: MaterializedTable, second: MaterializedTable, context: Context) -> None:
+    """Refuse tables of which one, under the other's name, would be made of itself."""
+    exchanged = {first.name.folded(): second, second.name.folded(): first}
+
+    def find(name: TableName) -> MaterializedTable | None:
+        return exchanged.get(name.folded()) or context.services.catalog.find(name)
+
+    refuse_cycle(first.name, second.sources, find)
+    refuse_cycle(second.name, first.sources, find)
+
+
+def _readers(
+    first: MaterializedTable, second: MaterializedTable, context: Context
+) -> Sequence[MaterializedTable]:
+    consumers = context.services.catalog.consumers
+    found = {table.id: table for t in (first, second) for table in consumers(t.name)}
+    return tuple(found.values())
+
+
+def _exchange(
+    first: MaterializedTable,
+    second: MaterializedTable,
+    readers: Sequence[MaterializedTable],
+    context: Context,
+) -> None:
+    """Take every step with its way back; the catalog, in which the names are exchanged, goes last.
+
+    The tables are marked meanwhile: should the server die, their names are put back at the next
+    start.
+    """
+    catalog, engine = context.services.catalog, context.services.engine
+    first, second = replace(first, swapping=False), replace(second, swapping=False)
+    marked = (replace(first, swapping=True), replace(second, swapping=True))
+    after = [replace(first, name=second.name), replace(second, name=first.name)]
+    with ExitStack() as undo:
+        compensate(undo, lambda: _put_back(first, second, context))
+        catalog.replace(*marked)
+        answer = engine.call(places(*after))
+        if not isinstance(answer, TablesPlaced):
+            raise unexpected(answer)
+        ids = dict(zip((table.name.folded() for table in after), answer.table_ids, strict=True))
+        after += [_reading(reader, ids) for reader in readers]
+        for before, changed in zip((first, second, *readers), after, strict=True):
+            write_definition(before, changed, context, undo)
+        compensate(undo, lambda: catalog.replace(*marked, *readers))
+        catalog.replace(*after)
+        undo.pop_all()
+
+
+def _put_back(first: MaterializedTable, second: MaterializedTable, context: Context) -> None:
+    """Let the names point where they did; the marks stay on tables of which that fails."""
+    context.services.engine.call(places(first, second))
+    context.services.catalog.replace(first, second)
+
+
+def _reading(reader: MaterializedTable, ids: Mapping[TableName, str]) -> MaterializedTable:
+    """Return a definition that reads the other table by the same name."""
+    sources = tuple(
+        replace(source, table_id=ids.get(source.name.folded(), source.table_id))
+        for source in reader.sources
+    )
+    return replace(reader, sources=sources)

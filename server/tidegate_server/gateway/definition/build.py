@@ -1,0 +1,400 @@
+"""From a statement to the definition it asks for: analyzed and checked, nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from tidegate_server.core.config import SCHEDULER_OPTIONS
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Analysis, Inspected
+from tidegate_server.core.messages.requests import Analyze, InspectTable
+from tidegate_server.core.model.freshness import Freshness
+from tidegate_server.core.model.names import STORAGE_PREFIX, TableName
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.versions import Source
+from tidegate_server.core.sql.cursor import position
+from tidegate_server.core.sql.places import place_behind, place_of
+from tidegate_server.core.sql.query import spark_text
+from tidegate_server.core.sql.statements import (
+    CreateMaterializedTable,
+    Downstream,
+    MetadataColumn,
+    RequestedMode,
+)
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.announcements import zone_warning
+from tidegate_server.gateway.definition.checks import (
+    Pace,
+    Setting,
+    check_enforced,
+    check_neighbours,
+    check_options,
+    check_versions,
+    layered,
+    pace,
+)
+from tidegate_server.gateway.definition.columns import Shape, check_types, shape
+from tidegate_server.gateway.definition.derived import (
+    check_assertions,
+    check_distribution,
+    check_expectations,
+    check_watermark,
+    derived_columns,
+    storage_table,
+    typed,
+)
+from tidegate_server.gateway.definition.immutable import backfill_source, check_region
+from tidegate_server.gateway.definition.notices import definition_notices, lateness_notices, warn
+from tidegate_server.gateway.definition.start_mode import start_mode
+from tidegate_server.gateway.definition.streaming import check_created, check_ingest
+from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA
+from tidegate_server.gateway.options import (
+    DUPLICATES_KEY,
+    EXECUTION_MODE_KEY,
+    INITIALIZE_KEY,
+    POLICY_KEY,
+    Place,
+    check_target,
+)
+from tidegate_server.gateway.scheduler.partitions import read_policy
+from tidegate_server.gateway.spark_session import ensure_session, unexpected
+
+_CLAUSES: Mapping[str, tuple[str, ...]] = {
+    Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
+    Code.MT_PK_NULLABLE.name: ("PRIMARY", "KEY"),
+    Code.MT_PARTITION_COLUMN_NOT_FOUND.name: ("PARTITIONED", "BY"),
+    Code.MT_PARTITION_UNSUPPORTED.name: ("PARTITIONED", "BY"),
+    Code.MT_COLUMN_NOT_FOUND.name: ("(",),
+    Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name: ("(",),
+    Code.MT_INCOMPATIBLE_TYPE.name: ("(",),
+}
+"""Words that begin the clause in which an error's column is named."""
+_UNSTABLE = ("D1", "D3")
+"""Classes of functions of the time, of the session and of chance; D2, the order of equal rows, is
+for the refresh to judge."""
+
+
+def define(
+    statement: CreateMaterializedTable,
+    text: str,
+    context: Context,
+    *,
+    existing: MaterializedTable | None = None,
+) -> MaterializedTable:
+    """Check a statement against Spark's analysis and return the definition it asks for.
+
+    ``text`` is the whole statement, in which errors of the query are placed. ``existing`` is the
+    table that CREATE OR ALTER finds: without REFRESH_MODE its explicit mode stays.
+    """
+    name = resolve.table_name(statement.name, context)
+    resolve.check_catalog(name.catalog, context)
+    refuse_storage_name(name)
+    check_types(statement.columns, text)
+    notices = check_options(statement.options, Place.CREATE)
+    requested = statement.refresh_mode
+    if requested is None and existing is not None:
+        requested = asked_mode(existing.logical_refresh_mode)
+    setting = layered(statement.options, context.setting)
+    defaults = context.setting if existing is None else _defaults_of(existing, context)
+    paced = layered(statement.options, defaults)
+    try:
+        chosen = pace(statement.freshness, requested, paced, statement.on_update)
+    except ServerError as problem:
+        raise at_freshness(problem, statement.freshness, text) from problem.__cause__
+    need_scheduler("CREATE", chosen.mode, context)
+    mode = context.setting(EXECUTION_MODE_KEY) or "embedded"
+    target = check_target(mode, context.services.config.engine.master)
+    analysis = analyze(statement.query, text, name, context)
+    check_versions(analysis.sources, setting, watched=chosen.watched)
+    refuse_unstable(name, chosen.logical_mode, analysis)
+    try:
+        fitted = shape(
+            statement, analysis.schema, analysis.expanded_query, strict=strict_names(setting)
+        )
+    except ServerError as problem:
+        raise _in_clause(problem, text) from problem.__cause__
+    table = _definition(statement, name, chosen, fitted, analysis, target, context)
+    table = replace(
+        table,
+        start_mode=start_mode(
+            statement.start_mode,
+            chosen.mode,
+            table.date_formatters(),
+            paced,
+            or_alter=statement.or_alter,
+            on_update=chosen.on_update is not None,
+        ),
+    )
+    warning = zone_warning(table, analysis.time_zone, context)
+    if warning is not None and existing is None:
+        context.warn(warning)
+    catalog = context.services.catalog
+    check_neighbours(table, catalog.consumers, catalog.find, setting)
+    table = _with_derived(statement, table, context)
+    check_ingest(table)
+    check_created(statement, table)
+    if table.immutable is not None:
+        check_region(table.immutable, table.schema, text, context)
+    loads_at_once = (setting(INITIALIZE_KEY) or "").strip().upper() == "ON_CREATE"
+    described = definition_notices(
+        table, statement.columns, new=existing is None, loads_at_once=loads_at_once
+    )
+    late = lateness_notices(statement.options, read_policy(setting(POLICY_KEY)))
+    warn((*notices, *described, *late), context)
+    if statement.backfill_from is None or existing is not None:
+        return table
+    source = backfill_source(statement.backfill_from, table.schema, text, context)
+    return replace(table, backfilled_from=source)
+
+
+def analyze(query: str, text: str, name: TableName, context: Context) -> Analysis:
+    """Ask the engine what a definition query means in the current session.
+
+    ``text`` is the statement that holds the query; errors are placed there.
+
+    :raises ServerError: Spark's analysis error, MT_TEMPORARY_DEPENDENCY, or MT_CYCLE.
+    """
+    request = Analyze(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=spark_text(query),
+    )
+    try:
+        answer = context.services.engine.call(request)
+    except ServerError as problem:
+        raise _placed(problem, query, text) from problem.__cause__
+    if not isinstance(answer, Analysis):
+        raise unexpected(answer)
+    for temporary in answer.temporary_objects:
+        kind, _, found = temporary.partition(" ")
+        raise error(Code.MT_TEMPORARY_DEPENDENCY, kind=kind, name=found)
+    refuse_cycle(name, answer.sources, context.services.catalog.find)
+    return replace(answer, sources=tuple(_marked(source, context) for source in answer.sources))
+
+
+def refuse_cycle(
+    name: TableName,
+    sources: Sequence[Source],
+    find: Callable[[TableName], MaterializedTable | None],
+) -> None:
+    """Refuse a query that reads its own table, at once or through materialized tables.
+
+    :param find: finds a materialized table by its name.
+    :raises ServerError: MT_CYCLE naming the way.
+    """
+    wanted = name.folded()
+    waiting: list[tuple[TableName, tuple[TableName, ...]]]
+    waiting = [(source.name.folded(), ()) for source in sources]
+    seen: set[TableName] = set()
+    while waiting:
+        found, way = waiting.pop()
+        if found == wanted:
+            via = f" through {', '.join(str(step) for step in way)}" if way else ""
+            raise error(Code.MT_CYCLE, table=name, via=via)
+        table = find(found) if found not in seen else None
+        seen.add(found)
+        for source in table.sources if table is not None else ():
+            waiting.append((source.name.folded(), (*way, found)))
+
+
+def refuse_unstable(name: TableName, logical: LogicalRefreshMode, analysis: Analysis) -> None:
+    """Refuse INCREMENTAL STRICT over functions whose value changes without a source.
+
+    :raises ServerError: MT_NOT_INCREMENTAL listing them.
+    """
+    if logical is not LogicalRefreshMode.INCREMENTAL_STRICT:
+        return
+    named = (entry.split(" ", 1) for entry in analysis.unstable)
+    functions = sorted({entry[-1] for entry in named if entry[0] in _UNSTABLE})
+    if functions:
+        raise error(Code.MT_NOT_INCREMENTAL, table=name, reasons=f"it uses {', '.join(functions)}")
+
+
+def refuse_storage_name(name: TableName) -> None:
+    """Refuse names that are for the storage of other tables, or for system tables."""
+    if name.schema.lower() == SYSTEM_SCHEMA:
+        what = f"A materialized table in {SYSTEM_SCHEMA}"
+        raise error(Code.NOT_SUPPORTED, what=what, hint="Choose another schema.")
+    if name.table.lower().startswith(STORAGE_PREFIX):
+        hint = f"Choose a name that does not begin with {STORAGE_PREFIX}."
+        raise error(Code.NOT_SUPPORTED, what=f"A materialized table named {name.table}", hint=hint)
+
+
+def refuse_taken(name: TableName, context: Context) -> None:
+    """Refuse a name that a materialized table, a table or a view has.
+
+    :raises ServerError: MT_ALREADY_EXISTS.
+    """
+    if context.services.catalog.find(name) is not None:
+        raise error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)
+    answer = context.services.engine.call(InspectTable(name=name))
+    if not isinstance(answer, Inspected):
+        raise unexpected(answer)
+    if answer.format is not None:
+        kind = "View" if answer.format == "view" else "Table"
+        raise error(Code.MT_ALREADY_EXISTS, kind=kind, table=name)
+
+
+def definition_properties(table: MaterializedTable) -> dict[str, str]:
+    """Return the table properties from which a lost store can be rebuilt."""
+    # What is held lies beside the rows and is found there; a rollback is whole or never was.
+    told = replace(table, held=None, rolling_back=None)
+    return {
+        "tidegate.id": table.id,
+        "tidegate.definition": msgspec.json.encode(told).decode(),
+    }
+
+
+def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
+    """Refuse what cannot work without a workflow scheduler; raises MT_NO_SCHEDULER."""
+    none = context.services.config.scheduler_type == "none"
+    if none and mode.scheduled:
+        raise error(Code.MT_NO_SCHEDULER, action=action)
+
+
+def strict_names(setting: Setting) -> bool:
+    """Say whether repeated output names are an error."""
+    return (setting(DUPLICATES_KEY) or "").strip().upper() == "TRUE"
+
+
+def asked_mode(logical: LogicalRefreshMode) -> RequestedMode | None:
+    """Return what REFRESH_MODE said in a definition; None for nothing."""
+    if logical is LogicalRefreshMode.AUTOMATIC:
+        return None
+    return RequestedMode(logical.value)
+
+
+def _defaults_of(table: MaterializedTable, context: Context) -> Setting:
+    """Return the lookup of defaults for the clauses that a definition leaves out.
+
+    They are those under which the table was defined, so that the same words mean the same
+    definition in every session.
+    """
+    return layered(table.settings, context.services.config.options.get)
+
+
+def stored_settings(context: Context) -> dict[str, str]:
+    """Return the session's settings that differ from the server's, for refreshes to run under."""
+    server = context.services.config.options
+    chosen = {**context.session.settings, **context.overlay}
+    return {
+        key: value
+        for key, value in chosen.items()
+        if server.get(key) != value
+        and not key.startswith(SCHEDULER_OPTIONS)
+        and key != EXECUTION_MODE_KEY
+    }
+
+
+def at_freshness(
+    problem: ServerError, written: Freshness | Downstream | None, text: str
+) -> ServerError:
+    """Place an error about the freshness where a statement writes it; a default has no place."""
+    if written is not None and problem.code.startswith("MT_FRESHNESS_"):
+        problem.line, problem.column = place_behind(text, "FRESHNESS", "=")
+    return problem
+
+
+def _placed(problem: ServerError, query: str, text: str) -> ServerError:
+    """Move an error's position from the query into the statement that holds it."""
+    if problem.line is None or problem.column is None or query not in text:
+        return problem
+    line, column = position(text, text.rindex(query))
+    return ServerError(
+        code=problem.code,
+        sqlstate=problem.sqlstate,
+        message=problem.message,
+        hint=problem.hint,
+        line=line + problem.line - 1,
+        column=problem.column + column - 1 if problem.line == 1 else problem.column,
+        detail=problem.detail,
+    )
+
+
+def _in_clause(problem: ServerError, text: str) -> ServerError:
+    """Place an error about a column at its name in the clause that names it."""
+    clause = _CLAUSES.get(problem.code)
+    if clause is None or problem.name is None or problem.line is not None:
+        return problem
+    problem.line, problem.column = place_of(text, problem.name, *clause) or (None, None)
+    return problem
+
+
+def _marked(source: Source, context: Context) -> Source:
+    known = context.services.catalog.find(source.name)
+    return replace(source, materialized_table=known is not None)
+
+
+def _definition(
+    statement: CreateMaterializedTable,
+    name: TableName,
+    chosen: Pace,
+    fitted: Shape,
+    analysis: Analysis,
+    target: str,
+    context: Context,
+) -> MaterializedTable:
+    return MaterializedTable(
+        id=context.services.new_id(),
+        name=name,
+        schema=fitted.schema,
+        original_query=statement.query,
+        expanded_query=fitted.expanded_query,
+        freshness=chosen.freshness,
+        logical_refresh_mode=chosen.logical_mode,
+        refresh_mode=chosen.mode,
+        downstream=chosen.downstream,
+        on_update=chosen.on_update,
+        execute_as=statement.execute_as,
+        refresh_status=RefreshStatus.INITIALIZING,
+        owner=context.session.user,
+        created_at=context.services.clock.now(),
+        comment=statement.comment,
+        options=dict(statement.options),
+        partition_keys=fitted.partition_keys,
+        primary_key=fitted.primary_key,
+        sources=analysis.sources,
+        lineage=analysis.lineage,
+        settings=stored_settings(context),
+        execution_target=target,
+        declared=_is_declared(statement),
+        distribution=statement.distribution,
+        expectations=statement.expectations,
+        assertions=statement.assertions,
+        immutable=statement.immutable,
+    )
+
+
+def _is_declared(statement: CreateMaterializedTable) -> bool:
+    parts = (statement.columns, statement.primary_key, statement.watermark)
+    return any(parts) or bool(statement.expectations or statement.assertions)
+
+
+def _with_derived(
+    statement: CreateMaterializedTable, table: MaterializedTable, context: Context
+) -> MaterializedTable:
+    """Add what a column list has besides the query's columns."""
+    check_distribution(table.distribution, table.schema)
+    check_expectations(table.expectations, table.schema, context)
+    check_assertions(table.assertions, table.schema, context)
+    check_enforced(table)
+    placed = derived_columns(statement.columns, table.schema)
+    derived = typed(table.schema, placed, context)
+    table = replace(
+        table,
+        derived=derived,
+        persisted_metadata={
+            column.name: column.key or column.name
+            for column in statement.columns
+            if isinstance(column, MetadataColumn) and not column.virtual
+        },
+        watermark=statement.watermark,
+    )
+    table = replace(table, storage_table=storage_table(table))
+    check_watermark(table.watermark, table.visible, context)
+    return table

@@ -1,0 +1,69 @@
+"""Keeps FRESHNESS = DOWNSTREAM in line with the consumers, and warns of odd neighbours."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.core.model.freshness import Freshness
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.sql.statements import Name
+from tidegate_server.gateway.command.lifecycle import pipeline
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.locks import alone
+from tidegate_server.gateway.freshness.downstream import needed_freshness, warnings
+from tidegate_server.gateway.scheduler.base import ModifyWorkflow
+
+log = logging.getLogger(__name__)
+
+
+def settle(changed: Name, context: Context) -> None:
+    """Give every table with FRESHNESS = DOWNSTREAM the freshness its consumers need by now.
+
+    ``changed`` is the table whose definition came, went or changed; what is odd about its
+    freshness is written to the statement's log.
+    """
+    services = context.services
+    for table in services.catalog.tables():
+        if _asked(table, context) is not None:
+            _settle_alone(table, context)
+    found = resolve.find(changed, context)
+    if found is not None:
+        for line in warnings(found, services.catalog.consumers, services.catalog.find):
+            context.warn(line)
+
+
+def _settle_alone(table: MaterializedTable, context: Context) -> None:
+    """Settle one table; a statement that was carried out does not fail for who is slow there."""
+    try:
+        with alone([table], context):
+            _settle(table.id, context)
+    except ServerError as problem:
+        if problem.code != Code.MT_STATE.name:
+            raise
+        context.warn(f"the freshness of {table.name} is settled later: {problem.message}")
+
+
+def _settle(table_id: str, context: Context) -> None:
+    """Give one table the freshness it needs, unless it has come to it or gone meanwhile."""
+    services = context.services
+    table = services.catalog.by_id(table_id)
+    needed = _asked(table, context) if table is not None else None
+    if table is None or needed is None:
+        return
+    settled = replace(table, freshness=needed)
+    services.catalog.replace(settled)
+    if services.scheduler.workflow(table.id) is not None:
+        workflow = pipeline(settled, context)
+        services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=settled))
+    log.info("%s is needed with a freshness of %s", table.name, needed)
+
+
+def _asked(table: MaterializedTable, context: Context) -> Freshness | None:
+    """Return the freshness that a table's consumers need, or None if it has that already."""
+    if not table.downstream:
+        return None
+    needed = needed_freshness(table, context.services.catalog.consumers)
+    return None if needed == table.freshness else needed

@@ -1,0 +1,390 @@
+"""How one definition becomes another: every change with its effect on the data; pure.
+
+EXPLAIN prints the very object that is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.clauses import Assertion, Expectation
+from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
+from tidegate_server.core.model.types import Column, Schema, plain_type
+from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.sql.dialect import tokenize
+from tidegate_server.core.sql.render import render_trigger
+from tidegate_server.gateway.definition.columns import shown_type
+from tidegate_server.gateway.definition.start_mode import resumes
+from tidegate_server.gateway.definition.streaming import check_same_stream
+
+_EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
+
+
+class Effect(Enum):
+    """What a change means for the rows that are there."""
+
+    NONE = "NONE"
+    NEXT_REFRESH = "NEXT_REFRESH"
+    REBUILD = "REBUILD"
+    REJECTED = "REJECTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One difference between two definitions; ``problem`` is why it is rejected."""
+
+    object: str
+    before: str | None
+    after: str | None
+    effect: Effect
+    problem: ServerError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """The way from one definition to another; nothing to do without changes."""
+
+    before: MaterializedTable
+    after: MaterializedTable
+    changes: tuple[Change, ...]
+
+    @property
+    def rejection(self) -> ServerError | None:
+        """The first reason for which it is not possible."""
+        return next((c.problem for c in self.changes if c.problem is not None), None)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a CONTINUOUS pipeline starts from the beginning."""
+        return any(change.effect is Effect.REBUILD for change in self.changes)
+
+
+def evolution(
+    before: MaterializedTable, wanted: MaterializedTable, loosened: Collection[str] = ()
+) -> Evolution:
+    """Compare a table's definition with the one that is wanted of it.
+
+    :param loosened: lower-case names of columns that are nullable although the query of
+        ``before`` never produces NULL in them.
+    """
+    same = same_query(before.expanded_query, wanted.expanded_query)
+    schema, columns = _columns(before, wanted, loosened, same=same)
+    rebuild = _rebuilding(before)
+    query = tuple(_query(before, wanted))
+    changes = (
+        *_stream(before, wanted),
+        *_mode(before, wanted),
+        *_partitioning(before, wanted),
+        *columns,
+        *_key(before, wanted, schema),
+        *query,
+        *_parts(before, wanted),
+    )
+    content = [c for c in (*columns, *query) if c.effect is rebuild]
+    content += [c for c in changes if c.object in ("EXPECTATIONS", "IMMUTABLE WHERE")]
+    settings = {**before.settings, **wanted.settings} if query else before.settings
+    after = replace(
+        wanted,
+        id=before.id,
+        name=before.name,
+        schema=schema,
+        owner=before.owner,
+        created_at=before.created_at,
+        backfilled_from=before.backfilled_from,
+        location=before.location,
+        refresh_status=before.refresh_status,
+        status_reason=before.status_reason,
+        held=before.held,
+        freshness=before.freshness if before.downstream and wanted.downstream else wanted.freshness,
+        settings=settings,
+        execution_target=before.execution_target,
+        resume_options=before.resume_options,
+        checkpoint_floor=before.checkpoint_floor,
+        defined_by=before.defined_by,
+        defined_at=before.defined_at,
+        restored_from=None if content else before.restored_from,
+        definition_version=before.definition_version + bool(content),
+    )
+    return Evolution(before=before, after=after, changes=changes)
+
+
+def tightened(before: Schema, wanted: Schema) -> tuple[str, ...]:
+    """Return the columns that are nullable and of which the wanted query says NOT NULL."""
+    return tuple(
+        old.name
+        for old, new in zip(before, wanted, strict=False)
+        if old.nullable and not new.nullable
+    )
+
+
+def same_query(one: str, other: str) -> bool:
+    """Say whether two queries differ in comments, spacing and the case of words at most."""
+    if one == other:
+        return True
+    try:
+        return _words(one) == _words(other)
+    except TokenError:
+        return False
+
+
+def _words(query: str) -> list[tuple[TokenType, str]]:
+    return [
+        (token.token_type, token.text if token.token_type in _EXACT else token.text.upper())
+        for token in tokenize(query)
+    ]
+
+
+def _rebuilding(table: MaterializedTable) -> Effect:
+    # What a stream brought stays, and it is taken in further from where it was.
+    rebuilt = table.refresh_mode is RefreshMode.CONTINUOUS and not takes_in(table.sources)
+    return Effect.REBUILD if rebuilt else Effect.NEXT_REFRESH
+
+
+def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
+    """Return the effect of what leaves the content alone but starts a pipeline afresh."""
+    continuous = before.refresh_mode is RefreshMode.CONTINUOUS
+    goes_on = resumes(wanted.start_mode) or takes_in(before.sources)
+    return Effect.REBUILD if continuous and not goes_on else Effect.NONE
+
+
+# ---- what cannot change ----------------------------------------------------------------------
+
+
+def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    """A mode that was written stays; one that follows from the freshness may follow it."""
+    if before.logical_refresh_mode is wanted.logical_refresh_mode is LogicalRefreshMode.AUTOMATIC:
+        old, new = before.refresh_mode.value, wanted.refresh_mode.value
+    else:
+        old, new = before.logical_refresh_mode.value, wanted.logical_refresh_mode.value
+        if before.refresh_mode is not wanted.refresh_mode:
+            problem = error(
+                Code.MT_EVOLUTION_REFRESH_MODE,
+                table=before.name,
+                old=before.refresh_mode.value,
+                new=new,
+            )
+            yield _rejected("REFRESH_MODE", before.refresh_mode.value, new, problem)
+            return
+    if old != new:
+        yield Change(object="REFRESH_MODE", before=old, after=new, effect=Effect.NONE)
+
+
+def _stream(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    """Another stream is told first: whatever else differs follows from it."""
+    if (other := check_same_stream(before, wanted)) is not None:
+        yield _rejected("QUERY", before.original_query, wanted.original_query, other)
+
+
+def _partitioning(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    old, new = before.partition_keys, wanted.partition_keys
+    if [key.lower() for key in old] != [key.lower() for key in new]:
+        shown = (", ".join(old) or "nothing", ", ".join(new) or "nothing")
+        problem = error(
+            Code.MT_EVOLUTION_PARTITIONING, table=before.name, old=shown[0], new=shown[1]
+        )
+        yield _rejected("PARTITIONED BY", *shown, problem)
+
+
+def _rejected(what: str, old: str | None, new: str | None, problem: ServerError) -> Change:
+    return Change(object=what, before=old, after=new, effect=Effect.REJECTED, problem=problem)
+
+
+# ---- columns ---------------------------------------------------------------------------------
+
+
+def _columns(
+    before: MaterializedTable,
+    wanted: MaterializedTable,
+    loosened: Collection[str],
+    *,
+    same: bool,
+) -> tuple[Schema, tuple[Change, ...]]:
+    """Return the stored columns afterwards: those that are there, and new ones behind them.
+
+    :param same: whether the query is the same. Then it was a source that lost a NOT NULL, and the
+        table keeps its own, as refreshes do.
+    """
+    kept: list[Column] = []
+    changes: list[Change] = []
+    new = list(wanted.schema)
+    for position, old in enumerate(before.schema, start=1):
+        now = new[position - 1] if position <= len(new) else None
+        if now is None or not _fits(old, now, loosened, same=same):
+            changes.append(_unsupported(before, position, old, now))
+            kept.append(old)
+            continue
+        kept.append(replace(old, comment=now.comment))
+        if old.comment != now.comment:
+            what = f"COMMENT of column {old.name}"
+            changes.append(
+                Change(object=what, before=old.comment, after=now.comment, effect=Effect.NONE)
+            )
+    for column in new[len(before.schema) :]:
+        kept.append(replace(column, nullable=True))
+        changes.append(
+            Change(
+                object=f"COLUMN {column.name}",
+                before=None,
+                after=shown_type(column.type, True),
+                effect=_rebuilding(before),
+            )
+        )
+    return Schema(tuple(kept)), tuple(changes)
+
+
+def _fits(old: Column, now: Column, loosened: Collection[str], *, same: bool) -> bool:
+    if old.name.lower() != now.name.lower() or plain_type(old.type) != plain_type(now.type):
+        return False
+    if old.nullable == now.nullable:
+        return True
+    return old.name.lower() in loosened if old.nullable else same
+
+
+def _unsupported(
+    table: MaterializedTable, position: int, old: Column, now: Column | None
+) -> Change:
+    shown = "nothing" if now is None else _shown(now)
+    problem = error(
+        Code.MT_EVOLUTION_UNSUPPORTED,
+        table=table.name,
+        position=position,
+        old=_shown(old),
+        new=shown,
+    )
+    return _rejected(f"COLUMN {old.name}", _shown(old), shown, problem)
+
+
+def _shown(column: Column) -> str:
+    return f"{column.name} {shown_type(column.type, column.nullable)}"
+
+
+# ---- the rest --------------------------------------------------------------------------------
+
+
+def _key(before: MaterializedTable, wanted: MaterializedTable, schema: Schema) -> Iterator[Change]:
+    if before.primary_key == wanted.primary_key:
+        return
+    old, new = _key_text(before), _key_text(wanted)
+    for name in wanted.primary_key.columns if wanted.primary_key else ():
+        column = schema.find(name)
+        if column is not None and column.nullable and wanted.primary_key is not None:
+            problem = error(Code.MT_PK_NULLABLE, key=wanted.primary_key.name, name=name)
+            yield _rejected("PRIMARY KEY", old, new, problem)
+            return
+    yield Change(object="PRIMARY KEY", before=old, after=new, effect=_restarting(before, wanted))
+
+
+def _key_text(table: MaterializedTable) -> str | None:
+    key = table.primary_key
+    return f"{key.name} ({', '.join(key.columns)})" if key is not None else None
+
+
+def _query(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    old, new = before.original_query, wanted.original_query
+    if not same_query(before.expanded_query, wanted.expanded_query):
+        yield Change(object="QUERY", before=old, after=new, effect=_rebuilding(before))
+    elif _source_names(before) != _source_names(wanted):
+        # A view in the query reads other tables now. That a source of the same name is another
+        # table is a matter of the data, which the next refresh finds.
+        old, new = ", ".join(_source_names(before)), ", ".join(_source_names(wanted))
+        yield Change(object="SOURCES", before=old, after=new, effect=_rebuilding(before))
+
+
+def _source_names(table: MaterializedTable) -> list[str]:
+    return [str(source.name.folded()) for source in table.sources]
+
+
+def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
+    restarting = _restarting(before, wanted)
+    if before.comment != wanted.comment:
+        yield Change(
+            object="COMMENT", before=before.comment, after=wanted.comment, effect=Effect.NONE
+        )
+    for key in sorted({*before.options, *wanted.options}):
+        old, new = before.options.get(key), wanted.options.get(key)
+        if old != new:
+            yield Change(object=f"OPTION {key}", before=old, after=new, effect=restarting)
+    for what, one, other, effect in (
+        ("FRESHNESS", _freshness(before), _freshness(wanted), Effect.NONE),
+        ("REFRESH_TRIGGER", _trigger(before), _trigger(wanted), Effect.NONE),
+        ("EXECUTE AS", _user(before), _user(wanted), Effect.NONE),
+        ("START_MODE", _start(before), _start(wanted), Effect.NONE),
+        ("DERIVED COLUMNS", _derived(before), _derived(wanted), Effect.NONE),
+        ("METADATA COLUMNS", _metadata(before), _metadata(wanted), Effect.NONE),
+        ("WATERMARK", _watermark(before), _watermark(wanted), restarting),
+        ("DISTRIBUTED BY", _distribution(before), _distribution(wanted), restarting),
+        ("EXPECTATIONS", *_stated(before.expectations, wanted.expectations), _rebuilding(before)),
+        ("ASSERTIONS", *_stated(before.assertions, wanted.assertions), Effect.NONE),
+        ("IMMUTABLE WHERE", before.immutable, wanted.immutable, _rebuilding(before)),
+    ):
+        if one != other:
+            yield Change(object=what, before=one, after=other, effect=effect)
+
+
+def _freshness(table: MaterializedTable) -> str:
+    return "DOWNSTREAM" if table.downstream else str(table.freshness)
+
+
+def _derived(table: MaterializedTable) -> str | None:
+    """Return the derived columns with their places, as one text to compare and to show."""
+    columns = [
+        f"{c.position + 1} {c.name} {shown_type(c.type, c.nullable)} AS "
+        f"{c.expression or f'METADATA {c.metadata_key}'}"
+        + (f" COMMENT {c.comment}" if c.comment else "")
+        for c in table.derived
+    ]
+    return "; ".join(columns) or None
+
+
+def _metadata(table: MaterializedTable) -> str | None:
+    shown = (f"{name} FROM {key}" for name, key in sorted(table.persisted_metadata.items()))
+    return ", ".join(shown) or None
+
+
+def _trigger(table: MaterializedTable) -> str:
+    return render_trigger(table.on_update)
+
+
+def _user(table: MaterializedTable) -> str:
+    return "OWNER" if table.execute_as is None else f"USER {table.execute_as}"
+
+
+def _start(table: MaterializedTable) -> str | None:
+    mode = table.start_mode
+    if mode is None:
+        return None
+    zone = " local" if mode.local_zone else ""
+    argument = str(mode.interval) if mode.interval else f"{mode.timestamp}{zone}"
+    return f"{mode.kind.value}({argument})" if mode.interval or mode.timestamp else mode.kind.value
+
+
+def _watermark(table: MaterializedTable) -> str | None:
+    found = table.watermark
+    return f"{found.column} AS {found.expression}" if found is not None else None
+
+
+def _distribution(table: MaterializedTable) -> str | None:
+    found = table.distribution
+    if found is None:
+        return None
+    into = f" INTO {found.buckets} BUCKETS" if found.buckets is not None else ""
+    return f"{found.kind or ''}({', '.join(found.columns)}){into}"
+
+
+def _stated(
+    before: Sequence[Expectation | Assertion], wanted: Sequence[Expectation | Assertion]
+) -> tuple[str | None, str | None]:
+    """Return expectations or assertions as two texts to compare and to show."""
+
+    def shown(constraints: Sequence[Expectation | Assertion]) -> str | None:
+        return (
+            "; ".join(f"{c.name} ({c.condition}) {c.violation.value}" for c in constraints) or None
+        )
+
+    return shown(before), shown(wanted)

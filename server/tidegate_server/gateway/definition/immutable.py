@@ -1,0 +1,86 @@
+"""IMMUTABLE WHERE and BACKFILL FROM, checked before anything is changed."""
+
+from __future__ import annotations
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Analysis, ExpressionsChecked
+from tidegate_server.core.messages.requests import Analyze, CheckExpressions
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.types import Schema
+from tidegate_server.core.sql.places import place_behind
+from tidegate_server.core.sql.statements import Name
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition.columns import available, castable, shown_type
+from tidegate_server.gateway.definition.derived import not_about_the_text
+from tidegate_server.gateway.spark_session import ensure_session, unexpected
+
+
+def check_region(predicate: str, schema: Schema, text: str, context: Context) -> None:
+    """Check that a condition over the stored columns can choose immutable rows.
+
+    ``text`` is the statement that holds it; errors are placed there.
+
+    :raises ServerError: MT_PREDICATE.
+    """
+    session_id = ensure_session(context)
+    request = CheckExpressions(session_id=session_id, columns=schema, region=predicate)
+    try:
+        answer = context.services.engine.call(request)
+    except ServerError as problem:
+        if not_about_the_text(problem):
+            raise
+        line, column = place_behind(text, "IMMUTABLE", "WHERE", "(")
+        if problem.code == Code.MT_PREDICATE.name:
+            problem.line, problem.column = line, column
+            raise
+        reason = problem.message.rstrip(".")
+        raise error(
+            Code.MT_PREDICATE, line=line, column=column, predicate=predicate, reason=reason
+        ) from problem
+    if not isinstance(answer, ExpressionsChecked):
+        raise unexpected(answer)
+
+
+def backfill_source(written: Name, schema: Schema, text: str, context: Context) -> TableName:
+    """Return the table from which rows are copied, once its columns were found to fit.
+
+    :raises ServerError: MT_BACKFILL naming a column that does not fit, MT_TEMPORARY_DEPENDENCY,
+        or what Spark says of the name.
+    """
+    name = resolve.table_name(written, context)
+    request = Analyze(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=f"SELECT * FROM {name.quoted()}",
+    )
+    line, column = place_behind(text, "BACKFILL", "FROM")
+    try:
+        answer = context.services.engine.call(request)
+    except ServerError as problem:
+        if not not_about_the_text(problem):
+            problem.line, problem.column = line, column
+        raise
+    if not isinstance(answer, Analysis):
+        raise unexpected(answer)
+    for temporary in answer.temporary_objects:
+        kind, _, found = temporary.partition(" ")
+        raise error(Code.MT_TEMPORARY_DEPENDENCY, line=line, column=column, kind=kind, name=found)
+    reason = _misfit(schema, answer.schema)
+    if reason is not None:
+        raise error(Code.MT_BACKFILL, line=line, column=column, source=name, reason=reason)
+    return name
+
+
+def _misfit(wanted: Schema, found: Schema) -> str | None:
+    """Return why the first column that does not fit does not."""
+    for column in wanted:
+        there = found.find(column.name)
+        if there is None:
+            return f"it has no column {column.name}; it has {available(found)}"
+        if not castable(there.type, column.type):
+            return (
+                f"its column {there.name} is {shown_type(there.type, there.nullable)}, which is "
+                f"not implicitly castable to {shown_type(column.type, column.nullable)}"
+            )
+    return None

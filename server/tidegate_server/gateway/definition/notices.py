@@ -1,0 +1,90 @@
+"""What of a definition has no effect, so that the statement's log says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tidegate_server.core.model.clauses import Watermark
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.sql.render import render_start_mode
+from tidegate_server.core.sql.statements import ColumnItem, MetadataColumn
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition.start_mode import BEGINNINGS, resumes
+from tidegate_server.gateway.scheduler.partitions import POLICY_OPTION, PartitionPolicy
+
+_LATENESS = ".lateness"
+_KAFKA = "read_kafka("
+
+
+def warn(notices: Iterable[str], context: Context) -> None:
+    """Warn whoever runs the statement, once for each notice."""
+    for notice in notices:
+        context.warn(f"{notice}.")
+
+
+def definition_notices(
+    table: MaterializedTable, items: Sequence[ColumnItem], *, new: bool, loads_at_once: bool
+) -> Iterator[str]:
+    """Yield what to warn of in a definition, besides its options.
+
+    :param items: the columns as the statement lists them.
+    :param new: whether the table is created, rather than altered.
+    :param loads_at_once: whether CREATE fills it.
+    """
+    yield from watermark_notices(table.watermark)
+    yield from metadata_notices(items)
+    if (reason := _start_without_effect(table, new=new, loads_at_once=loads_at_once)) is not None:
+        mode = table.start_mode
+        yield f"START_MODE = {render_start_mode(mode) if mode else ''} changes nothing: {reason}"
+
+
+def watermark_notices(watermark: Watermark | None) -> Iterator[str]:
+    """Yield that a watermark keeps no row out."""
+    if watermark is not None:
+        yield (
+            f"the watermark for {watermark.column} keeps no row out: it is kept in the definition, "
+            "and refreshes compute from all rows; leave late ones out with WHERE"
+        )
+
+
+def metadata_notices(items: Iterable[ColumnItem]) -> Iterator[str]:
+    """Yield which stored columns are declared METADATA, to which no metadata is written."""
+    for item in items:
+        if isinstance(item, MetadataColumn) and not item.virtual:
+            yield (
+                f"METADATA of column {item.name} changes nothing: without VIRTUAL it is stored as "
+                f"any other column of the query, and the key {item.key or item.name} is not used"
+            )
+
+
+def lateness_notices(options: Mapping[str, str], policy: PartitionPolicy) -> Iterator[str]:
+    """Yield which latenesses the policy of the session or the server makes useless.
+
+    Beside a policy of the table's own they are refused.
+    """
+    if policy is not PartitionPolicy.SCHEDULE_TIME:
+        for key in options:
+            if key.endswith(_LATENESS):
+                yield f"option {key} changes nothing: {POLICY_OPTION} is {policy.value}"
+
+
+def _start_without_effect(
+    table: MaterializedTable, *, new: bool, loads_at_once: bool
+) -> str | None:
+    mode = table.start_mode
+    if mode is None:
+        return None
+    if takes_in(table.sources):
+        reads_kafka = any(source.name.table.startswith(_KAFKA) for source in table.sources)
+        return "the stream begins where its startingOffsets say" if reads_kafka else None
+    if table.watched:
+        return None  # such a table begins with its sources, or goes on, as its start mode says
+    if not new:
+        return None if resumes(mode) else "the table exists, and keeps its rows until a refresh"
+    if loads_at_once or (mode.kind in BEGINNINGS and not table.date_formatters()):
+        return None
+    return (
+        "the first refresh is a scheduled one, of the partition of its schedule time; fill the "
+        "table at once with 'materialized-table.initialize' = 'ON_CREATE'"
+    )

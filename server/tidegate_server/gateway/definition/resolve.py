@@ -1,0 +1,107 @@
+"""Names as written, completed and looked up."""
+
+from __future__ import annotations
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import TableList
+from tidegate_server.core.messages.requests import ListTables
+from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.sql.statements import Name
+from tidegate_server.gateway.context import Context
+
+
+def table_name(name: Name, context: Context) -> TableName:
+    """Complete a name with the session's catalog and schema, folded as the metastore folds."""
+    return qualify(name, context.session.catalog, context.session.schema).folded()
+
+
+def schema_name(name: Name, context: Context) -> tuple[str, str]:
+    """Complete a schema name of none to two parts; returns catalog and schema."""
+    match name:
+        case ():
+            return context.session.catalog, context.session.schema
+        case (schema,):
+            return context.session.catalog, schema
+        case (catalog, schema):
+            return catalog, schema
+        case _:
+            raise error(
+                Code.INVALID_REQUEST, reason=f"{'.'.join(name)} is not the name of a schema"
+            )
+
+
+def check_catalog(catalog: str, context: Context) -> None:
+    """Refuse a catalog in which there can be no materialized tables.
+
+    :raises ServerError: NOT_SUPPORTED.
+    """
+    if catalog.lower() not in (DEFAULT_CATALOG, context.session.catalog.lower()):
+        what = f"A materialized table in the catalog {catalog}"
+        hint = f"They are in {DEFAULT_CATALOG}."
+        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
+
+
+def check_schema(catalog: str, schema: str, context: Context) -> None:
+    """Refuse a schema that does not exist; while no engine is up every name is taken for one.
+
+    :raises ServerError: SCHEMA_NOT_FOUND.
+    """
+    engine = context.services.engine
+    if not engine.ready:
+        return
+    answer = engine.call(ListTables(schema=schema, names=()), wait=0)
+    known = answer.schemas if isinstance(answer, TableList) else (schema,)
+    if schema.lower() not in {name.lower() for name in known}:
+        raise error(Code.SCHEMA_NOT_FOUND, schema=f"{catalog}.{schema}")
+
+
+def find(name: Name, context: Context) -> MaterializedTable | None:
+    """Return the materialized table of that name, or None."""
+    return context.services.catalog.find(table_name(name, context))
+
+
+def materialized_table(name: Name, context: Context) -> MaterializedTable:
+    """Return the materialized table of that name.
+
+    :raises ServerError: MT_NOT_FOUND, or MT_WRONG_KIND if it is a plain table or a view.
+    """
+    table = find(name, context)
+    if table is None:
+        raise missing(table_name(name, context), context, wait=0)
+    return table
+
+
+def missing(name: TableName, context: Context, *, wait: float | None) -> ServerError:
+    """Return the error for a name that no materialized table has.
+
+    ``wait`` is how many seconds the engine that knows plain tables may take to come up.
+    """
+    kind = plain_kind(name, context, wait=wait)
+    if kind is None:
+        return error(Code.MT_NOT_FOUND, table=name, name=name.table)
+    hint = f"Use the statements for {kind.split()[-1].upper()}."
+    return error(
+        Code.MT_WRONG_KIND,
+        table=name,
+        found=kind,
+        expected="a materialized table",
+        hint=hint,
+        name=name.table,
+    )
+
+
+def plain_kind(name: TableName, context: Context, *, wait: float | None) -> str | None:
+    """Return ``a table`` or ``a view`` if Spark has something of that name, else None.
+
+    With ``wait=0`` an engine that is not up counts as having nothing.
+    """
+    engine = context.services.engine
+    if wait == 0 and not engine.ready:
+        return None
+    answer = engine.call(ListTables(schema=name.schema, names=(name.table,)), wait=wait)
+    found = answer.tables if isinstance(answer, TableList) else ()
+    for table in found:
+        if table.name.folded() == name.folded():
+            return "a view" if table.type == "VIEW" else "a table"
+    return None

@@ -1,0 +1,75 @@
+"""Creates the storage of a materialized table: for a new one, or in place of a lost one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.messages.answers import Inspected, TableCreated
+from tidegate_server.core.messages.requests import CreateTable, InspectTable
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition.build import definition_properties
+from tidegate_server.gateway.definition.derived import views
+from tidegate_server.gateway.definition.transaction import changing
+from tidegate_server.gateway.spark_session import unexpected
+
+log = logging.getLogger(__name__)
+
+
+def create_storage(table: MaterializedTable, context: Context) -> str:
+    """Create storage and views, and return the location; one that is there is kept.
+
+    :raises ServerError: MT_ALREADY_EXISTS if a plain table or view has one of the names.
+    """
+    activated = replace(table, refresh_status=RefreshStatus.ACTIVATED)
+    request = CreateTable(
+        name=table.storage,
+        schema=table.schema,
+        partition_keys=table.partition_keys,
+        comment=table.comment,
+        properties=definition_properties(activated),
+        location=table.location,
+    )
+    making = table.name
+    hold(Point.BEFORE_STORAGE)
+    try:
+        answer = context.services.engine.call(request)
+        for view in views(table):
+            making = view.name
+            context.services.engine.call(view)
+    except ServerError as problem:
+        if problem.code.endswith("ALREADY_EXISTS"):
+            raise error(Code.MT_ALREADY_EXISTS, kind="Table or view", table=making) from problem
+        raise
+    hold(Point.AFTER_STORAGE)
+    if not isinstance(answer, TableCreated):
+        raise unexpected(answer)
+    return answer.location
+
+
+def restore_lost_storage(table: MaterializedTable, context: Context) -> None:
+    """Create the storage of a table again if its files or its entry in the metastore are lost.
+
+    Rows come back with the next full refresh, except those that its query does not give any more.
+
+    :raises ServerError: as :func:`create_storage`, MT_STATE if another statement changes it.
+    """
+    if _is_stored(table, context):
+        return
+    with changing([table], context) as [found]:
+        if _is_stored(found, context):
+            return
+        context.services.catalog.replace(replace(found, location=create_storage(found, context)))
+    context.note(f"The storage of {table.name} was lost; it was created again.")
+    log.warning("created the lost storage of %s again", table.name)
+
+
+def _is_stored(table: MaterializedTable, context: Context) -> bool:
+    answer = context.services.engine.call(InspectTable(name=table.storage))
+    if not isinstance(answer, Inspected):
+        raise unexpected(answer)
+    return answer.materialized_id == table.id

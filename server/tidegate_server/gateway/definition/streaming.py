@@ -1,0 +1,83 @@
+"""What a materialized table that takes in a stream cannot have, and cannot be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.clauses import StartKind
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.sql.statements import AlterRefresh, CreateMaterializedTable, RefreshKind
+
+_DOWNSTREAM = "Declare it for a materialized table that reads this one."
+_ANEW = (
+    "A stream may not have those rows any more: REFRESH takes in what has arrived. "
+    "To start over, drop the table and create it again."
+)
+_START = (
+    "Tell the stream where to begin: STREAM read_kafka(..., startingOffsets => 'latest') or "
+    "STREAM read_files(..., modifiedAfter => '2026-01-01T00:00:00')."
+)
+_BEGINNINGS = (StartKind.FROM_BEGINNING, StartKind.RESUME_OR_FROM_BEGINNING)
+
+
+def check_ingest(table: MaterializedTable) -> None:
+    """Refuse parts of a definition that look at more rows than those that arrive.
+
+    :raises ServerError: MT_STREAM_UNSUPPORTED.
+    """
+    if takes_in(table.sources):
+        for what, hint in _unsupported(table):
+            raise _refused(table, what, hint)
+
+
+def check_created(statement: CreateMaterializedTable, table: MaterializedTable) -> None:
+    """Refuse what a statement asks for besides, as :func:`check_ingest`."""
+    if takes_in(table.sources) and statement.backfill_from is not None:
+        raise _refused(table, "BACKFILL FROM", "INSERT the rows into a table of their own.")
+
+
+def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
+    """Refuse to compute rows anew of which the stream may know nothing any more.
+
+    :raises ServerError: MT_STREAM_UNSUPPORTED.
+    """
+    if not takes_in(table.sources):
+        return
+    if statement.kind is RefreshKind.FULL:
+        raise _refused(table, "REFRESH FULL", _ANEW)
+    if statement.partition or statement.range is not None:
+        raise _refused(table, "REFRESH PARTITION", _ANEW)
+    if statement.predicate is not None:
+        raise _refused(table, "REFRESH WHERE", _ANEW)
+
+
+def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> ServerError | None:
+    """Return why a table cannot go over to another stream, or between a stream and tables."""
+    if not (takes_in(before.sources) or takes_in(wanted.sources)):
+        return None
+    names = [", ".join(str(s.name.table) for s in t.sources) for t in (before, wanted)]
+    if names[0] == names[1]:
+        return None
+    found, other = (name or "no table" for name in names)
+    return error(Code.MT_STREAM_CHANGED, table=before.name, found=found, wanted=other)
+
+
+def _unsupported(table: MaterializedTable) -> Iterator[tuple[str, str]]:
+    if table.assertions:
+        yield "ASSERT", _DOWNSTREAM
+    if table.enforced_key is not None:
+        yield "An enforced primary key", _DOWNSTREAM
+    if table.immutable is not None:
+        yield "IMMUTABLE WHERE", "Rows that were taken in are never changed."
+    if table.on_update is not None:
+        yield "REFRESH_TRIGGER = ON UPDATE", "A stream is looked at as often as FRESHNESS says."
+    if table.date_formatters():
+        yield "A date-formatter", "Refreshes add what has arrived, whatever its partition."
+    if table.start_mode is not None and table.start_mode.kind not in _BEGINNINGS:
+        yield f"START_MODE = {table.start_mode.kind.value}", _START
+
+
+def _refused(table: MaterializedTable, what: str, hint: str) -> ServerError:
+    return error(Code.MT_STREAM_UNSUPPORTED, what=what, table=table.name, hint=hint)

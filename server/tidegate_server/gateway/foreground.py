@@ -1,0 +1,149 @@
+"""Runs a gateway in the foreground until a signal ends it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from tidegate._version import __version__
+from tidegate_server.core.data_directory import claim
+from tidegate_server.core.logs import logging_to
+from tidegate_server.core.messages.answers import EngineInfo
+from tidegate_server.gateway.app import Gateway
+
+log = logging.getLogger(__name__)
+
+_DEMO_SECONDS = 10.0
+
+
+def run(
+    gateway: Gateway, *, say: Callable[[str], None], demo: bool = False, ready_file: Path | None
+) -> int:
+    """Start a gateway, wait for SIGINT or SIGTERM, stop it, return the exit code 0.
+
+    ``say`` tells a person what happens. ``demo`` runs the demo pipeline beside the gateway.
+    ``ready_file`` gets what :func:`describe` returns, anew whenever an engine is up.
+
+    :raises DataDirectoryTakenError: if another gateway uses the data directory.
+    :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
+    :raises OSError: if the data directory or the address is not usable.
+    """
+    claim(gateway.data)  # before the log is written there
+    stop = threading.Event()
+    with ExitStack() as stack:
+        stack.enter_context(logging_to(gateway.data / "logs", gateway.config.logging))
+        stack.enter_context(_signals(stop, gateway, say))
+        gateway.on_engine_ready(lambda info: _engine_ready(gateway, info, say, ready_file))
+        stack.enter_context(gateway)
+        auth = gateway.config.server.auth
+        say(f"Tidegate {__version__} listening on {gateway.address} (HiveServer2, auth {auth})")
+        if gateway.http_port is not None:
+            say(f"REST, metrics and health on port {gateway.http_port}")
+        say("Starting the Spark engine ...")
+        _write(ready_file, describe(gateway, None))
+        if demo:
+            stack.enter_context(_demo(gateway))
+        stop.wait()
+        say("Stopping ...")
+    say("Stopped.")
+    return 0
+
+
+def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
+    """Return where a gateway listens and which processes it consists of."""
+    engine = msgspec.to_builtins(info) if info is not None else None
+    return {
+        "host": gateway.host,
+        "port": gateway.port,
+        "http_port": gateway.http_port,
+        "pid": os.getpid(),
+        "engine": engine,
+    }
+
+
+def connecting(address: str) -> str:
+    """Return how people reach a gateway that listens on ``address``."""
+    host, _, port = address.rpartition(":")
+    return (
+        f"  {_program('beeline')} -u jdbc:hive2://{address}/\n"
+        f"  {_program('tidegate')} -u jdbc:hive2://{address}/\n"
+        f'  python: tidegate.connect(host="{host}", port={port})\n'
+        "Ctrl-C stops everything."
+    )
+
+
+def _program(name: str) -> str:
+    """Return what to type for a program: its name, or its path when it is not on the PATH.
+
+    The scripts of a clone say in TIDEGATE_PROGRAMS that theirs are to be used.
+    """
+    folder = os.environ.get("TIDEGATE_PROGRAMS")
+    path = Path(folder or Path(sys.executable).parent) / name
+    if not path.exists() or (folder is None and shutil.which(name)):
+        return name
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _engine_ready(
+    gateway: Gateway, info: EngineInfo, say: Callable[[str], None], ready_file: Path | None
+) -> None:
+    if gateway.engine_generation == 1:
+        say(f"Connect with\n{connecting(gateway.address)}")
+    _write(ready_file, describe(gateway, info))
+
+
+def _write(file: Path | None, content: Mapping[str, object]) -> None:
+    if file is None:
+        return
+    # Whoever waits for the file must never read half of it.
+    partial = file.with_name(f"{file.name}.partial")
+    partial.write_text(json.dumps(content))
+    partial.replace(file)
+
+
+@contextmanager
+def _signals(stop: threading.Event, gateway: Gateway, say: Callable[[str], None]) -> Iterator[None]:
+    """The first SIGINT or SIGTERM stops the gateway, a second one does not let it take its time."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            say("Stopping at once ...")
+            gateway.hurry()
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _demo(gateway: Gateway) -> Iterator[None]:
+    """Run the demo pipeline as a client of its own; Ctrl-C reaches it directly too."""
+    command = [sys.executable, "-P", "-m", "tidegate_server.gateway.demo"]
+    child = subprocess.Popen([*command, "--host", gateway.host, "--port", str(gateway.port)])
+    try:
+        yield
+    finally:
+        child.terminate()
+        try:
+            child.wait(_DEMO_SECONDS)
+        except subprocess.TimeoutExpired:
+            log.warning("The demo pipeline did not end by itself")
+            child.kill()
+            child.wait()

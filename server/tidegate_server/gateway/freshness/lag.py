@@ -1,0 +1,274 @@
+"""How far a table lagged behind its sources, and what it waited for; pure.
+
+The lag at a moment is the age of the oldest source change that the table did not show then. The
+history says when each refresh read and when it was published, but not when sources changed, so
+the time of a change is the earliest possible one: right after the last refresh that did not see
+it. A refresh that a change asked for narrows that down, one that found nothing rules it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from itertools import zip_longest
+
+from tidegate_server.core.errors import Code
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import MaterializedTable
+
+WINDOW = timedelta(hours=24)
+"""The stretch that the shares and percentiles look back over."""
+
+
+class LagCause(Enum):
+    """What a change waited for before the table showed it."""
+
+    SCHEDULE = "SCHEDULE"
+    """The next fire of the schedule, or changes gathering."""
+    UPSTREAM = "UPSTREAM"
+    """A materialized table it reads, whose refresh failed."""
+    QUEUE = "QUEUE"
+    """A free place, or the end of the table's previous refresh."""
+    RUNNING = "RUNNING"
+    FAILING = "FAILING"
+    """Refreshes that failed."""
+    SUSPENDED = "SUSPENDED"
+    HELD = "HELD"
+    """Somebody who publishes or discards the version that is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagReport:
+    """The freshness of one table, measured; lags are in seconds and None without any refresh."""
+
+    table_id: str
+    table: TableName
+    target: float
+    """What FRESHNESS allows."""
+    actual: float | None
+    exact: bool
+    """Whether ``actual`` is known; else it is an upper bound."""
+    data_timestamp: datetime | None
+    """The table shows every source change made before this moment."""
+    p50: float | None
+    p95: float | None
+    longest: float | None
+    within_target: float | None
+    """Share of the window's time, 0 to 1, with a lag not above the target."""
+    causes: Mapping[LagCause, float]
+    """Seconds of the present lag by what was waited for."""
+
+    @property
+    def breached(self) -> bool:
+        """Whether the table lags more than its freshness allows."""
+        return self.actual is not None and self.actual > self.target
+
+    @property
+    def cause(self) -> LagCause | None:
+        """What took the greatest part of the present lag, or None without one."""
+        return max(self.causes, key=lambda c: self.causes[c]) if self.causes else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Time between two publications; from ``changed`` on a change waits, if it is set."""
+
+    begin: datetime
+    end: datetime
+    changed: datetime | None
+
+
+def lag_report(
+    table: MaterializedTable,
+    runs: Iterable[RefreshRun],
+    now: datetime,
+    *,
+    current: Mapping[str, int] | None = None,
+) -> LagReport:
+    """Measure the freshness of a table.
+
+    :param runs: the table's history in any order, at least over the window.
+    :param current: the newest version of its versioned sources by table id, where it is known.
+    """
+    history = sorted(runs, key=lambda run: run.queued_at)
+    stretches = _stretches(table, history, now, current)
+    pieces = _pieces(stretches, now - WINDOW)
+    last = next((run for run in reversed(history) if _is_whole(run)), None)
+    changed = stretches[-1].changed if stretches else None
+    waiting = (now - changed).total_seconds() if changed is not None else 0.0
+    return LagReport(
+        table_id=table.id,
+        table=table.name,
+        target=table.freshness.seconds,
+        actual=waiting if last is not None else None,
+        exact=current is not None and changed is None,
+        data_timestamp=_read_at(last) if last is not None else None,
+        p50=_percentile(pieces, 0.5),
+        p95=_percentile(pieces, 0.95),
+        longest=max((end for _, end, _ in pieces), default=None),
+        within_target=_share(pieces, table.freshness.seconds),
+        causes=_causes(table, history, changed, now) if changed is not None else {},
+    )
+
+
+def _is_whole(run: RefreshRun) -> bool:
+    return run.state is RunState.SUCCEEDED and run.action is not Strategy.PARTITION
+
+
+def _read_at(run: RefreshRun) -> datetime:
+    return run.data_timestamp or run.started_at or run.queued_at
+
+
+def _shown_at(run: RefreshRun) -> datetime:
+    return run.finished_at or _read_at(run)
+
+
+def _stretches(
+    table: MaterializedTable,
+    history: Sequence[RefreshRun],
+    now: datetime,
+    current: Mapping[str, int] | None,
+) -> list[_Stretch]:
+    """Return the time from the first publication to now, cut at each publication."""
+    places = [place for place, run in enumerate(history) if _is_whole(run)]
+    found = []
+    for place, next_place in zip_longest(places, places[1:]):
+        run = history[place]
+        if next_place is not None:
+            following = history[next_place]
+            nothing = following.action is Strategy.NO_DATA
+            between = history[place + 1 : next_place + 1]
+            changed = None if nothing else _changed(table, run, between)
+            found.append(_Stretch(_shown_at(run), _shown_at(following), changed))
+            continue
+        after = history[place + 1 :]
+        unchanged = current is not None and dict(current) == dict(run.sources)
+        changed = None if unchanged else _changed(table, run, after, known=current is not None)
+        found.append(_Stretch(_shown_at(run), now, changed))
+    return found
+
+
+def _changed(
+    table: MaterializedTable,
+    last: RefreshRun,
+    after: Sequence[RefreshRun],
+    *,
+    known: bool = False,
+) -> datetime | None:
+    """Return when a source may first have changed after ``last`` read; None if none did.
+
+    A watched table asks for a refresh when it sees a change: one that asked for none saw none.
+    """
+    if not table.watched or not table.kept_fresh:
+        return _read_at(last)
+    asked = next((r for r in after if r.trigger is Trigger.UPSTREAM_CHANGE), None)
+    if asked is None:
+        return _read_at(last) if after or known else None
+    return max(_read_at(last), asked.queued_at - table.gathering)
+
+
+# ---- over the window -------------------------------------------------------------------------
+
+_Piece = tuple[float, float, float]
+"""Lag at the begin, lag at the end, seconds between them; the lag grows evenly or stays 0."""
+
+
+def _pieces(stretches: Iterable[_Stretch], since: datetime) -> list[_Piece]:
+    found: list[_Piece] = []
+    for stretch in stretches:
+        begin, end = max(stretch.begin, since), stretch.end
+        if end <= begin:
+            continue
+        rise = max(begin, stretch.changed) if stretch.changed is not None else end
+        if rise > begin:
+            found.append((0.0, 0.0, (min(rise, end) - begin).total_seconds()))
+        if rise < end and stretch.changed is not None:
+            low, high = (moment - stretch.changed for moment in (rise, end))
+            found.append((low.total_seconds(), high.total_seconds(), (end - rise).total_seconds()))
+    return found
+
+
+def _share(pieces: Sequence[_Piece], limit: float) -> float | None:
+    """Return the share of time with a lag not above ``limit``."""
+    total = sum(seconds for _, _, seconds in pieces)
+    if total == 0:
+        return None
+    return sum(_below(piece, limit) for piece in pieces) / total
+
+
+def _below(piece: _Piece, limit: float) -> float:
+    low, high, seconds = piece
+    if high <= limit:
+        return seconds
+    return 0.0 if limit <= low else seconds * (limit - low) / (high - low)
+
+
+def _percentile(pieces: Sequence[_Piece], share: float) -> float | None:
+    """Return the lag that is not exceeded for that share of the time, to the millisecond."""
+    if not pieces:
+        return None
+    low, high = 0.0, max(end for _, end, _ in pieces)
+    if (_share(pieces, low) or 0.0) >= share:
+        return low
+    while high - low > 0.001:
+        middle = (low + high) / 2
+        if (_share(pieces, middle) or 0.0) >= share:
+            high = middle
+        else:
+            low = middle
+    return round(high, 3)
+
+
+# ---- the present lag -------------------------------------------------------------------------
+
+
+def _causes(
+    table: MaterializedTable, history: Sequence[RefreshRun], changed: datetime, now: datetime
+) -> Mapping[LagCause, float]:
+    """Split the time since a change by what was waited for; what no run explains is schedule."""
+    idle = LagCause.SCHEDULE
+    if table.refresh_status is RefreshStatus.SUSPENDED:
+        idle = LagCause.SUSPENDED
+    elif table.held is not None:
+        idle = LagCause.HELD
+    seconds: dict[LagCause, float] = {}
+    reached, waiting = changed, idle
+    for run in history:
+        for begin, cause in _phases(run, idle):
+            if begin <= reached:
+                waiting = cause
+                continue
+            _add(seconds, waiting, reached, min(begin, now))
+            reached, waiting = min(begin, now), cause
+    _add(seconds, waiting, reached, now)
+    return seconds
+
+
+def _phases(run: RefreshRun, idle: LagCause) -> list[tuple[datetime, LagCause]]:
+    """Return from which moment on what is waited for, as one run tells it."""
+    if run.state is RunState.SKIPPED:
+        return []
+    found = [(run.queued_at, LagCause.QUEUE)]
+    if run.started_at is not None:
+        found.append((run.started_at, LagCause.RUNNING))
+    if run.finished_at is not None:
+        held = run.error_class == Code.MT_VERSION_HELD.name
+        found.append((run.finished_at, LagCause.HELD if held else _AFTER.get(run.state, idle)))
+    return found
+
+
+_AFTER = {
+    RunState.FAILED: LagCause.FAILING,
+    RunState.ABANDONED: LagCause.FAILING,
+    RunState.UPSTREAM_FAILED: LagCause.UPSTREAM,
+}
+
+
+def _add(seconds: dict[LagCause, float], cause: LagCause, begin: datetime, end: datetime) -> None:
+    length = (end - begin).total_seconds()
+    if length > 0:
+        seconds[cause] = seconds.get(cause, 0.0) + length

@@ -1,0 +1,523 @@
+"""Publishes catalog and history as Delta tables that Spark can read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.table import MaterializedTable, RefreshMode
+from tidegate_server.core.refresh.upkeep import RowPart, UpkeepRun
+from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.command.history import HISTORY, RunColumn, table_of
+from tidegate_server.gateway.command.show import LAG
+from tidegate_server.gateway.definition import history
+from tidegate_server.gateway.information_schema.history import HistoryCopy
+from tidegate_server.gateway.information_schema.partitions import COLUMNS as PARTITION_COLUMNS
+from tidegate_server.gateway.information_schema.partitions import Calendar, partition_rows
+from tidegate_server.gateway.runs.lag import measure
+from tidegate_server.gateway.scheduler.base import Ledger
+from tidegate_server.gateway.scheduler.cron import read_timezone
+from tidegate_server.gateway.scheduler.lateness import read_lateness
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+SYSTEM_SCHEMA = "information_schema"
+
+_HISTORY_ROWS = 10_000
+_LAG_TABLE = "materialized_table_lag"
+_PARTITION_TABLE = "materialized_table_partitions"
+_PARTITION_RUNS = 2000
+"""Runs of one table that are looked through for its partitions."""
+_DEFINITION_TABLE = "materialized_table_definitions"
+_UPKEEP_TABLE = "materialized_table_upkeep"
+_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _UPKEEP_TABLE)
+"""Tables that cost a look at each table's runs or past: filled for statements that name them."""
+_TIDY_EVERY = 50
+_OLD_FILES_KEPT = timedelta(hours=1)
+"""How long a query may go on reading a version that was replaced meanwhile."""
+_PROPERTIES: Mapping[str, str | None] = {"delta.logRetentionDuration": "interval 1 hours"}
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+_TABLES = pa.schema(
+    [
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("refresh_status", pa.string()),
+        ("status_reason", pa.string()),
+        ("held_version", pa.string()),
+        ("logical_refresh_mode", pa.string()),
+        ("refresh_mode", pa.string()),
+        ("freshness", pa.string()),
+        ("freshness_seconds", pa.int64()),
+        ("refresh_trigger", pa.string()),
+        ("execute_as", pa.string()),
+        ("partition_keys", pa.string()),
+        ("primary_key", pa.string()),
+        ("options", pa.string()),
+        ("comment", pa.string()),
+        ("owner", pa.string()),
+        ("execution_target", pa.string()),
+        ("location", pa.string()),
+        ("definition_version", pa.int64()),
+        ("derived_columns", pa.string()),
+        ("watermark", pa.string()),
+        ("distribution", pa.string()),
+        ("start_mode", pa.string()),
+        ("expectations", pa.string()),
+        ("assertions", pa.string()),
+        ("immutable", pa.string()),
+        ("backfilled_from", pa.string()),
+        ("original_query", pa.string()),
+        ("expanded_query", pa.string()),
+        ("created_at", _TIME),
+    ]
+)
+
+_KEYS: tuple[RunColumn, ...] = (
+    RunColumn("table_id", "string", pa.string(), lambda run: run.table_id),
+    RunColumn("table_catalog", "string", pa.string(), lambda run: run.table.catalog),
+    RunColumn("table_schema", "string", pa.string(), lambda run: run.table.schema),
+    RunColumn("table_name", "string", pa.string(), lambda run: run.table.table),
+)
+"""What the history has besides SHOW REFRESH HISTORY: the names by which tables are joined."""
+
+_LINEAGE = pa.schema(
+    [
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("source_catalog", pa.string()),
+        ("source_schema", pa.string()),
+        ("source_name", pa.string()),
+        ("source_kind", pa.string()),
+        ("source_table_id", pa.string()),
+        ("source_is_materialized_table", pa.bool_()),
+        ("via", pa.string()),
+    ]
+)
+
+_COLUMN_LINEAGE = pa.schema(
+    [
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("column_name", pa.string()),
+        ("source_catalog", pa.string()),
+        ("source_schema", pa.string()),
+        ("source_name", pa.string()),
+        ("source_column", pa.string()),
+        ("unchanged", pa.bool_()),
+    ]
+)
+
+_EXPECTATIONS = pa.schema(
+    [
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("expectation", pa.string()),
+        ("condition", pa.string()),
+        ("on_violation", pa.string()),
+        ("broken_rows", pa.int64()),
+        ("refresh_id", pa.string()),
+        ("finished_at", _TIME),
+    ]
+)
+
+_PARTITIONS = pa.schema([*((c.name, c.arrow) for c in _KEYS), *PARTITION_COLUMNS])
+
+_DEFINITIONS = pa.schema(
+    [*((c.name, c.arrow) for c in _KEYS), ("in_force", pa.bool_()), *history.ARROW]
+)
+
+_UPKEEP = pa.schema(
+    [
+        ("upkeep_id", pa.string()),
+        ("table_id", pa.string()),
+        ("table_catalog", pa.string()),
+        ("table_schema", pa.string()),
+        ("table_name", pa.string()),
+        ("started_at", _TIME),
+        ("finished_at", _TIME),
+        ("files_rewritten", pa.int64()),
+        ("files_written", pa.int64()),
+        ("files_left", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("removed_before", _TIME),
+        ("verified_version", pa.int64()),
+        ("verified_part", pa.string()),
+        ("missing_rows", pa.int64()),
+        ("extra_rows", pa.int64()),
+        ("error_class", pa.string()),
+        ("error_message", pa.string()),
+        ("server_id", pa.string()),
+    ]
+)
+
+_LAG = pa.schema([(name, kind) for name, _, kind, _ in LAG] + [(c.name, c.arrow) for c in _KEYS])
+
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "materialized_tables": _TABLES,
+    "materialized_table_refresh_history": table_of((*HISTORY, *_KEYS), ()).schema,
+    "materialized_table_lineage": _LINEAGE,
+    "materialized_table_column_lineage": _COLUMN_LINEAGE,
+    "materialized_table_expectations": _EXPECTATIONS,
+    _PARTITION_TABLE: _PARTITIONS,
+    _DEFINITION_TABLE: _DEFINITIONS,
+    _LAG_TABLE: _LAG,
+    _UPKEEP_TABLE: _UPKEEP,
+}
+"""The system tables and their columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SystemTable:
+    """One published table: what it is for, where its content comes from."""
+
+    comment: str
+    content: Callable[[], pa.Table]
+
+
+class SystemTables:
+    """Writes the tables of ``information_schema``; each only when its content changed."""
+
+    def __init__(
+        self,
+        catalog: CatalogReader,
+        ledger: Ledger,
+        clock: Clock,
+        directory: Path,
+        timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
+        upkeep: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
+    ) -> None:
+        """Take what is published and the directory the tables lie in.
+
+        :param timezone: where a table's dates are read on the clock.
+        :param upkeep: the newest runs of the upkeep, that many at most.
+        """
+        self._timezone = timezone
+        self._catalog = catalog
+        self._ledger = ledger
+        self._upkeep = upkeep
+        self._clock = clock
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._published: dict[str, pa.Table] = {}
+        self._writes = 0
+        self._history = HistoryCopy(ledger, (*HISTORY, *_KEYS), _HISTORY_ROWS)
+        self._tables: Mapping[str, _SystemTable] = {
+            "materialized_tables": _SystemTable(
+                "Definitions and status of all materialized tables", self._definitions
+            ),
+            "materialized_table_refresh_history": _SystemTable(
+                "Refresh runs of all materialized tables", self._history.table
+            ),
+            "materialized_table_lineage": _SystemTable(
+                "Sources each materialized table reads directly", self._lineage
+            ),
+            "materialized_table_column_lineage": _SystemTable(
+                "Source columns each column of a materialized table is made from",
+                self._column_lineage,
+            ),
+            "materialized_table_expectations": _SystemTable(
+                "Expectations of materialized tables and how the last refresh met them",
+                self._expectations,
+            ),
+            _PARTITION_TABLE: _SystemTable(
+                "When each partition of a materialized table was last refreshed", self._partitions
+            ),
+            _DEFINITION_TABLE: _SystemTable(
+                "Every version of each materialized table's definition", self._past
+            ),
+            _LAG_TABLE: _SystemTable(
+                "How far each materialized table lags behind its sources", self._lag
+            ),
+            _UPKEEP_TABLE: _SystemTable(
+                "How each materialized table was looked after", self._kept_up
+            ),
+        }
+
+    def locations(self) -> dict[str, str]:
+        """Return the directory of each system table by its unqualified name."""
+        return {name: str((self._directory / name).resolve()) for name in self._tables}
+
+    def comments(self) -> dict[str, str]:
+        """Return what each system table is for."""
+        return {name: table.comment for name, table in self._tables.items()}
+
+    def ensure(self) -> None:
+        """Write an empty first version of each table that does not exist yet."""
+        with self._lock:
+            for name in self._tables:
+                path = self._directory / name
+                if not DeltaTable.is_deltatable(str(path)):
+                    path.mkdir(parents=True, exist_ok=True)
+                    self._write(path, SCHEMAS[name].empty_table())
+
+    def publish(self, text: str = " ".join(_ON_DEMAND)) -> None:
+        """Bring the tables up to date with store and catalog, for a statement that reads them.
+
+        Lag is another at every moment, and partitions are many: they are looked at for statements
+        that name their tables.
+        """
+        with self._lock:
+            for name, table in self._tables.items():
+                if name in _ON_DEMAND and name not in text.lower():
+                    continue
+                content = table.content()
+                before = self._published.get(name)
+                if content is before or content.equals(before):
+                    continue
+                path = self._directory / name
+                path.mkdir(parents=True, exist_ok=True)
+                self._write(path, content)
+                self._published[name] = content
+
+    def _write(self, path: Path, content: pa.Table) -> None:
+        write_deltalake(
+            str(path),
+            content,
+            mode="overwrite",
+            schema_mode="overwrite",
+            configuration=_PROPERTIES,
+        )
+        self._writes += 1
+        if self._writes % _TIDY_EVERY == 0:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Delete what only old versions need, so that the directories stay small."""
+        for location in self.locations().values():
+            if not DeltaTable.is_deltatable(location):
+                continue
+            table = DeltaTable(location)
+            hours = int(_OLD_FILES_KEPT.total_seconds() // 3600)
+            removed = table.vacuum(
+                retention_hours=hours, dry_run=False, enforce_retention_duration=False
+            )
+            table.create_checkpoint()
+            table.cleanup_metadata()
+            log.debug("removed %s old files of %s", len(removed), location)
+
+    def _definitions(self) -> pa.Table:
+        rows = [_definition(table) for table in self._catalog.tables()]
+        return pa.Table.from_pylist(rows, schema=_TABLES)
+
+    def _lineage(self) -> pa.Table:
+        rows = [edge for table in self._catalog.tables() for edge in _edges(table)]
+        return pa.Table.from_pylist(rows, schema=_LINEAGE)
+
+    def _column_lineage(self) -> pa.Table:
+        rows = [edge for table in self._catalog.tables() for edge in _column_edges(table)]
+        return pa.Table.from_pylist(rows, schema=_COLUMN_LINEAGE)
+
+    def _expectations(self) -> pa.Table:
+        rows = [
+            row
+            for table in self._catalog.tables()
+            if table.constraints or table.enforced_key
+            for row in _met(table, self._ledger.last_success(table.id))
+        ]
+        return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
+
+    def _partitions(self) -> pa.Table:
+        rows = [
+            {**_named(table), **row}
+            for table in self._catalog.tables()
+            if table.partition_keys
+            for row in partition_rows(
+                self._ledger.runs(table.id, limit=_PARTITION_RUNS), self._calendar(table)
+            )
+        ]
+        return pa.Table.from_pylist(rows, schema=_PARTITIONS)
+
+    def _kept_up(self) -> pa.Table:
+        rows = [_looked_after(run) for run in self._upkeep(_HISTORY_ROWS)]
+        return pa.Table.from_pylist(rows, schema=_UPKEEP)
+
+    def _calendar(self, table: MaterializedTable) -> Calendar:
+        return Calendar(
+            now=self._clock.now(),
+            zone=read_timezone(self._timezone(table).strip()),
+            formatters=table.date_formatters(),
+            lateness=read_lateness(table.options),
+        )
+
+    def _past(self) -> pa.Table:
+        replaced: dict[str, list[MaterializedTable]] = defaultdict(list)
+        for definition in self._catalog.replaced_definitions():
+            replaced[definition.id].append(definition)
+        rows = [
+            {**_named(table), "in_force": v.definition_version == table.definition_version}
+            | dict(zip(history.ARROW.names, v.row(), strict=True))
+            for table in self._catalog.tables()
+            for v in history.described([*replaced[table.id], table])
+        ]
+        return pa.Table.from_pylist(rows, schema=_DEFINITIONS)
+
+    def _lag(self) -> pa.Table:
+        now = self._clock.now()
+        tables = self._catalog.tables()
+        reports = [measure(table, self._ledger, now) for table in tables]
+        rows = [{name: read(report) for name, _, _, read in LAG} for report in reports]
+        keyed = [row | _named(table) for row, table in zip(rows, tables, strict=True)]
+        return pa.Table.from_pylist(keyed, schema=_LAG)
+
+
+def _definition(table: MaterializedTable) -> dict[str, Any]:
+    return {
+        **_named(table),
+        "refresh_status": table.refresh_status.value,
+        "status_reason": table.status_reason,
+        "held_version": None if table.held is None else _json(table.held),
+        "logical_refresh_mode": table.logical_refresh_mode.value,
+        "refresh_mode": table.refresh_mode.value,
+        "freshness": "DOWNSTREAM" if table.downstream else str(table.freshness),
+        "freshness_seconds": table.freshness.seconds,
+        "refresh_trigger": _trigger(table),
+        "execute_as": table.execute_as or table.owner,
+        "partition_keys": _json(table.partition_keys),
+        "primary_key": None if table.primary_key is None else _json(table.primary_key),
+        "options": _json(table.options),
+        "comment": table.comment,
+        "owner": table.owner,
+        "execution_target": table.execution_target,
+        "location": table.location,
+        "definition_version": table.definition_version,
+        "derived_columns": _json([column.name for column in table.derived]),
+        "watermark": None if table.watermark is None else _json(table.watermark),
+        "distribution": _shown(render_distribution, table.distribution),
+        "start_mode": _shown(render_start_mode, table.start_mode),
+        "expectations": _json(table.expectations),
+        "assertions": _json(table.assertions),
+        "immutable": table.immutable,
+        "backfilled_from": _shown(str, table.backfilled_from),
+        "original_query": table.original_query,
+        "expanded_query": table.expanded_query,
+        "created_at": table.created_at,
+    }
+
+
+def _trigger(table: MaterializedTable) -> str | None:
+    return None if table.refresh_mode is RefreshMode.CONTINUOUS else render_trigger(table.on_update)
+
+
+def _edges(table: MaterializedTable) -> list[dict[str, Any]]:
+    return [
+        {
+            **_named(table),
+            "source_catalog": source.name.catalog,
+            "source_schema": source.name.schema,
+            "source_name": source.name.table,
+            "source_kind": source.kind.value,
+            "source_table_id": source.table_id,
+            "source_is_materialized_table": source.materialized_table,
+            "via": _json([str(view) for view in source.via]),
+        }
+        for source in table.sources
+    ]
+
+
+def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
+    return [
+        {
+            **_named(table),
+            "column_name": origin.column,
+            "source_catalog": origin.source.catalog,
+            "source_schema": origin.source.schema,
+            "source_name": origin.source.table,
+            "source_column": origin.source_column,
+            "unchanged": origin.unchanged,
+        }
+        for origin in table.lineage
+    ]
+
+
+def _looked_after(run: UpkeepRun) -> dict[str, Any]:
+    rewritten, removed, compared = run.rewritten, run.removed, run.compared
+    return {
+        "upkeep_id": run.upkeep_id,
+        "table_id": run.table_id,
+        "table_catalog": run.table.catalog,
+        "table_schema": run.table.schema,
+        "table_name": run.table.table,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "files_rewritten": None if rewritten is None else rewritten.removed,
+        "files_written": None if rewritten is None else rewritten.added,
+        "files_left": run.files_left,
+        "files_removed": None if removed is None else removed.files,
+        "bytes_removed": None if removed is None else removed.size,
+        "removed_before": run.removed_before,
+        "verified_version": None if compared is None else compared.version,
+        "verified_part": None if compared is None else _part(compared.part),
+        "missing_rows": None if compared is None else compared.missing_rows,
+        "extra_rows": None if compared is None else compared.extra_rows,
+        "error_class": run.error_class,
+        "error_message": run.error_message,
+        "server_id": run.server_id,
+    }
+
+
+def _part(part: RowPart | None) -> str | None:
+    return None if part is None else f"{part.number + 1} of {part.of}"
+
+
+def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
+    expected = [(each.name, each.condition, each.violation) for each in table.constraints]
+    if key := table.enforced_key:
+        columns = ", ".join(map(quote_identifier, key.columns))
+        expected.append((key.name, f"PRIMARY KEY ({columns})", key.violation))
+    return [
+        {
+            **_named(table),
+            "expectation": name,
+            "condition": condition,
+            "on_violation": violation.value,
+            "broken_rows": run.metrics.expectations.get(name) if run else None,
+            "refresh_id": run.refresh_id if run else None,
+            "finished_at": run.finished_at if run else None,
+        }
+        for name, condition, violation in expected
+    ]
+
+
+def _named(table: MaterializedTable) -> dict[str, Any]:
+    return {
+        "table_id": table.id,
+        "table_catalog": table.name.catalog,
+        "table_schema": table.name.schema,
+        "table_name": table.name.table,
+    }
+
+
+def _shown(render: Callable[[T], str], clause: T | None) -> str | None:
+    return None if clause is None else render(clause)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

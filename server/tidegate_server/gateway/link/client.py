@@ -1,0 +1,46 @@
+"""The gateway's side of the link: requests out, answers and Arrow batches in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidegate_server.core.messages.answers import Answer, Progress
+from tidegate_server.core.messages.requests import ChunkTicket, Request
+
+
+class Engine(Protocol):
+    """An engine to talk to, whichever process stands behind it at the moment."""
+
+    def call(
+        self,
+        request: Request,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        wait: float | None = None,
+    ) -> Answer:
+        """Send a request and return its final answer; blocks.
+
+        ``wait`` is how many seconds to wait for an engine that is still starting (None: the
+        configured start timeout; 0: not at all).
+
+        :raises ServerError: ENGINE_UNAVAILABLE if none came up in time, ENGINE_LOST if it died
+            meanwhile, or the error the engine answered.
+        """
+        ...
+
+    def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
+        """Yield one chunk's batches as they arrive; raises as :meth:`call`."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Counts engine starts; a change means every child session is gone."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether an engine is up right now."""
+        ...

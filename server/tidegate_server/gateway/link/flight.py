@@ -1,0 +1,202 @@
+"""The engine as the gateway speaks to it: Arrow Flight over a Unix socket."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Answer, Failure, Progress
+from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
+from tidegate_server.core.messages.requests import ChunkTicket, Request
+
+log = logging.getLogger(__name__)
+
+_CONNECTION_ENDED = (
+    flight.FlightUnavailableError,
+    flight.FlightCancelledError,
+    flight.FlightTimedOutError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one engine start listens: a gRPC location, and which start it is."""
+
+    location: str
+    generation: int
+
+
+class Endpoints(Protocol):
+    """Whoever knows the running engine."""
+
+    def wait(self, seconds: float | None) -> Endpoint:
+        """Return the engine to talk to, waiting for one that is starting.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if none came up in time.
+        """
+        ...
+
+    def lost(self, endpoint: Endpoint) -> bool:
+        """Whether that engine start is over, or ends within a moment."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Which engine is up or awaited."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether an engine is up."""
+        ...
+
+
+class FlightEngine:
+    """Implements :class:`tidegate_server.gateway.link.client.Engine`; safe for use by many threads."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self._lock = threading.Lock()
+        self._client: tuple[Endpoint, flight.FlightClient] | None = None
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls and reads are under way, those that wait for an engine included."""
+        return self._in_flight
+
+    @property
+    def generation(self) -> int:
+        return self._endpoints.generation
+
+    @property
+    def ready(self) -> bool:
+        return self._endpoints.ready
+
+    def call(
+        self,
+        request: Request,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        wait: float | None = None,
+    ) -> Answer:
+        with self._under_way():
+            endpoint = self._endpoints.wait(wait)
+            with self._transport(endpoint):
+                return ask(self._client_of(endpoint), request, on_progress)
+
+    def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
+        # A result lives in one engine process: waiting for the next one would not bring it back.
+        with self._under_way():
+            yield from self._read(ticket, self._endpoints.wait(0))
+
+    def _read(self, ticket: ChunkTicket, endpoint: Endpoint) -> Iterator[pa.RecordBatch]:
+        with self._transport(endpoint):
+            reader = self._client_of(endpoint).do_get(flight.Ticket(encode_ticket(ticket)))
+            ended = False
+            try:
+                for chunk in reader:
+                    yield chunk.data
+                ended = True
+            finally:
+                if not ended:
+                    reader.cancel()
+
+    def close(self) -> None:
+        """Close the connection; the engine keeps running."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client[1].close()
+
+    def _client_of(self, endpoint: Endpoint) -> flight.FlightClient:
+        with self._lock:
+            if self._client is not None and self._client[0] == endpoint:
+                return self._client[1]
+            client = flight.FlightClient(endpoint.location)
+            # A client of an earlier start is not closed here: other threads may still be in it.
+            self._client = (endpoint, client)
+            return client
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        with self._lock:
+            self._in_flight += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_flight -= 1
+
+    @contextmanager
+    def _transport(self, endpoint: Endpoint) -> Iterator[None]:
+        try:
+            yield
+        except flight.FlightError as problem:
+            raise _from_flight(problem, lost=self._endpoints.lost(endpoint)) from problem
+        except pa.ArrowException as problem:
+            if self._endpoints.lost(endpoint):
+                log.warning("The engine was lost: %s", problem)
+                raise error(Code.ENGINE_LOST) from problem
+            raise error(Code.INTERNAL, reason=first_line(problem)) from problem
+
+
+def ask(
+    client: flight.FlightClient,
+    request: Request,
+    on_progress: Callable[[Progress], None] | None = None,
+    timeout: float | None = None,
+) -> Answer:
+    """Send one request and return its final answer; ``timeout`` is in seconds.
+
+    :raises ServerError: what the engine answered as a Failure.
+    :raises pyarrow.flight.FlightError: if the transport failed.
+    """
+    name, body = encode_request(request)
+    options = flight.FlightCallOptions(timeout=timeout)
+    for part in client.do_action(flight.Action(name, body), options):
+        match decode_answer(part.body.to_pybytes()):
+            case Progress() as progress:
+                if on_progress is not None:
+                    on_progress(progress)
+            case Failure() as failed:
+                raise failed.to_error()
+            case answer:
+                return answer
+    raise error(Code.INTERNAL, reason=f"the engine ended {name} without an answer")
+
+
+def first_line(problem: Exception) -> str:
+    """Return an error's text without the traces that Flight and gRPC append."""
+    text = str(problem).partition(". gRPC client debug context")[0].partition(". Detail: ")[0]
+    return text.strip().partition("\n")[0] or type(problem).__name__
+
+
+def _from_flight(problem: flight.FlightError, *, lost: bool) -> ServerError:
+    if problem.extra_info and (known := _carried(problem.extra_info)) is not None:
+        return known
+    if lost or isinstance(problem, _CONNECTION_ENDED):
+        if "failed to connect" in str(problem):
+            return error(Code.ENGINE_UNAVAILABLE, reason="it stopped a moment ago")
+        log.warning("The engine was lost: %s", problem)
+        return error(Code.ENGINE_LOST)
+    log.error("The engine answered with a transport error: %s", problem)
+    return error(Code.INTERNAL, reason=first_line(problem))
+
+
+def _carried(extra_info: bytes) -> ServerError | None:
+    """Return the Failure that rides on a DoGet's error, if one does."""
+    try:
+        answer = decode_answer(bytes(extra_info))
+    except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
+        return None
+    return answer.to_error() if isinstance(answer, Failure) else None

@@ -1,0 +1,122 @@
+"""Watches the memory of the engine, and has an engine replaced that mostly collects garbage."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.messages.answers import EngineMemory
+from tidegate_server.core.messages.requests import LookAtMemory
+from tidegate_server.gateway.link.client import Engine
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 15.0
+"""Seconds between two looks."""
+_WINDOW = 5
+"""Looks over which the share of collections is measured: a minute."""
+_SUSTAINED = 8
+"""Looks in a row with too large a share before the engine is replaced: two minutes more."""
+_MOST_COLLECTING = 0.1
+_MOST_DIRECT = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryState:
+    """The memory of the running engine."""
+
+    memory: EngineMemory
+    collecting: float
+    """Share of the last minute that went into garbage collections, from 0 to 1."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, in a sentence."""
+        if self.collecting > _MOST_COLLECTING:
+            return (
+                f"The engine spends {self.collecting:.0%} of its time in garbage collections, with "
+                f"{self.memory.heap_used >> 20} of {self.memory.heap_limit >> 20} MiB of its heap "
+                "in use: raise engine.driver_memory."
+            )
+        if self.memory.direct_used > _MOST_DIRECT * self.memory.direct_limit:
+            return (
+                f"The engine uses {self.memory.direct_used >> 20} of "
+                f"{self.memory.direct_limit >> 20} MiB of direct memory: raise "
+                "engine.driver_memory, or -XX:MaxDirectMemorySize in "
+                "engine.settings.spark.driver.extraJavaOptions."
+            )
+        return None
+
+
+class MemoryWatch:
+    """Looks at the running engine's memory now and then."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        replace: Callable[[str], bool],
+        announce: Callable[[str], None],
+    ) -> None:
+        """``replace`` ends the engine for a reason, unless something would be interrupted or lost.
+
+        ``announce`` gets a sentence when something is wrong, and one when it is over.
+        """
+        self._engine = engine
+        self._replace = replace
+        self._announce = announce
+        self._looks: deque[EngineMemory] = deque(maxlen=_WINDOW)
+        self._generation = 0
+        self._collecting = 0
+        self._said = False
+
+    @property
+    def state(self) -> MemoryState | None:
+        """The memory at the last look; None while no engine is up."""
+        looks = tuple(self._looks)
+        return _state(looks) if looks and self._engine.ready else None
+
+    def check(self) -> None:
+        """Look once."""
+        if self._generation != self._engine.generation:
+            self._generation = self._engine.generation
+            self._looks.clear()
+            self._collecting = 0
+        look = self._look()
+        if look is None:
+            return
+        self._looks.append(look)
+        state = _state(tuple(self._looks))
+        self._say(state.problem)
+        full = len(self._looks) == _WINDOW and state.collecting > _MOST_COLLECTING
+        self._collecting = self._collecting + 1 if full else 0
+        if self._collecting >= _SUSTAINED and state.problem is not None:
+            self._replace(state.problem)
+
+    def _look(self) -> EngineMemory | None:
+        if not self._engine.ready:
+            return None
+        try:
+            answer = self._engine.call(LookAtMemory(), wait=0)
+        except ServerError as problem:
+            log.info("the engine's memory could not be looked at: %s", problem)
+            return None
+        return answer if isinstance(answer, EngineMemory) else None
+
+    def _say(self, problem: str | None) -> None:
+        if problem is not None and not self._said:
+            log.warning("%s", problem)
+            self._announce(problem)
+        if problem is None and self._said:
+            self._announce("The engine has memory again.")
+        self._said = problem is not None
+
+
+def _state(looks: tuple[EngineMemory, ...]) -> MemoryState:
+    first, last = looks[0], looks[-1]
+    passed = last.uptime_ms - first.uptime_ms
+    share = (last.collecting_ms - first.collecting_ms) / passed if passed > 0 else 0.0
+    return MemoryState(memory=last, collecting=min(share, 1.0))

@@ -1,0 +1,397 @@
+"""Starts the engine process, watches it, replaces it when it dies, stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow.flight as flight
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineInfo, EngineMemory
+from tidegate_server.core.messages.requests import EngineOptions, LookAtMemory, Ping, Request
+from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
+
+log = logging.getLogger(__name__)
+
+ENGINE_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "tidegate_server.engine")
+KEPT_LOGS = 5
+_LONGEST_BACKOFF = 30.0
+_STABLE_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+_PING_SECONDS = 10.0
+_REPLACE_SECONDS = 15.0
+"""Seconds that an engine gets to end by itself when it is replaced."""
+_NOTICE_SECONDS = 1.0
+_SOCKET_PATH_LIMIT = 90
+"""Systems allow 104 to 108 bytes for the path of a Unix socket."""
+
+
+def backoff(failures: int) -> float:
+    """Return how many seconds to wait after that many failed starts in a row: 0, 1, 2, 4 .. 30."""
+    return 0.0 if failures == 0 else min(_LONGEST_BACKOFF, 2.0 ** (min(failures, 10) - 1))
+
+
+class Supervisor:
+    """Keeps one engine running between :meth:`start` and :meth:`stop`.
+
+    The engine gets its options on standard input, which stays open as its life line: when this
+    process ends, by whatever cause, the pipe ends and the engine goes too. It runs in a session of
+    its own, so that Ctrl-C in a terminal reaches the gateway alone.
+    """
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        *,
+        logs: Path,
+        start_timeout: float,
+        announce: Callable[[str], None] = log.info,
+        prepare: Callable[[], Iterable[Request]] = tuple,
+        command: Sequence[str] = ENGINE_COMMAND,
+    ) -> None:
+        """Take the options of every start; their ``socket`` is filled in for each.
+
+        ``logs`` is the directory of engine-out.log, which gets all that the engine and its JVM
+        print; ``start_timeout`` is in seconds; ``announce`` is told in a sentence what happens;
+        ``prepare`` names what an engine is asked as soon as it is ready; ``command`` starts it.
+        """
+        self._options = options
+        self._log_file = logs / "engine-out.log"
+        self._start_timeout = start_timeout
+        self._announce = announce
+        self._prepare = prepare
+        self._command = tuple(command)
+        self._on_ready: list[Callable[[EngineInfo], None]] = []
+        self._changed = threading.Condition()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._endpoint: Endpoint | None = None
+        self._info: EngineInfo | None = None
+        self._generation = 1
+        self._failed_starts = 0
+        self._reason = "it was not started yet"
+        self._prepared = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="engine-supervisor", daemon=True)
+
+    # ---- for FlightEngine ------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """Which engine is up, or is awaited: grows by one when an engine that was up has ended."""
+        return self._generation
+
+    @property
+    def ready(self) -> bool:
+        """Whether an engine is up right now."""
+        return self._endpoint is not None
+
+    @property
+    def info(self) -> EngineInfo | None:
+        """What the engine that is up says of itself."""
+        return self._info
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process id, from its start on."""
+        process = self._process
+        return process.pid if process is not None else None
+
+    def wait(self, seconds: float | None) -> Endpoint:
+        """Return the running engine, waiting ``seconds`` for one (None: the start timeout).
+
+        A start that fails ends the waiting.
+
+        :raises ServerError: ENGINE_UNAVAILABLE with the reason.
+        """
+        with self._changed:
+            failed_before = self._failed_starts
+            self._changed.wait_for(
+                lambda: (
+                    self._endpoint is not None
+                    or self._stopping.is_set()
+                    or self._failed_starts > failed_before
+                ),
+                self._start_timeout if seconds is None else seconds,
+            )
+            if self._endpoint is not None:
+                return self._endpoint
+            raise error(Code.ENGINE_UNAVAILABLE, reason=self._reason)
+
+    def wait_prepared(self) -> None:
+        """Wait until the running engine was prepared, as far as that is possible.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if there is none.
+        """
+        self.wait(None)
+        self._prepared.wait(self._start_timeout)
+
+    def lost(self, endpoint: Endpoint) -> bool:
+        """Whether that engine start is over; gives a process that is just ending a moment.
+
+        After True, :meth:`wait` and :attr:`generation` speak of the next start.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: self._endpoint != endpoint, _NOTICE_SECONDS)
+
+    # ---- life ------------------------------------------------------------------------------
+
+    def on_ready(self, callback: Callable[[EngineInfo], None]) -> None:
+        """Have ``callback`` called after each start, on the supervisor's thread."""
+        self._on_ready.append(callback)
+
+    def start(self) -> None:
+        """Begin to start an engine and return at once."""
+        self._thread.start()
+
+    def stop(self, seconds: float = 15.0) -> None:
+        """Ask the engine to end, kill its process group after ``seconds``; harmless if stopped."""
+        with self._changed:
+            self._stopping.set()
+            self._reason = "the gateway is stopping"
+            self._endpoint = None
+            self._changed.notify_all()
+            process = self._process
+        if process is not None:
+            _end(process, seconds)
+        if self._thread.ident is not None:
+            self._thread.join(timeout=seconds)
+
+    def replace(self, reason: str, idle: Callable[[], bool]) -> bool:
+        """End the running engine, so that another one is started, if nothing would suffer by it.
+
+        Calls that come meanwhile wait for the next engine. The answer is whether the engine was
+        ended: it is not while ``idle`` says that calls are under way, or while it has work,
+        results that wait to be read, or sessions with temporary objects.
+        """
+        with self._changed:
+            process, endpoint = self._process, self._endpoint
+            if process is None or endpoint is None or self._stopping.is_set():
+                return False
+            self._endpoint = None
+        if not (idle() and _is_unused(endpoint.location)):
+            with self._changed:
+                if self._process is process and process.poll() is None:
+                    self._endpoint = endpoint
+                    self._changed.notify_all()
+            return False
+        self._announce(f"The Spark engine is replaced. {reason}")
+        _end(process, _REPLACE_SECONDS)
+        return True
+
+    def hurry(self) -> None:
+        """Kill the engine now, during a :meth:`stop` that takes too long."""
+        self._stopping.set()
+        process = self._process
+        if process is not None:
+            _kill_group(process.pid)
+
+    # ---- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.wait(backoff(failures)):
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="tidegate-", dir=_short_temp()) as folder:
+                failures = failures + 1 if not self._live(Path(folder), began) else 0
+
+    def _live(self, folder: Path, began: float) -> bool:
+        """Carry one engine from start to end; False if that was no useful life."""
+        try:
+            process = self._spawn(folder / "engine.sock")
+        except OSError as problem:
+            self._failed(f"it could not be started: {problem}")
+            return False
+        try:
+            info = self._await_answer(process, folder / "engine.sock", began)
+            if info is None:
+                return False
+            up_since = time.monotonic()
+            self._announce(
+                f"Engine ready after {up_since - began:.1f} s (Spark {info.spark_version})"
+            )
+            self._send_preparations(_location(folder / "engine.sock"))
+            self._prepared.set()
+            self._tell_ready(info)
+            process.wait()
+            self._died(process)
+            return time.monotonic() - up_since >= _STABLE_SECONDS
+        finally:
+            _end(process, 0)
+
+    def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:
+        rotate(self._log_file)
+        options = dataclasses.replace(self._options, socket=str(socket))
+        with self._changed, self._log_file.open("ab") as output:
+            if self._stopping.is_set():
+                raise InterruptedError("the gateway is stopping")
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._process = process
+            self._reason = "it is still starting"
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells more
+            process.stdin.write(msgspec.json.encode(options) + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _await_answer(
+        self, process: subprocess.Popen[bytes], socket: Path, began: float
+    ) -> EngineInfo | None:
+        """Ping until the engine answers; None, with the failure noted, if it does not."""
+        while time.monotonic() - began < self._start_timeout:
+            if (code := process.poll()) is not None:
+                self._failed(f"it stopped while starting ({exit_text(code)}){self._last_words()}")
+                return None
+            if socket.exists() and (info := _ping(_location(socket))) is not None:
+                self._prepared.clear()
+                self._set_ready(info, _location(socket))
+                return info
+            if self._stopping.wait(_POLL_SECONDS):
+                return None
+        self._failed(f"it did not answer within {self._start_timeout:g} s{self._last_words()}")
+        return None
+
+    def _send_preparations(self, location: str) -> None:
+        try:
+            with flight.FlightClient(location) as client:
+                for request in self._prepare():
+                    ask(client, request, timeout=self._start_timeout)
+        except Exception:
+            # An engine with a part missing is better than none.
+            log.exception("Preparing the engine failed")
+
+    def _set_ready(self, info: EngineInfo, location: str) -> None:
+        with self._changed:
+            if self._stopping.is_set():
+                return
+            self._endpoint = Endpoint(location, self._generation)
+            self._info = info
+            self._changed.notify_all()
+
+    def _tell_ready(self, info: EngineInfo) -> None:
+        for callback in self._on_ready:
+            try:
+                callback(info)
+            except Exception:
+                # The engine is watched whatever happens to the work it was started for.
+                if not self._stopping.is_set():
+                    log.exception("Work after the engine's start failed")
+
+    def _failed(self, reason: str) -> None:
+        with self._changed:
+            if self._stopping.is_set():
+                return
+            self._failed_starts += 1
+            self._reason = reason
+            self._changed.notify_all()
+        self._announce(f"The Spark engine did not start: {reason}")
+
+    def _died(self, process: subprocess.Popen[bytes]) -> None:
+        with self._changed:
+            self._endpoint = None
+            self._info = None
+            self._generation += 1
+            self._changed.notify_all()
+            if self._stopping.is_set():
+                return
+            self._reason = f"it ended ({exit_text(process.returncode)}) and is being started again"
+        self._announce(
+            f"The Spark engine ended ({exit_text(process.returncode)}); starting another one"
+        )
+
+    def _last_words(self) -> str:
+        """Return the last line of the engine's log as part of a sentence."""
+        lines = self._log_file.read_text("utf-8", "replace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f": {said} (see {self._log_file})" if said else f", see {self._log_file}"
+
+
+def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
+    """Move ``file`` to ``file.1``, that to ``file.2``, and so on; the oldest of ``kept`` goes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(kept - 1, -1, -1):
+        older = file.with_name(f"{file.name}.{number}") if number else file
+        if older.exists():
+            older.replace(file.with_name(f"{file.name}.{number + 1}"))
+
+
+def exit_text(code: int) -> str:
+    """Return a process's end in words: its exit code or the signal that killed it."""
+    if code == NO_MEMORY_EXIT:
+        return f"out of memory, exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _is_unused(location: str) -> bool:
+    """Say whether an engine has nothing that its end would interrupt or lose."""
+    try:
+        with flight.FlightClient(location) as client:
+            answer = ask(client, LookAtMemory(with_use=True), timeout=_PING_SECONDS)
+    except (flight.FlightError, ServerError) as problem:
+        log.info("The engine does not say what it does: %s", first_line(problem))
+        return False
+    return isinstance(answer, EngineMemory) and answer.in_use == 0
+
+
+def _ping(location: str) -> EngineInfo | None:
+    """Return what the engine says of itself, or None while it does not answer."""
+    try:
+        with flight.FlightClient(location) as client:
+            answer = ask(client, Ping(), timeout=_PING_SECONDS)
+    except (flight.FlightError, ServerError) as problem:
+        log.debug("The engine does not answer yet: %s", first_line(problem))
+        return None
+    if isinstance(answer, EngineInfo):
+        return answer
+    log.error("The engine answered Ping with %r", answer)
+    return None
+
+
+def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """End a process and whatever it started, softly at first if there are ``seconds`` for it."""
+    if seconds > 0 and process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+    _kill_group(process.pid)
+    process.wait()
+    if process.stdin is not None and not process.stdin.closed:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+def _kill_group(leader: int) -> None:
+    # A group whose processes are all zombies refuses the signal on macOS: it is over as well.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _location(socket: Path) -> str:
+    return f"grpc+unix://{socket}"
+
+
+def _short_temp() -> str | None:
+    """Return a directory for sockets whose path is short enough, None for the usual one."""
+    return "/tmp" if len(tempfile.gettempdir()) > _SOCKET_PATH_LIMIT - 40 else None

@@ -1,0 +1,175 @@
+"""Brings alerts out of the gateway: by HTTP, or to a program's standard input."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import httpx2 as httpx
+import tenacity
+
+from tidegate_server.gateway.observability.alerts import Alert, as_json
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[bytes], None]
+"""Delivers one alert as JSON, or raises :class:`DeliveryError`."""
+Counted = Callable[[str, str], None]
+"""Takes a channel's name and an outcome: delivered, failed, or dropped."""
+
+_MOST_WAITING = 1000
+_LONGEST_PAUSE = 30.0
+_PATIENCE = 2.0
+"""Seconds that alerts under way get when the gateway stops."""
+_TAIL = 500
+
+
+class DeliveryError(Exception):
+    """Says why an alert did not arrive, in words without any secret of the configuration."""
+
+    def __init__(self, reason: str, *, passing: bool = True) -> None:
+        super().__init__(reason)
+        self.passing = passing
+        """Whether another attempt may succeed."""
+
+
+class Webhook:
+    """Posts alerts to one address; redirects are not followed."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
+        # The client's own lines would carry the address, and with it any secret in it.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
+        self._url = httpx.URL(url)
+        self._headers = httpx.Headers({"Content-Type": "application/json", **headers})
+        self._timeout = timeout
+
+    def __call__(self, body: bytes) -> None:
+        # Alerts are rare: each has a connection of its own, and none is kept open.
+        try:
+            status = httpx.post(
+                self._url,
+                content=body,
+                headers=self._headers,
+                timeout=self._timeout,
+                follow_redirects=False,
+            ).status_code
+        except httpx.HTTPError as problem:
+            raise DeliveryError(f"{type(problem).__name__}: {problem}") from None
+        if not 200 <= status < 300:
+            passing = status >= 500 or status in (408, 425, 429)
+            raise DeliveryError(f"the answer was {status}", passing=passing)
+
+
+class Command:
+    """Runs a program for each alert, without a shell; 0 is its only good exit status."""
+
+    def __init__(self, arguments: Sequence[str], timeout: float) -> None:
+        self._arguments = tuple(arguments)
+        self._timeout = timeout
+
+    def __call__(self, body: bytes) -> None:
+        # A file, since a pipe would be waited for as long as any descendant holds it open.
+        with tempfile.TemporaryFile() as printed:
+            try:
+                status = self._run(body, printed.fileno())
+            except OSError as problem:
+                reason = f"it could not be started: {problem.strerror}"
+                raise DeliveryError(reason, passing=False) from None
+            if status != 0:
+                size = printed.seek(0, os.SEEK_END)
+                printed.seek(max(0, size - _TAIL))
+                tail = printed.read().decode("utf-8", "replace").strip()
+                raise DeliveryError(f"it ended with status {status}: {tail}")
+
+    def _run(self, body: bytes, printed: int) -> int:
+        with subprocess.Popen(
+            self._arguments,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=printed,
+            process_group=0,
+        ) as process:
+            try:
+                process.communicate(body, timeout=self._timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise DeliveryError(f"it took longer than {self._timeout:g} s") from None
+        return process.returncode
+
+
+class Courier:
+    """Delivers alerts one after the other on a thread of its own; nobody waits for it."""
+
+    def __init__(
+        self, channel: str, send: Send, *, attempts: int, counted: Counted, pause: float = 1.0
+    ) -> None:
+        """Take the way out; pauses between attempts begin with ``pause`` seconds and double."""
+        self._channel = channel
+        self._send = send
+        self._counted = counted
+        self._waiting: queue.Queue[Alert | None] = queue.Queue(_MOST_WAITING)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"alerts-{channel}", daemon=True)
+        self._retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(attempts)
+            | tenacity.stop_when_event_set(self._stopping),
+            wait=tenacity.wait_exponential(multiplier=pause, max=_LONGEST_PAUSE),
+            retry=tenacity.retry_if_exception(_may_pass),
+            sleep=tenacity.sleep_using_event(self._stopping),
+            reraise=True,
+        )
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Deliver what can be delivered at once, and no more."""
+        self._stopping.set()
+        with suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._thread.join(_PATIENCE)
+        if left := self._drain():
+            log.warning("%s alerts by %s are not delivered", left, self._channel)
+        self._waiting.put_nowait(None)
+
+    def take(self, alert: Alert) -> None:
+        """Have an alert delivered; one for which there is no room is dropped."""
+        try:
+            self._waiting.put_nowait(alert)
+        except queue.Full:
+            log.warning("alert %s by %s is dropped: too many wait", alert.id, self._channel)
+            self._counted(self._channel, "dropped")
+
+    def _drain(self) -> int:
+        """Take out what waits and return how many alerts that were."""
+        left = 0
+        with suppress(queue.Empty):
+            while True:
+                left += self._waiting.get_nowait() is not None
+        return left
+
+    def _work(self) -> None:
+        while (alert := self._waiting.get()) is not None:
+            try:
+                self._retrying(self._send, as_json(alert))
+            except DeliveryError as problem:
+                log.warning("alert %s by %s failed: %s", alert.id, self._channel, problem)
+                self._counted(self._channel, "failed")
+            except Exception:
+                # The last frame of the thread: one alert must not end all later ones.
+                log.exception("alert %s by %s broke", alert.id, self._channel)
+                self._counted(self._channel, "failed")
+            else:
+                self._counted(self._channel, "delivered")
+
+
+def _may_pass(problem: BaseException) -> bool:
+    return isinstance(problem, DeliveryError) and problem.passing

@@ -1,0 +1,403 @@
+"""Tidegate's own options: their names, where each is written, and how a value is read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate_server.core.config import (
+    MAX_CONCURRENT_OPTION,
+    SCHEDULER_OPTIONS,
+    SCHEDULER_TYPE_OPTION,
+    STORE_KIND_OPTION,
+    STORE_PATH_OPTION,
+)
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.freshness import Freshness, parse_duration
+from tidegate_server.core.model.table import ENFORCE_OPTION
+from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET
+from tidegate_server.core.refresh.eligibility import RULES_OPTION, Rule, read_rules
+from tidegate_server.core.refresh.upkeep import (
+    FILES_OPTION,
+    INTERVAL_OPTION,
+    PARTS_OPTION,
+    RETENTION_OPTION,
+    UPKEEP_OPTION,
+    VERIFY_OPTION,
+    VERSIONS_OPTION,
+)
+from tidegate_server.gateway.flink_options import (
+    FLINKS_PREFIXES,
+    SERVERS_OWN,
+    STORED_ELSEWHERE,
+    table_remark,
+    without_effect,
+)
+from tidegate_server.gateway.freshness.retries import RETRIES_OPTION, SUSPEND_OPTION
+from tidegate_server.gateway.freshness.staleness import Bound, OnStale, parse_bound
+from tidegate_server.gateway.scheduler.continuous import EXCLUDE_OPTION
+from tidegate_server.gateway.scheduler.cron import (
+    CRON_OPTION,
+    TIMEZONE_OPTION,
+    check_cron,
+    read_timezone,
+)
+from tidegate_server.gateway.scheduler.fires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
+from tidegate_server.gateway.scheduler.partitions import read_policy
+from tidegate_server.gateway.scheduler.workflows import ALIGNMENT_OPTION
+
+THRESHOLD_KEY = "materialized-table.refresh-mode.freshness-threshold"
+DEFAULT_CONTINUOUS_KEY = "materialized-table.default-freshness.continuous"
+DEFAULT_FULL_KEY = "materialized-table.default-freshness.full"
+START_MODE_KEY = "materialized-table.default-start-mode"
+DUPLICATES_KEY = "materialized-table.duplicate-columns.strict"
+CONVERSION_KEY = "table.materialized-table.conversion-from-table.enabled"
+INITIALIZE_KEY = "materialized-table.initialize"
+POLICY_KEY = "materialized-table.partition-refresh.policy"
+STRICT_KEY = "materialized-table.continuous.strict"
+FITTING_KEY = "materialized-table.freshness.strict"
+MAX_STALENESS_KEY = "materialized-table.read.max-staleness"
+READ_CONSISTENCY_KEY = "materialized-table.read.consistency"
+SNAPSHOT = "SNAPSHOT"
+DESCRIBE_KEY = "materialized-table.describe.format"
+EXECUTION_MODE_KEY = "execution.mode"
+EXECUTION_MODES = ("embedded", "remote")
+"""Both are the gateway's engine; the second is Flink's word for a cluster that runs already."""
+CLUSTER_MODES: Mapping[str, str] = {
+    "yarn-session": "yarn",
+    "yarn-application": "yarn",
+    "kubernetes-session": "k8s://",
+    "kubernetes-application": "k8s://",
+}
+"""Flink's words for clusters, with how ``engine.master`` begins where the engine works on one."""
+
+_OURS = ("materialized-table.", SCHEDULER_OPTIONS, "execution.", "table.")
+_ONLY_OURS = ("materialized-table.", "partition.field", "constraint.enforce")
+"""How names begin that only Tidegate's options have, so that an unknown one is a mistake."""
+_PARTITION_OPTION = re.compile(r"partition\.fields\.(.+)\.(lateness|date-formatter)")
+_PARTITION_SHAPES = (
+    "partition.fields.<column>.date-formatter",
+    "partition.fields.<column>.lateness",
+)
+_FEW = 5
+_LISTED = "The page on configuration lists the options."
+_SIMILAR = 0.85
+"""Least similarity of a name that has nothing of ours to one that it may be meant for."""
+
+
+class Place(Enum):
+    """Where an option is written; the value completes "it is written ..."."""
+
+    SERVER = "under [options] of the server's configuration"
+    SESSION = "by SET"
+    CREATE = "in WITH (...) of CREATE MATERIALIZED TABLE"
+    ALTER = "by ALTER MATERIALIZED TABLE ... SET (...)"
+    RESUME = "in WITH (...) of ALTER MATERIALIZED TABLE ... RESUME"
+
+
+Check = Callable[[str, str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What is known of an option: how a value is checked, and where it has an effect."""
+
+    check: Check
+    places: frozenset[Place]
+
+
+def is_tidegate_key(key: str) -> bool:
+    """Say whether a setting is Tidegate's or Flink's and never reaches Spark's configuration."""
+    return key.lower().startswith((*_OURS, *FLINKS_PREFIXES))
+
+
+def sparks_names(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with Flink's name of the session's time zone respelled as Spark's."""
+    found = {key: value for key, value in settings.items() if key.lower() != LOCAL_ZONE}
+    for key in settings.keys() - found.keys():
+        if settings[key].strip().lower() != UNSET:
+            found.setdefault(SESSION_ZONE, settings[key].strip())
+    return found
+
+
+def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that are Spark's."""
+    return {key: value for key, value in settings.items() if not is_tidegate_key(key)}
+
+
+def check_option(key: str, value: str) -> None:
+    """Refuse a value that a Tidegate option cannot have, and names that only it could have.
+
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE.
+    """
+    if option := OPTIONS.get(key):
+        option.check(key, value)
+    elif key.lower().startswith("materialized-table."):
+        raise unknown(key)
+
+
+def check_session_option(key: str, value: str, master: str) -> str | None:
+    """Return why a setting changes nothing in a session; None for one that may.
+
+    :param master: where the engine works, ``engine.master``.
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE for one that cannot
+        be set.
+    """
+    if (option := OPTIONS.get(key)) is not None:
+        if Place.SESSION in option.places:
+            option.check(key, value)
+            return _other_engine(value, master) if key == EXECUTION_MODE_KEY else None
+        if key.startswith((SCHEDULER_OPTIONS, "table.")):
+            return SERVERS_OWN
+        option.check(key, value)
+        raise misplaced(key, value, option.places)
+    if _PARTITION_OPTION.fullmatch(key):
+        raise misplaced(key, value, (Place.CREATE, Place.ALTER))
+    if (name := whole_name(key)) is not None:
+        raise unusable(key, value, f"the option is called {name}")
+    if _is_mistaken(key, OPTIONS):
+        raise unknown(key)
+    return without_effect(key) if is_tidegate_key(key) else None
+
+
+def check_table_option(key: str, value: str, place: Place) -> str | None:
+    """Return why an option changes nothing about a table; None for one that may.
+
+    :param place: the clause in which it is written.
+    :raises ServerError: MT_OPTION_UNKNOWN or MT_OPTION_VALUE for one that cannot be there.
+    """
+    if (option := OPTIONS.get(key)) is not None:
+        if place not in option.places:
+            raise misplaced(key, value, option.places)
+        option.check(key, value)
+        return None
+    if _PARTITION_OPTION.fullmatch(key):
+        if place is Place.RESUME:
+            raise misplaced(key, value, (Place.CREATE, Place.ALTER))
+        return None
+    if key.lower().startswith("spark."):
+        if place is Place.RESUME:
+            return None
+        reason = "refreshes run under the settings that are SET before CREATE, or in RESUME WITH"
+        raise unusable(key, value, reason)
+    if (name := whole_name(key)) is not None:
+        raise unusable(key, value, f"the option is called {name}")
+    if _is_mistaken(key, OPTIONS):
+        raise unknown(key)
+    if (elsewhere := STORED_ELSEWHERE.get(key.lower())) is not None:
+        raise unusable(key, value, elsewhere)
+    return without_effect(key) or table_remark(key, value, kept=place is not Place.RESUME)
+
+
+def check_server_options(
+    options: Mapping[str, str], *, embedded: bool = True, master: str = "local[*]"
+) -> None:
+    """Refuse what has no effect among the server's own options.
+
+    :param embedded: whether no scheduler plug-in reads further ``workflow-scheduler.*`` options.
+    :param master: where the engine works, ``engine.master``.
+    :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE.
+    """
+    known = {key for key, option in OPTIONS.items() if Place.SERVER in option.places}
+    for key, value in options.items():
+        option = OPTIONS.get(key)
+        if option is not None:
+            if Place.SERVER not in option.places:
+                raise misplaced(key, value, option.places)
+            if key != MAX_CONCURRENT_OPTION:
+                option.check(key, value)
+            if key == EXECUTION_MODE_KEY:
+                check_target(value, master)
+        elif key.lower().startswith("spark."):
+            raise unusable(key, value, "settings of Spark stand under engine.settings")
+        elif embedded or not key.startswith(SCHEDULER_OPTIONS) or _similar(key, known):
+            raise unknown(key, known)
+
+
+def check_target(mode: str, master: str) -> str:
+    """Return the execution target that a mode means for an engine; an engine works in one place.
+
+    :raises ServerError: MT_EXECUTION_MODE.
+    """
+    word = mode.strip().lower()
+    place = CLUSTER_MODES.get(word)
+    if word in EXECUTION_MODES or (place is not None and master.lower().startswith(place)):
+        return word
+    hint = f"Supported: {', '.join(EXECUTION_MODES)}."
+    if place is not None:
+        wanted = "k8s://https://host:port" if place == "k8s://" else place
+        hint += (
+            f" This gateway's engine works on {master}; started with engine.master = '{wanted}' "
+            f"it refreshes every table there, and knows {word}."
+        )
+    raise error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
+
+
+def whole_name(key: str) -> str | None:
+    """Return the option of which a key is the end, such as ``refresh.retries``; None for others."""
+    name = f"materialized-table.{key.lower()}"
+    return name if name in OPTIONS else None
+
+
+def unknown(key: str, known: Collection[str] | None = None) -> ServerError:
+    """Return the error for an option that does not exist, with the nearest one that does."""
+    names = [*(OPTIONS if known is None else known), *(_PARTITION_SHAPES if known is None else ())]
+    near = whole_name(key) or _nearest(key.lower(), names)
+    few = f"There are {', '.join(sorted(names))}." if len(names) <= _FEW else _LISTED
+    hint = f"Did you mean {near}?" if near else few
+    return error(Code.MT_OPTION_UNKNOWN, key=key, hint=hint)
+
+
+def misplaced(key: str, value: str, places: Collection[Place]) -> ServerError:
+    """Return the error for an option that has no effect where it is written."""
+    if places == frozenset({Place.SERVER}):
+        return unusable(key, value, f"it is the server's own, {_SERVERS_PLACE}")
+    written = " or ".join(place.value for place in Place if place in places)
+    return unusable(key, value, f"it is written {written}")
+
+
+def read_duration(key: str, value: str) -> Freshness:
+    """Read a duration as Flink writes it, for example ``30 min``.
+
+    :raises ServerError: MT_OPTION_VALUE for anything else and for zero.
+    """
+    found = parse_duration(value)
+    if found is None:
+        raise unusable(key, value, "write a positive duration such as 30 min, 1 h or 10 s")
+    return found
+
+
+def read_bound(key: str, value: str) -> Bound:
+    """Read the greatest age that may be read, for example ``10 min REFRESH``.
+
+    :raises ServerError: MT_OPTION_VALUE.
+    """
+    bound = parse_bound(value)
+    if bound is None:
+        actions = ", ".join(OnStale.__members__)
+        reason = f"write a positive duration and one of {actions}, such as 10 min REFRESH"
+        raise unusable(key, value, reason)
+    return bound
+
+
+def unusable(key: str, value: str, reason: str) -> ServerError:
+    """Return the error for an option's value."""
+    return error(Code.MT_OPTION_VALUE, key=key, value=repr(value), reason=reason)
+
+
+def _is_mistaken(key: str, known: Collection[str]) -> bool:
+    """Say whether a name that is no option's was meant for one."""
+    folded = key.lower()
+    return folded.startswith(_ONLY_OURS) or folded in known or bool(_similar(key, known))
+
+
+def _nearest(key: str, names: Collection[str]) -> str | None:
+    """Return the name that is most likely meant; what all names begin with says nothing of it."""
+    begin, dot, rest = key.partition(".")
+    ends = {name.removeprefix(begin + dot): name for name in names if name.startswith(begin + dot)}
+    near = difflib.get_close_matches(rest, ends, n=1)
+    return ends[near[0]] if near else next(iter(_similar(key, names)), None)
+
+
+def _similar(key: str, known: Collection[str]) -> list[str]:
+    return difflib.get_close_matches(key.lower(), known, n=1, cutoff=_SIMILAR)
+
+
+def _other_engine(mode: str, master: str) -> str | None:
+    """Return which engine runs refreshes where that is not what a mode says."""
+    word = check_target(mode, master)
+    if word != "remote" or not master.lower().startswith("local"):
+        return None
+    return f"refreshes run in the gateway's own engine, on {master}; engine.master says where"
+
+
+def _one_of(*words: str) -> Check:
+    def check(key: str, value: str) -> None:
+        if value.strip().upper() not in words:
+            raise unusable(key, value, f"it is one of {', '.join(words)}")
+
+    return check
+
+
+def _whole_number(key: str, value: str) -> None:
+    if not (value.strip().isascii() and value.strip().isdigit()):
+        raise unusable(key, value, "write a whole number")
+
+
+def _incremental_rules(key: str, value: str) -> None:
+    try:
+        read_rules(value)
+    except ValueError as unknown:
+        words = ", ".join(rule.value for rule in Rule)
+        raise unusable(key, value, f"write ALL or a list of {words}") from unknown
+
+
+def _execution_mode(key: str, value: str) -> None:
+    if value.strip().lower() not in CLUSTER_MODES:
+        check_target(value, "")
+
+
+def _any_text(key: str, value: str) -> None:
+    """Take any value: it is checked where it is read."""
+
+
+_SERVERS_PLACE = "under [options] of its configuration"
+_SERVER = frozenset({Place.SERVER})
+_SESSION = frozenset({Place.SERVER, Place.SESSION})
+_STORED = frozenset({Place.SESSION, Place.CREATE, Place.ALTER, Place.RESUME})
+_WITH = frozenset({Place.CREATE, Place.ALTER})
+_CREATION = frozenset({Place.SERVER, Place.SESSION, Place.CREATE})
+_DEFINITION = _CREATION | {Place.ALTER}
+_PLACES = _DEFINITION | {Place.RESUME}
+
+
+def _option(check: Check, places: frozenset[Place]) -> Option:
+    return Option(check=check, places=places)
+
+
+_BOOLEAN = _one_of("FALSE", "TRUE")
+
+OPTIONS: Mapping[str, Option] = {
+    THRESHOLD_KEY: _option(read_duration, _DEFINITION),
+    DEFAULT_CONTINUOUS_KEY: _option(read_duration, _CREATION),
+    DEFAULT_FULL_KEY: _option(read_duration, _CREATION),
+    START_MODE_KEY: _option(
+        _one_of("FROM_BEGINNING", "FROM_NOW", "RESUME_OR_FROM_BEGINNING", "RESUME_OR_FROM_NOW"),
+        _CREATION,
+    ),
+    DUPLICATES_KEY: _option(_BOOLEAN, _DEFINITION),
+    INITIALIZE_KEY: _option(_one_of("ON_SCHEDULE", "ON_CREATE"), _CREATION),
+    POLICY_KEY: _option(lambda key, value: read_policy(value), _PLACES),
+    ALIGNMENT_OPTION: _option(_one_of("CRON", "INTERVAL"), _PLACES),
+    CRON_OPTION: _option(lambda key, value: check_cron(value.strip()), _PLACES),
+    TIMEZONE_OPTION: _option(lambda key, value: read_timezone(value.strip()), _PLACES),
+    MISFIRE_OPTION: _option(lambda key, value: read_misfire(value), _PLACES),
+    JITTER_OPTION: _option(read_duration, _PLACES),
+    RETRIES_OPTION: _option(_whole_number, _PLACES),
+    SUSPEND_OPTION: _option(_whole_number, _PLACES),
+    RULES_OPTION: _option(_incremental_rules, _STORED),
+    EXCLUDE_OPTION: _option(_any_text, _WITH),
+    UPKEEP_OPTION: _option(_BOOLEAN, _PLACES),
+    FILES_OPTION: _option(_whole_number, _PLACES),
+    VERSIONS_OPTION: _option(_whole_number, _PLACES),
+    RETENTION_OPTION: _option(read_duration, _PLACES),
+    INTERVAL_OPTION: _option(read_duration, _PLACES),
+    VERIFY_OPTION: _option(read_duration, _PLACES),
+    PARTS_OPTION: _option(_whole_number, _PLACES),
+    ENFORCE_OPTION: _option(_one_of("WARN", "FAIL"), _WITH | {Place.RESUME}),
+    MAX_STALENESS_KEY: _option(read_bound, _SESSION),
+    READ_CONSISTENCY_KEY: _option(_one_of("LATEST", SNAPSHOT), _SESSION),
+    DESCRIBE_KEY: _option(_one_of("HS2", "FLINK"), _SESSION),
+    STRICT_KEY: _option(_BOOLEAN, _DEFINITION),
+    FITTING_KEY: _option(_BOOLEAN, _DEFINITION),
+    EXECUTION_MODE_KEY: _option(_execution_mode, _SESSION),
+    CONVERSION_KEY: _option(_BOOLEAN, _SERVER),
+    MAX_CONCURRENT_OPTION: _option(_any_text, _SERVER),
+    SCHEDULER_TYPE_OPTION: _option(_any_text, _SERVER),
+    STORE_KIND_OPTION: _option(_any_text, _SERVER),
+    STORE_PATH_OPTION: _option(_any_text, _SERVER),
+}
+"""Every option, but those of ``partition.fields.<column>``."""

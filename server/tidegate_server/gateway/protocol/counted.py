@@ -1,0 +1,42 @@
+"""The gateway's door with refused logins counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+from tidegate_server.core.errors import Code, ServerError
+from tidegate_server.gateway.auth.access import Access
+from tidegate_server.gateway.auth.base import Identity, Peer
+from tidegate_server.gateway.observability.metrics import Metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedAccess(Access):
+    """An access that tells the metrics of every login it refuses."""
+
+    metrics: Metrics
+
+    async def with_password(self, user: str, password: str, peer: Peer) -> Identity:
+        with self._counted():
+            return await super().with_password(user, password, peer)
+
+    async def with_bearer(self, token: str, peer: Peer) -> Identity:
+        with self._counted():
+            return await super().with_bearer(token, peer)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            yield
+        except ServerError as problem:
+            if problem.code == Code.LOGIN_REFUSED.name:
+                self.metrics.authentication_failed("thrift")
+            raise
+
+
+def counted(access: Access, metrics: Metrics) -> Access:
+    """Return the access with its refusals counted."""
+    parts = {part.name: getattr(access, part.name) for part in fields(access)}
+    return CountedAccess(**parts, metrics=metrics)

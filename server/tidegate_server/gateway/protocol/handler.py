@@ -1,0 +1,564 @@
+"""The calls of the service: one method each, from request to response."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from tidegate.wire.service import decode_struct, encode_struct, ttypes
+from tidegate_server.core.config import ServerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.log_context import note, serving
+from tidegate_server.core.model.result import Result
+from tidegate_server.core.model.states import OperationState
+from tidegate_server.core.model.types import Schema, text_schema
+from tidegate_server.gateway.auth.access import Access
+from tidegate_server.gateway.auth.base import NOBODY, Identity, Peer, refused
+from tidegate_server.gateway.auth.logins import is_usable_name
+from tidegate_server.gateway.auth.tokens import DelegationTokens
+from tidegate_server.gateway.context import WARNING
+from tidegate_server.gateway.protocol import convert, encode, status
+from tidegate_server.gateway.protocol.ahead import Fetched, PagesAhead
+from tidegate_server.gateway.protocol.information import information
+from tidegate_server.gateway.protocol.waiting import STATUS_WAIT, until_ended, until_news
+from tidegate_server.gateway.session import metadata
+from tidegate_server.gateway.session.configuration import (
+    FETCH_SIZE_KEY,
+    RESULT_FORMAT_KEY,
+    ResultFormat,
+    normalise,
+)
+from tidegate_server.gateway.session.cursor import FetchOrientation, Page
+from tidegate_server.gateway.session.manager import SessionManager
+from tidegate_server.gateway.session.metadata import TablePattern
+from tidegate_server.gateway.session.operation import Operation, OperationKind, OperationView
+from tidegate_server.gateway.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_PROTOCOL = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V11
+FIRST_COLUMNAR = 6
+FIRST_FOLLOWING_LOGS = 10
+FETCH_WAIT = 300.0
+"""Seconds for which a fetch waits for an operation that still runs."""
+_LOG_FETCH = 1
+_UNCOUNTED = -1
+_YEAR = 366 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply about an operation that has ended, which is the same until that is closed."""
+
+    body: bytes
+    """The request that it answers, without the message's header."""
+    operation: Operation
+    reply: bytes
+
+
+@dataclass(slots=True)
+class Caller:
+    """The connection a call came on and whom it logged in as."""
+
+    connection_id: int
+    peer: Peer
+    identity: Identity = NOBODY
+    act_as: str = ""
+    """Whom the transport was told to act as; empty for nobody else."""
+    has_session: bool = False
+    said: Said | None = None
+    """What was answered last about an operation's status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A response struct that is bytes already."""
+
+    data: bytes
+
+
+class Handler:
+    """Carries calls out against the session manager.
+
+    Methods take ``(request, caller)`` and return the response, raising ServerError; ``call`` is
+    the one place that turns exceptions into a status.
+    """
+
+    def __init__(self, settings: ServerSection, sessions: SessionManager, access: Access) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._access = access
+        self._pages = PagesAhead(sessions.executor.short)
+
+    async def call(self, name: str, request: Any, caller: Caller) -> Any:
+        """Return the response of a call of the service; never raises but for cancellation."""
+        method = getattr(self, name)
+        # Whatever is noted of the call on its way holds until its end.
+        with serving():
+            try:
+                return await method(request, caller)
+            except ServerError as problem:
+                logger.debug("%s was refused: %s", name, problem)
+                return failure(name, problem)
+            except Exception as problem:
+                logger.exception("%s failed inside the server", name)
+                reason = f"{type(problem).__name__}: {problem}"
+                return failure(name, error(Code.INTERNAL, reason=reason))
+
+    # ---- sessions --------------------------------------------------------------------------
+
+    async def OpenSession(self, request: Any, caller: Caller) -> Any:
+        version = max(0, min(request.client_protocol, MAX_PROTOCOL))
+        real, effective = self._users(request, caller)
+        session = await self._pooled(
+            lambda: self._sessions.open(
+                effective,
+                request.configuration,
+                caller.connection_id,
+                version + 1,
+                real_user=real,
+            )
+        )
+        caller.has_session = True
+        return ttypes.TOpenSessionResp(
+            status=status.success([WARNING + text for text in session.options.warnings]),
+            serverProtocolVersion=version,
+            sessionHandle=convert.session_handle(session.handle),
+            configuration={
+                FETCH_SIZE_KEY: str(session.options.fetch_size or self._settings.fetch_size),
+                "hive.default.nulls.last": "false",
+                RESULT_FORMAT_KEY: session.options.result_format.value,
+            },
+        )
+
+    async def CloseSession(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        await self._pooled(lambda: self._sessions.close(session))
+        return ttypes.TCloseSessionResp(status=status.success())
+
+    async def SetClientInfo(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        logger.debug("Session %s: client info %s", session.id, request.configuration)
+        return ttypes.TSetClientInfoResp(status=status.success())
+
+    async def GetInfo(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        value = information(request.infoType, session.user)
+        return ttypes.TGetInfoResp(status=status.success(), infoValue=value)
+
+    # ---- statements ------------------------------------------------------------------------
+
+    async def ExecuteStatement(self, request: Any, caller: Caller) -> Any:
+        session = self._session(request, caller)
+        timeout = _timeout(request.queryTimeout)
+        operation = await self._pooled(
+            lambda: session.submit(request.statement, overlay=request.confOverlay, timeout=timeout)
+        )
+        if not request.runAsync:
+            await until_ended(operation, None)
+            await self._require_result(session, operation)
+        return ttypes.TExecuteStatementResp(
+            status=status.success(_messages(operation.view())),
+            operationHandle=convert.operation_handle(operation),
+        )
+
+    def ended_status(self, request: Any, caller: Caller) -> tuple[Operation, Any] | None:
+        """Return an operation that has ended with its GetOperationStatus.
+
+        None if it has not, or if the answer will be another one the next time.
+
+        :raises ServerError: INVALID_OPERATION_HANDLE.
+        """
+        with serving():
+            _, operation = self._operation(request, caller)
+        with_progress = bool(request.getProgressUpdate)
+        if not operation.state.terminal or (with_progress and operation.has_progress):
+            return None
+        return operation, _operation_status(operation, with_progress=with_progress)
+
+    def still_holds(self, said: Said, caller: Caller) -> bool:
+        """Tell whether a reply is still true; the operation and its session count as used."""
+        return self._sessions.still_open(said.operation, caller.connection_id)
+
+    async def GetOperationStatus(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        if session.protocol >= FIRST_FOLLOWING_LOGS:
+            await until_news(operation)
+        else:
+            # Older clients poll and read the log on one thread; sleeping after an unfinished
+            # poll, as dbt and Superset do, costs them more than late log lines.
+            await until_ended(operation, STATUS_WAIT)
+        return _operation_status(operation, with_progress=bool(request.getProgressUpdate))
+
+    async def CancelOperation(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        urgent = self._sessions.executor.urgent
+        await self._pooled(lambda: session.cancel(operation), urgent)
+        return ttypes.TCancelOperationResp(status=status.success())
+
+    async def CloseOperation(self, request: Any, caller: Caller) -> Any:
+        handle = convert.read_operation_handle(request.operationHandle)
+        found = self._sessions.find_operation(handle, caller.connection_id)
+        if found is not None and not _is_strange(found[0], caller):
+            session, operation = found
+            await self._pooled(lambda: session.release(operation))
+        return ttypes.TCloseOperationResp(status=status.success())
+
+    async def GetResultSetMetadata(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        await until_ended(operation, FETCH_WAIT)
+        schema = _shown_schema(operation)
+        zone = session.state.settings.get("spark.sql.session.timeZone")
+        return ttypes.TGetResultSetMetadataResp(
+            status=status.success(), schema=convert.table_schema(schema, session.protocol, zone)
+        )
+
+    async def FetchResults(self, request: Any, caller: Caller) -> Any:
+        session, operation = self._operation(request, caller)
+        rows = request.maxRows if request.maxRows > 0 else self._settings.fetch_size
+        orientation = _orientation(request.orientation)
+        if request.fetchType == _LOG_FETCH:
+            return _fetch_log(session, operation, orientation, rows)
+        if not await until_ended(operation, FETCH_WAIT):
+            return ttypes.TFetchResultsResp(status=status.still_executing(), hasMoreRows=True)
+        if session.protocol < FIRST_COLUMNAR and operation.more_follow:
+            # Clients of the first protocols ask for every page as if it were the first one.
+            orientation = _onward(orientation)
+        fetched = await self._pages.fetch(
+            operation, orientation, rows, partial(self._fetch, session, operation)
+        )
+        operation.more_follow = fetched.page.has_more
+        self._sessions.metrics.fetched(fetched.page.num_rows, len(fetched.response))
+        return Encoded(fetched.response)
+
+    async def GetQueryId(self, request: Any, caller: Caller) -> Any:
+        _, operation = self._operation(request, caller)
+        return ttypes.TGetQueryIdResp(queryId=operation.id)
+
+    # ---- metadata --------------------------------------------------------------------------
+
+    async def GetTypeInfo(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_TYPE_INFO, lambda _: metadata.get_type_info()
+        )
+        return ttypes.TGetTypeInfoResp(status=status.success(), operationHandle=operation)
+
+    async def GetCatalogs(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_CATALOGS, lambda _: metadata.get_catalogs()
+        )
+        return ttypes.TGetCatalogsResp(status=status.success(), operationHandle=operation)
+
+    async def GetSchemas(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_SCHEMAS,
+            lambda s: metadata.get_schemas(s.listing(), request.catalogName, request.schemaName),
+        )
+        return ttypes.TGetSchemasResp(status=status.success(), operationHandle=operation)
+
+    async def GetTables(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_TABLES,
+            lambda s: metadata.get_tables(s.listing(), _pattern(request), request.tableTypes),
+        )
+        return ttypes.TGetTablesResp(status=status.success(), operationHandle=operation)
+
+    async def GetTableTypes(self, request: Any, caller: Caller) -> Any:
+        plain = self._settings.materialized_as_table
+        types = metadata.PLAIN_TYPES if plain else metadata.TABLE_TYPES
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_TABLE_TYPES,
+            lambda _: metadata.get_table_types(types),
+        )
+        return ttypes.TGetTableTypesResp(status=status.success(), operationHandle=operation)
+
+    async def GetColumns(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_COLUMNS,
+            lambda s: metadata.get_columns(
+                s.columns_of(_pattern(request)), _pattern(request), request.columnName
+            ),
+        )
+        return ttypes.TGetColumnsResp(status=status.success(), operationHandle=operation)
+
+    async def GetFunctions(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_FUNCTIONS,
+            lambda s: metadata.get_functions(
+                s.functions(), request.catalogName, request.schemaName, request.functionName
+            ),
+        )
+        return ttypes.TGetFunctionsResp(status=status.success(), operationHandle=operation)
+
+    async def GetPrimaryKeys(self, request: Any, caller: Caller) -> Any:
+        # Hive too sends the type GET_FUNCTIONS here, for want of one of its own.
+        operation = await self._list(
+            request,
+            caller,
+            OperationKind.GET_FUNCTIONS,
+            lambda s: metadata.get_primary_keys(s.listing(), _pattern(request)),
+        )
+        return ttypes.TGetPrimaryKeysResp(status=status.success(), operationHandle=operation)
+
+    async def GetCrossReference(self, request: Any, caller: Caller) -> Any:
+        operation = await self._list(
+            request, caller, OperationKind.GET_FUNCTIONS, lambda _: metadata.get_cross_reference()
+        )
+        return ttypes.TGetCrossReferenceResp(status=status.success(), operationHandle=operation)
+
+    # ---- delegation tokens -----------------------------------------------------------------
+
+    async def GetDelegationToken(self, request: Any, caller: Caller) -> Any:
+        session, who, tokens = self._session(request, caller), caller.identity, self._tokens()
+        if not self._access.allows_secrets(caller.peer):
+            hint = "Connect with ssl=true or saslQop=auth-conf."
+            raise refused("Tokens are only given out over an encrypted connection", hint)
+        owner = request.owner or session.user
+        if owner != session.user:
+            owner = self._access.proxies.effective(who, owner, caller.peer)
+        token = await self._pooled(lambda: tokens.issue(who, owner, request.renewer))
+        return ttypes.TGetDelegationTokenResp(status=status.success(), delegationToken=token)
+
+    async def CancelDelegationToken(self, request: Any, caller: Caller) -> Any:
+        self._session(request, caller)
+        user, tokens = caller.identity.user, self._tokens()
+        await self._pooled(lambda: tokens.cancel(request.delegationToken, user))
+        return ttypes.TCancelDelegationTokenResp(status=status.success())
+
+    async def RenewDelegationToken(self, request: Any, caller: Caller) -> Any:
+        self._session(request, caller)
+        user, tokens = caller.identity.user, self._tokens()
+        await self._pooled(lambda: tokens.renew(request.delegationToken, user))
+        return ttypes.TRenewDelegationTokenResp(status=status.success())
+
+    # ---- not served ------------------------------------------------------------------------
+
+    async def UploadData(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="UploadData")
+
+    async def DownloadData(self, request: Any, caller: Caller) -> Any:
+        raise error(Code.NOT_SUPPORTED, what="DownloadData")
+
+    # ---- parts -----------------------------------------------------------------------------
+
+    def _users(self, request: Any, caller: Caller) -> tuple[str, str]:
+        """Return who opens a session and whom it is to act for."""
+        who = caller.identity
+        if not who.user:
+            who = replace(who, user=request.username or "")
+        if who.user and not is_usable_name(who.user):
+            raise error(Code.INVALID_REQUEST, reason=f"{who.user[:64]!r} cannot be a user's name")
+        other = normalise(request.configuration).proxy_user or caller.act_as
+        return who.user, self._access.proxies.effective(who, other, caller.peer)
+
+    def _tokens(self) -> DelegationTokens:
+        if self._access.tokens is None:
+            hint = "They need logins that are checked: set server.auth."
+            raise error(Code.NOT_SUPPORTED, what="A delegation token", hint=hint)
+        return self._access.tokens
+
+    def _session(self, request: Any, caller: Caller) -> Session:
+        handle = convert.read_session_handle(request.sessionHandle)
+        session = self._sessions.get(handle, caller.connection_id)
+        if _is_strange(session, caller):
+            raise error(Code.INVALID_SESSION_HANDLE, handle=handle)
+        caller.has_session = True
+        note(user=session.user, session_id=session.id)
+        return session
+
+    def _operation(self, request: Any, caller: Caller) -> tuple[Session, Operation]:
+        handle = convert.read_operation_handle(request.operationHandle)
+        found = self._sessions.find_operation(handle, caller.connection_id)
+        if found is None or _is_strange(found[0], caller):
+            raise error(Code.INVALID_OPERATION_HANDLE, handle=handle)
+        caller.has_session = True
+        session, operation = found
+        note(user=session.user, session_id=session.id, operation_id=operation.id)
+        return found
+
+    async def _list(
+        self,
+        request: Any,
+        caller: Caller,
+        kind: OperationKind,
+        work: Callable[[Session], Result],
+    ) -> Any:
+        session = self._session(request, caller)
+        operation = await self._pooled(lambda: session.list(kind, lambda: work(session)))
+        await self._require_result(session, operation)
+        return convert.operation_handle(operation)
+
+    async def _require_result(self, session: Session, operation: Operation) -> None:
+        """Raise the operation's error; then nobody has its handle, so it is closed."""
+        problem = operation.view().error
+        if problem is not None:
+            await self._pooled(lambda: session.release(operation))
+            raise problem
+
+    def _fetch(
+        self, session: Session, operation: Operation, orientation: FetchOrientation, rows: int
+    ) -> Fetched:
+        schema = _shown_schema(operation)
+        page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
+        return Fetched(page, _encoded_page(session, schema, page).data)
+
+    async def _pooled(self, work: Callable[[], T], pool: Executor | None = None) -> T:
+        loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        pool = pool or self._sessions.executor.short
+        return await loop.run_in_executor(pool, context.run, work)
+
+
+def _is_strange(session: Session, caller: Caller) -> bool:
+    """Tell whether a handle came to somebody who did not open its session."""
+    return caller.identity.proven and caller.identity.user != session.real_user
+
+
+def failure(name: str, problem: ServerError) -> Any:
+    """Return the response of a call that failed, with what its type requires besides a status."""
+    if name == "GetQueryId":
+        return problem  # its response has no status; the caller says it as an exception
+    response = getattr(ttypes, f"T{name}Resp")(status=status.failed(problem))
+    if name == "GetInfo":
+        response.infoValue = ttypes.TGetInfoValue(stringValue="")
+    if name in ("UploadData", "DownloadData"):
+        response.operationHandle = convert.no_operation_handle()
+    return response
+
+
+def _timeout(seconds: int | None) -> float | None:
+    """Return the seconds a client gave; zero and less mean none, as does more than a year."""
+    return float(seconds) if seconds is not None and 0 < seconds < _YEAR else None
+
+
+def _pattern(request: Any) -> TablePattern:
+    return TablePattern(request.catalogName, request.schemaName, request.tableName)
+
+
+def _orientation(number: int) -> FetchOrientation:
+    name = ttypes.TFetchOrientation._VALUES_TO_NAMES.get(number)
+    if name is None:
+        raise error(Code.FETCH_ORIENTATION, orientation=number)
+    return FetchOrientation(name)
+
+
+def _onward(orientation: FetchOrientation) -> FetchOrientation:
+    first = orientation is FetchOrientation.FIRST
+    return FetchOrientation.NEXT if first else orientation
+
+
+def _shown_schema(operation: Operation) -> Schema:
+    """Return the columns of a result; one without any, where rows were promised, has a text."""
+    schema = operation.result().schema
+    return text_schema("Result") if not schema and operation.view().has_result_set else schema
+
+
+def _messages(view: OperationView) -> tuple[str, ...]:
+    """Return the warnings and notes of a statement that went well.
+
+    Of one that did not, clients would show them as parts of its error; its log has them.
+    """
+    return view.messages if view.state is OperationState.FINISHED else ()
+
+
+def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
+    view = operation.view(with_progress=with_progress)
+    problem = view.error
+    return ttypes.TGetOperationStatusResp(
+        status=status.success(_messages(view)),
+        operationState=status.wire_state(view.state),
+        sqlState=problem.sqlstate if problem else None,
+        errorCode=status.ERROR_NUMBER if problem else None,
+        errorMessage=status.summary(problem) if problem else None,
+        taskStatus="[]",
+        operationStarted=convert.milliseconds(view.started_at),
+        operationCompleted=convert.milliseconds(view.ended_at) if view.ended_at else None,
+        hasResultSet=view.has_result_set,
+        progressUpdateResponse=convert.progress_update(view) if with_progress else None,
+        # Unset, Hive's JDBC driver 4 reads 0, which in JDBC means that another result follows.
+        numModifiedRows=_UNCOUNTED if view.modified_rows is None else view.modified_rows,
+    )
+
+
+def _fetch_log(
+    session: Session, operation: Operation, orientation: FetchOrientation, rows: int
+) -> Any:
+    first = orientation is FetchOrientation.FIRST
+    start, lines = operation.log.read(rows, from_start=first)
+    row_set = encode.encode_text_row_set(lines, start)
+    return _response(session, row_set, has_more=operation.log.unread)
+
+
+def _encoded_page(session: Session, schema: Schema, page: Page) -> Encoded:
+    if session.options.result_format is ResultFormat.ARROW:
+        row_set = encode.encode_arrow_row_set(page.batch, page.start_row)
+    else:
+        row_set = encode.encode_row_set(schema, page.batch, page.start_row)
+    return _response(session, row_set, has_more=page.has_more)
+
+
+def _response(session: Session, row_set: bytes, *, has_more: bool) -> Encoded:
+    if session.protocol < FIRST_COLUMNAR:
+        row_set = _as_rows(row_set)
+    head = encode_struct(ttypes.TFetchResultsResp(status=status.success(), hasMoreRows=has_more))
+    return Encoded(encode.with_row_set(head, row_set))
+
+
+def _as_rows(row_set: bytes) -> bytes:
+    """Turn columns into the rows that protocols below V6 know."""
+    columns = decode_struct(ttypes.TRowSet, row_set)
+    values = [_cells(column) for column in columns.columns or ()]
+    rows = [ttypes.TRow(colVals=list(cells)) for cells in zip(*values, strict=True)]
+    return encode_struct(ttypes.TRowSet(startRowOffset=columns.startRowOffset, rows=rows))
+
+
+def _cells(column: Any) -> list[Any]:
+    field, value_class = next(
+        (field, value_class)
+        for field, value_class in _CELLS.items()
+        if getattr(column, field) is not None
+    )
+    part = getattr(column, field)
+    name = "stringVal" if field == "binaryVal" else field
+    return [
+        ttypes.TColumnValue(**{name: value_class(value=None if _is_null(part, i) else _text(v))})
+        for i, v in enumerate(part.values)
+    ]
+
+
+def _is_null(part: Any, row: int) -> bool:
+    return row // 8 < len(part.nulls) and bool(part.nulls[row // 8] >> row % 8 & 1)
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+_CELLS = {
+    "boolVal": ttypes.TBoolValue,
+    "byteVal": ttypes.TByteValue,
+    "i16Val": ttypes.TI16Value,
+    "i32Val": ttypes.TI32Value,
+    "i64Val": ttypes.TI64Value,
+    "doubleVal": ttypes.TDoubleValue,
+    "stringVal": ttypes.TStringValue,
+    "binaryVal": ttypes.TStringValue,
+}

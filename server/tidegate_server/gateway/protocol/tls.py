@@ -1,0 +1,92 @@
+"""The server's side of TLS: its certificate, read again when the files change."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from asyncio import sslproto
+from pathlib import Path
+from typing import Final
+
+from tidegate_server.core.config import TlsSection
+from tidegate_server.core.errors import Code, error
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE: Final = 0x16
+"""The first byte of a client's TLS handshake."""
+REFUSED: Final = b"\x15\x03\x01\x00\x02\x02\x28"
+"""The alert handshake_failure, for a client that wants TLS where there is none."""
+
+
+# asyncio gives every encrypted connection a buffer of 256 KiB for what it reads, which idle
+# sessions would keep; a record of TLS has 16 KiB.
+sslproto.SSLProtocol.max_size = 16 << 10
+
+
+class Certificates:
+    """Makes the contexts of handshakes; connections that stand keep theirs."""
+
+    def __init__(self, settings: TlsSection) -> None:
+        """Read the files.
+
+        :raises ServerError: TLS_CONFIGURATION if they are not usable.
+        """
+        self._settings = settings
+        names = (settings.certificate, settings.key, settings.client_ca)
+        self._files = [Path(name) for name in names if name]
+        try:
+            self._stamps = self._look()
+            self._context = _load(settings)
+        except (OSError, ValueError) as problem:
+            raise error(Code.TLS_CONFIGURATION, reason=_reason(problem)) from problem
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of the files as they are now.
+
+        While they are not usable, as in the middle of being exchanged, the last one that was.
+        """
+        try:
+            stamps = self._look()
+            if stamps != self._stamps:
+                self._context = _load(self._settings)
+                self._stamps = stamps
+                logger.info("The certificate %s was read again", self._settings.certificate)
+        except (OSError, ValueError) as problem:
+            logger.error("The new certificate is not usable, the old one stays: %s", problem)
+        return self._context
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        found = [path.stat() for path in self._files]
+        return [(one.st_mtime_ns, one.st_size, one.st_ino) for one in found]
+
+
+def load_certificates(settings: TlsSection) -> Certificates | None:
+    """Return the certificates of a configuration, None if it has no TLS.
+
+    :raises ServerError: TLS_CONFIGURATION if it contradicts itself or its files are not usable.
+    """
+    if settings.certificate:
+        return Certificates(settings)
+    if settings.require or settings.key or settings.client_ca:
+        raise error(Code.TLS_CONFIGURATION, reason="tls.certificate is not set")
+    return None
+
+
+def _load(settings: TlsSection) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # A key that is encrypted cannot be used: the callback keeps OpenSSL from asking a terminal.
+    context.load_cert_chain(settings.certificate, settings.key or None, password=lambda: "")
+    if settings.client_ca:
+        context.load_verify_locations(settings.client_ca)
+        required = settings.client_certificates == "required"
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, OSError) and problem.filename:
+        return f"{problem.filename}: {problem.strerror}"
+    return str(problem)

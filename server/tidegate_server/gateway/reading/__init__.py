@@ -1,0 +1,1 @@
+"""What reads of materialized tables are checked for before they run."""

@@ -1,0 +1,132 @@
+"""Versions that agree, for a query on several tables: materialized-table.read.consistency."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Reach, Reading
+from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions, TableVersion
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.refresh.waves import ancestors
+from tidegate_server.core.sql.query import may_read_rows
+from tidegate_server.gateway.authorization import admission
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.freshness.agreement import DisagreementError, Member, newest_agreement
+from tidegate_server.gateway.options import READ_CONSISTENCY_KEY, SNAPSHOT, check_option
+from tidegate_server.gateway.reading import staleness
+from tidegate_server.gateway.spark_session import survey
+
+_COMMITS = 200
+
+
+def agreed(sql: str, inlined: tuple[InlinedTable, ...], context: Context) -> PinnedVersions | None:
+    """Choose the versions that a statement for Spark is to read, so that its tables agree.
+
+    :param inlined: the tables whose queries are read instead, at the newest versions.
+    :return: None if there is nothing to choose.
+    :raises ServerError: MT_SNAPSHOT_UNAVAILABLE if no versions agree, MT_TOO_STALE if they are
+        older than the session allows, NOT_SUPPORTED for a statement of which it cannot be told
+        what it reads.
+    """
+    value = context.setting(READ_CONSISTENCY_KEY)
+    if value is None or not may_read_rows(sql):
+        return None
+    check_option(READ_CONSISTENCY_KEY, value)
+    if value.strip().upper() != SNAPSHOT:
+        return None
+    surveyed = survey(sql, context)
+    if Reach.UNKNOWN in surveyed.reaches:
+        hint = f"Run the statements in it one by one, or RESET {READ_CONSISTENCY_KEY}."
+        raise _refused("a statement that cannot be judged before it runs", hint)
+    readings = [reading for reading in surveyed.readings if not reading.travelled]
+    everything = context.services.catalog.tables()
+    read = [t for t in everything if any(admission.is_of(each, t) for each in readings)]
+    above = _above(read, context)
+    beside = _beside(readings, [*read, *above])
+    if sum(_is_concerned(each, read, beside) for each in readings) < 2 or not read:
+        return None
+    if inlined:
+        hint = "Use REFRESH, SERVE or FAIL in materialized-table.read.max-staleness."
+        raise _refused("tables of which INLINE reads the queries", hint)
+    if len(read) == 1 and not beside:
+        # A version of one table is whole; each mention of it reads the same one.
+        return PinnedVersions(tables=(TableVersion(name=read[0].storage),))
+    return _chosen(read, above, set(beside.values()), context)
+
+
+def _above(read: Iterable[MaterializedTable], context: Context) -> list[MaterializedTable]:
+    """Return the materialized tables that others are made of, themselves left out."""
+    ids = {table.id for table in read}
+    found = {t.id: t for table in read for t in ancestors(table, context.services.catalog.find)}
+    return [table for table in found.values() if table.id not in ids]
+
+
+def _beside(
+    readings: Iterable[Reading], tables: Collection[MaterializedTable]
+) -> Mapping[TableName, str]:
+    """Return the sources of tables that a statement reads too: their ids by their names."""
+    names = {reading.name.folded() for reading in readings if reading.name is not None}
+    names -= {name.folded() for table in tables for name in admission.names_of(table)}
+    return {
+        source.name.folded(): source.table_id
+        for table in tables
+        for source in table.sources
+        if source.name.folded() in names
+    }
+
+
+def _is_concerned(
+    reading: Reading, read: Iterable[MaterializedTable], beside: Mapping[TableName, str]
+) -> bool:
+    if reading.name is not None and reading.name.folded() in beside:
+        return True
+    return any(admission.is_of(reading, table) for table in read)
+
+
+def _chosen(
+    read: list[MaterializedTable],
+    above: list[MaterializedTable],
+    beside: set[str],
+    context: Context,
+) -> PinnedVersions:
+    members = [
+        Member(table=table, runs=_commits(table, context), read=position < len(read))
+        for position, table in enumerate([*read, *above])
+    ]
+    try:
+        found = newest_agreement(members, beside)
+    except DisagreementError as failed:
+        raise error(
+            Code.MT_SNAPSHOT_UNAVAILABLE,
+            tables=", ".join(sorted(str(table.name) for table in read)),
+            reason=str(failed),
+            key=READ_CONSISTENCY_KEY,
+        ) from failed
+    versions = {table.id: found.tables[table.id] for table in read}
+    staleness.keep_bound_at(read, versions, context)
+    shown = ", ".join(f"version {versions[table.id]} of {table.name}" for table in read)
+    context.log(f"Reading {shown}")
+    return PinnedVersions(
+        tables=tuple(
+            TableVersion(name=table.storage, version=versions[table.id]) for table in read
+        ),
+        sources=found.sources,
+    )
+
+
+def _commits(table: MaterializedTable, context: Context) -> tuple[RefreshRun, ...]:
+    """Return the runs that tell what the versions of a table were made of, newest first."""
+    ledger = context.services.ledger
+    found = ledger.commits(table.id, _COMMITS)
+    last = ledger.last_success(table.id)
+    if last is None or last.to_version in {run.to_version for run in found}:
+        return found
+    # After the store was lost only a refresh that had nothing to do tells of the last version.
+    return (last, *found)
+
+
+def _refused(what: str, hint: str) -> ServerError:
+    return error(Code.NOT_SUPPORTED, what=f"SNAPSHOT for {what}", hint=hint)

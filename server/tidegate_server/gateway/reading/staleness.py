@@ -1,0 +1,297 @@
+"""The age that a session allows of what it reads: materialized-table.read.max-staleness."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Reach
+from tidegate_server.core.messages.requests import InlinedTable
+from tidegate_server.core.model.clauses import Violation
+from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import Source, SourceKind, takes_in
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.waves import ancestors
+from tidegate_server.core.sql.query import may_read_rows
+from tidegate_server.gateway.authorization import admission
+from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.command.refresh import raise_failures
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.freshness.staleness import Bound, Known, OnStale, as_of, is_whole
+from tidegate_server.gateway.options import MAX_STALENESS_KEY, read_bound, spark_settings
+from tidegate_server.gateway.runs.orders import step_id
+from tidegate_server.gateway.runs.waves import Step
+from tidegate_server.gateway.scheduler.continuous import excluded
+from tidegate_server.gateway.spark_session import run, survey
+
+log = logging.getLogger(__name__)
+
+_CHOOSING = (Violation.DROP_ROW, Violation.QUARANTINE, Violation.FAIL)
+_GATING = (Violation.HOLD, Violation.FAIL)
+_RUNS = 200
+_COMMITS = 1000
+
+_Ages = dict[str, float | None]
+"""The age in seconds, by table id, of those that are too old; None for what nothing is known."""
+
+
+def keep_bound(sql: str, context: Context) -> tuple[InlinedTable, ...]:
+    """See to it that a statement for Spark reads no rows older than its session allows.
+
+    :return: the tables whose queries it has to read instead of their rows.
+    :raises ServerError: MT_TOO_STALE, what a refresh fails with, ACCESS_DENIED to refresh, or
+        NOT_SUPPORTED for a statement of which it cannot be told what it reads.
+    """
+    value = context.setting(MAX_STALENESS_KEY)
+    if value is None or not may_read_rows(sql):
+        return ()
+    bound = read_bound(MAX_STALENESS_KEY, value)
+    tables = _read_by(sql, bound, context)
+    if not tables:
+        return ()
+    old = _too_old(tables, bound, context)
+    if old and bound.on_stale is OnStale.REFRESH:
+        _refresh([table for table in tables if table.id in old], bound, context)
+        old = _too_old(tables, bound, context)
+    if bound.on_stale is OnStale.INLINE:
+        return _inlined([table for table in tables if table.id in old], old, bound, context)
+    _tell(tables, old, bound, context)
+    return ()
+
+
+def keep_bound_at(
+    tables: Iterable[MaterializedTable], versions: Mapping[str, int], context: Context
+) -> None:
+    """See to it that versions chosen for tables, by their ids, are no older than allowed.
+
+    :raises ServerError: MT_TOO_STALE.
+    """
+    value = context.setting(MAX_STALENESS_KEY)
+    if value is None:
+        return
+    bound, tables = read_bound(MAX_STALENESS_KEY, value), list(tables)
+    _tell(tables, _too_old(tables, bound, context, versions), bound, context)
+
+
+def _tell(tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context) -> None:
+    """:raises ServerError: MT_TOO_STALE unless the session serves what is too old."""
+    for table in tables:
+        if table.id not in old:
+            continue
+        reason = _reason(old[table.id], bound)
+        if bound.on_stale is not OnStale.SERVE:
+            raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
+        context.warn(f"{table.name} is stale: {reason}.")
+
+
+def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable]:
+    surveyed = survey(sql, context)
+    if Reach.UNKNOWN in surveyed.reaches and bound.on_stale is not OnStale.SERVE:
+        what = f"A statement that cannot be judged before it runs, with {MAX_STALENESS_KEY},"
+        hint = f"Run the statements in it one by one, or RESET {MAX_STALENESS_KEY}."
+        raise error(Code.NOT_SUPPORTED, what=what, hint=hint)
+    return [
+        table
+        for table in context.services.catalog.tables()
+        if any(admission.is_of(reading, table) for reading in surveyed.readings)
+    ]
+
+
+# ---- how old ---------------------------------------------------------------------------------
+
+
+def _too_old(
+    tables: Iterable[MaterializedTable],
+    bound: Bound,
+    context: Context,
+    versions: Mapping[str, int] = MappingProxyType({}),
+) -> _Ages:
+    """Return the tables that are too old, at their newest version unless another one is given."""
+    known = _known(tables, context)
+    # Most are young enough even if their sources changed right after they were read.
+    at_most = replace(known, changed=lambda source, seen: None)
+    limit = bound.limit.seconds
+    suspects = [table for table in tables if not _within(limit, _age(table, at_most, versions))]
+    ages = {table.id: _age(table, known, versions) for table in suspects}
+    return {table_id: age for table_id, age in ages.items() if not _within(limit, age)}
+
+
+def _old_above(
+    tables: Iterable[MaterializedTable], bound: Bound, context: Context
+) -> tuple[dict[str, MaterializedTable], _Ages]:
+    """Return the materialized tables that others read, by id, and those that are too old."""
+    above = {t.id: t for table in tables for t in _above(table, context)}
+    return above, _too_old(above.values(), bound, context)
+
+
+def _age(table: MaterializedTable, known: Known, versions: Mapping[str, int]) -> float | None:
+    moment = as_of(table, known, versions.get(table.id))
+    return None if moment is None else (known.now - moment).total_seconds()
+
+
+def _within(limit: int, age: float | None) -> bool:
+    return age is not None and age <= limit
+
+
+def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
+    services = context.services
+    everything = services.catalog.tables()
+    along = {t.id: t for table in tables for t in (table, *_above(table, context))}
+    sources = {
+        source.table_id: source
+        for table in along.values()
+        for source in table.sources
+        if source.kind is SourceKind.VERSIONED
+    }
+    # The clock is read first: what changes behind this look makes nothing older at this moment.
+    now = services.clock.now()
+    return Known(
+        now=now,
+        versions=services.waves.versions(tuple(sources.values())),
+        tables={name.folded(): t for t in everything for name in (t.name, t.storage)},
+        runs=lambda table_id: _whole_runs(table_id, context),
+        changed=lambda source, seen: _changed(source, seen, context),
+        silent=lambda table: {source_id for _, source_id in excluded(table)},
+    )
+
+
+def _above(table: MaterializedTable, context: Context) -> list[MaterializedTable]:
+    return ancestors(table, context.services.catalog.find)
+
+
+def _whole_runs(table_id: str, context: Context) -> tuple[RefreshRun, ...]:
+    ledger = context.services.ledger
+    runs = tuple(entry for entry in ledger.runs(table_id, _RUNS) if is_whole(entry))
+    last = ledger.last_success(table_id)
+    return runs if runs or last is None else (last,)
+
+
+def _changed(source: Source, seen: int, context: Context) -> datetime | None:
+    """Ask the source's own history when the first version behind ``seen`` was committed."""
+    try:
+        result = run(f"DESCRIBE HISTORY {source.name.quoted()} LIMIT {_COMMITS}", context)
+    except ServerError as problem:
+        if problem.code == Code.OPERATION_CANCELED.name:
+            raise
+        log.info("the history of %s cannot be read: %s", source.name, problem)
+        return None
+    with closing(result):
+        rows = [tuple(row.values()) for batch in result.batches(0) for row in batch.to_pylist()]
+    names = result.schema.names()
+    if not {"version", "timestamp"} <= set(names):
+        return None
+    version, timestamp = names.index("version"), names.index("timestamp")
+    moments: dict[int, datetime] = {row[version]: row[timestamp] for row in rows}
+    if seen + 1 not in moments:
+        return None
+    unseen = [moment for number, moment in moments.items() if number > seen]
+    return min(m if m.tzinfo is not None else m.replace(tzinfo=UTC) for m in unseen)
+
+
+def _reason(age: float | None, bound: Bound) -> str:
+    if age is None:
+        return "no refresh of the whole table tells how old its content is"
+    limit = f"{bound.limit.value} {bound.limit.unit.name}"
+    return f"it lacks changes of its sources made up to {age:.0f} s ago, and {limit} is allowed"
+
+
+# ---- INLINE ----------------------------------------------------------------------------------
+
+
+def _inlined(
+    tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
+) -> tuple[InlinedTable, ...]:
+    """Return tables, and what above them is too old as well, as queries.
+
+    :raises ServerError: MT_TOO_STALE for one whose rows do not follow from its query alone.
+    """
+    mentioned = {table.id: table for table in tables}
+    above, old_above = _old_above(mentioned.values(), bound, context)
+    old = old_above | old
+    found = []
+    for table in (mentioned | above).values():
+        if table.id not in old:
+            continue
+        own = _of_its_own(table)
+        if own is not None:
+            reason = f"{_reason(old[table.id], bound)}, and its query alone misses its {own}"
+            raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
+        found.append(_as_query(table, mentioned=table.id in mentioned))
+    if found:
+        context.log(f"Reading the queries of {', '.join(str(each.name) for each in found)}")
+    return tuple(found)
+
+
+def _of_its_own(table: MaterializedTable) -> str | None:
+    """Return what a table's rows depend on besides its query, if anything."""
+    if takes_in(table.sources):
+        return "a stream"
+    if table.derived:
+        return "columns that are evaluated on read"
+    if table.immutable is not None:
+        return "immutable rows"
+    if any(each.violation in _CHOOSING for each in table.expectations):
+        return "expectations that choose among its rows"
+    if any(each.violation in _GATING for each in table.assertions):
+        return "assertions about what is served"
+    return None
+
+
+def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
+    names = [quote_identifier(column.name) for column in table.schema.columns]
+    cast = ", ".join(
+        f"CAST({name} AS {column.type}) AS {name}"
+        for name, column in zip(names, table.schema.columns, strict=True)
+    )
+    # The line break keeps a comment at the query's end from swallowing the bracket.
+    query = f"SELECT {cast} FROM ({table.expanded_query}\n) AS q({', '.join(names)})"
+    return InlinedTable(
+        name=table.name.folded(),
+        query=query,
+        columns=table.schema.names(),
+        settings=spark_settings(table.settings),
+        mentioned=mentioned,
+    )
+
+
+# ---- REFRESH ---------------------------------------------------------------------------------
+
+
+def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
+    """Refresh tables, and what above them is too old as well, sources first."""
+    services, user = context.services, context.session.user
+    _, old = _old_above(tables, bound, context)
+    wave: dict[str, MaterializedTable] = {}
+    for table in tables:
+        wave |= {t.id: t for t in _above(table, context) if t.id in old}
+        wave[table.id] = table
+    for table in wave.values():
+        admission.require(Action.REFRESH, table, user, services)
+    steps = [
+        _step(table, number, context)
+        for number, table in enumerate(wave.values(), start=1)
+        if table.refresh_status is not RefreshStatus.INITIALIZING
+    ]
+    if not steps:
+        return
+    context.log(f"Refreshing {', '.join(str(step.table.name) for step in steps)} before reading")
+    services.waves.enqueue(steps)
+    raise_failures(services.waves.run(steps))
+
+
+def _step(table: MaterializedTable, number: int, context: Context) -> Step:
+    request = RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.MANUAL,
+        requested_by=context.session.user,
+        refresh_id=step_id(context.operation_id, f"r{number}"),
+    )
+    return Step(table=table, request=request)

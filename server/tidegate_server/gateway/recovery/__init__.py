@@ -1,0 +1,1 @@
+"""Completes or undoes what an earlier process left unfinished."""

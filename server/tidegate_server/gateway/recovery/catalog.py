@@ -1,0 +1,102 @@
+"""Rebuilds a catalog that was lost from the definitions in the tables' own properties."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import DefinitionsFound, FoundDefinition, LastCommitted
+from tidegate_server.core.messages.requests import LastCommit, ListDefinitions
+from tidegate_server.core.model.names import visible_name
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import HeldVersion, MaterializedTable
+from tidegate_server.core.refresh.request import CommittedRefresh
+from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.scheduler.base import CreateWorkflow, Ledger, WorkflowScheduler
+from tidegate_server.gateway.scheduler.workflows import workflow_for
+
+log = logging.getLogger(__name__)
+
+REBUILT = "REBUILT"
+
+
+def rebuild(
+    catalog: Catalog,
+    ledger: Ledger,
+    scheduler: WorkflowScheduler,
+    engine: Engine,
+    timezone: str,
+    options: Mapping[str, str] | None = None,
+) -> int:
+    """Add every definition that the warehouse has and the catalog has not; return how many.
+
+    The tables come back SUSPENDED with the reason REBUILT: whether somebody else keeps them fresh
+    is not known. Doing it again is harmless.
+    """
+    answer = engine.call(ListDefinitions())
+    if not isinstance(answer, DefinitionsFound):
+        raise error(Code.INTERNAL, reason=f"definitions were asked, {answer!r} came")
+    added = 0
+    for found in answer.found:
+        table = _read(found)
+        if table is None or catalog.by_id(table.id) is not None:
+            continue
+        if catalog.find(table.name) is not None:
+            log.warning("%s is not rebuilt: another table has its name", table.name)
+            continue
+        _add(table, catalog, ledger, scheduler, engine, timezone, options)
+        added += 1
+    return added
+
+
+def _read(found: FoundDefinition) -> MaterializedTable | None:
+    """Return a definition under the name its storage has now; None if it was damaged."""
+    try:
+        table = msgspec.json.decode(found.definition, type=MaterializedTable)
+    except msgspec.DecodeError as problem:
+        log.warning("the definition in %s cannot be read: %s", found.storage, problem)
+        return None
+    return replace(
+        table,
+        name=visible_name(found.storage),
+        storage_table=found.storage if table.storage_table is not None else None,
+        location=found.location,
+        refresh_status=RefreshStatus.SUSPENDED,
+        status_reason=REBUILT,
+        held=None,
+    )
+
+
+def _held(table: MaterializedTable, commit: CommittedRefresh) -> HeldVersion:
+    reason = error(Code.MT_VERSION_HELD, table=table.name, reason=commit.breaks or "an assertion")
+    return HeldVersion(
+        refresh_id=commit.refresh_id,
+        since=commit.logical_time or table.created_at,
+        reason=reason.message,
+    )
+
+
+def _add(
+    table: MaterializedTable,
+    catalog: Catalog,
+    ledger: Ledger,
+    scheduler: WorkflowScheduler,
+    engine: Engine,
+    timezone: str,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
+    commit = answer.commit if isinstance(answer, LastCommitted) else None
+    if commit is not None:
+        # The table itself refuses epochs up to that of its last commit.
+        ledger.raise_epoch(table.id, commit.epoch)
+    held = answer.held if isinstance(answer, LastCommitted) else None
+    catalog.create(replace(table, held=None if held is None else _held(table, held)))
+    workflow = workflow_for(table, timezone, options)
+    scheduler.create(CreateWorkflow(workflow=workflow, table=table))
+    log.info("Rebuilt materialized table %s (%s)", table.name, table.id)

@@ -1,0 +1,271 @@
+"""Brings storage and schedules back in line with the catalog after a server died in between.
+
+Every change of a definition writes the catalog last: what differs from it was never told done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import (
+    DefinitionsFound,
+    Inspected,
+    LastCommitted,
+    TableInfo,
+    TableList,
+)
+from tidegate_server.core.messages.requests import (
+    DropView,
+    InspectTable,
+    LastCommit,
+    ListDefinitions,
+    ListTables,
+    PutView,
+    RenameTable,
+)
+from tidegate_server.core.model.names import TableName, quarantine_name, visible_name
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.catalog.base import Catalog, CatalogReader
+from tidegate_server.gateway.command.swap import places
+from tidegate_server.gateway.definition.derived import views
+from tidegate_server.gateway.definition.transaction import taken_back
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.scheduler.base import (
+    DEFINITION_LEASE,
+    ROLLBACK_LEASE,
+    CreateWorkflow,
+    Ledger,
+    ModifyWorkflow,
+    WorkflowScheduler,
+)
+from tidegate_server.gateway.scheduler.cron import CRON_OPTION, check_cron
+from tidegate_server.gateway.scheduler.workflows import table_option, workflow_for
+
+log = logging.getLogger(__name__)
+
+_LEASE_SECONDS = 60.0
+
+
+def realign_workflows(
+    catalog: Catalog,
+    scheduler: WorkflowScheduler,
+    timezone: str,
+    options: Mapping[str, str] | None = None,
+) -> tuple[TableName, ...]:
+    """Give every table the workflow its definition asks for; return those that had another.
+
+    A table whose cron expression was taken by an earlier release and is not readable any more is
+    suspended, with the reason.
+    """
+    changed = []
+    for stored in _complete(catalog):
+        table = _suspended_unless_readable(stored, catalog, options or {})
+        wanted, found = workflow_for(table, timezone, options), scheduler.workflow(table.id)
+        try:
+            if found is None and wanted.active:
+                scheduler.create(CreateWorkflow(workflow=wanted, table=table))
+            elif found is not None and replace(found, next_fire=wanted.next_fire) != wanted:
+                scheduler.modify(ModifyWorkflow(workflow=wanted, table=table))
+            else:
+                continue
+        except ServerError as problem:
+            # One schedule that is over must not keep the server from starting.
+            log.warning("the workflow of %s cannot be as defined: %s", table.name, problem)
+            continue
+        log.warning("the workflow of %s is again as defined", table.name)
+        changed.append(table.name)
+    return tuple(changed)
+
+
+def _suspended_unless_readable(
+    table: MaterializedTable, catalog: Catalog, options: Mapping[str, str]
+) -> MaterializedTable:
+    cron = table_option(table, options)(CRON_OPTION)
+    if cron is None or table.watched or table.downstream:
+        return table
+    try:
+        check_cron(cron.strip())
+    except ServerError as problem:
+        start, end = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
+        if catalog.move(table.id, start, end, problem.message):
+            log.warning("%s is suspended: %s", table.name, problem)
+        return catalog.by_id(table.id) or table
+    return table
+
+
+def realign_storage(
+    catalog: Catalog, ledger: Ledger, engine: Engine, now: datetime, server_id: str
+) -> tuple[TableName, ...]:
+    """Put storage and views where the catalog says; return the tables that were elsewhere.
+
+    One look at the metastore tells whether there is anything to do. What is gone stays gone, and
+    what a statement of this very server is moving is left to it. A table that was to become a
+    plain one stays a materialized one, tables whose SWAP did not end have their own names, and one
+    whose ROLLBACK of both did not end has both or neither. For a store of one server.
+    """
+    suspects = [*_misplaced(catalog, engine), *half_done(catalog)]
+    owner = f"{server_id}/realign"
+    claimed = {
+        table.id
+        for table in suspects
+        if all(_claim(key, ledger, owner, now, server_id) for key in _keys(table.id))
+    }
+    try:
+        if not claimed:
+            return ()
+        # Looked at again: a statement may have come to its end meanwhile.
+        kept = [table for table in half_done(catalog) if table.id in claimed]
+        there = _places(engine) if kept else {}
+        for table in kept:
+            _keep(table, there.get(table.id), catalog, engine)
+        # The views of a definition that came back stand under the names of those before.
+        back = {table.id for table in kept if table.rolling_back is not None}
+        places = _places(engine)
+        found = [
+            table
+            for table in {
+                t.id: t for t in (*_misplaced(catalog, engine), *_of(back, catalog))
+            }.values()
+            if table.id in claimed and table.id in places
+        ]
+        for table in found:
+            _place(table, places[table.id], engine)
+            if table.id in back:
+                catalog.replace(replace(table, location=_location(table, engine)))
+            log.warning("the storage of %s is again where it belongs", table.name)
+        return tuple({table.id: table.name for table in (*kept, *found)}.values())
+    finally:
+        for table in suspects:
+            for key in _keys(table.id):
+                ledger.release(key, owner)
+
+
+def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
+    answer = engine.call(ListTables(), wait=0)
+    if not isinstance(answer, TableList):
+        raise error(Code.INTERNAL, reason=f"tables were asked, {answer!r} came")
+    listed = {info.name.folded(): info for info in answer.tables}
+    return [table for table in _complete(catalog) if not _is_placed(table, listed)]
+
+
+def half_done(catalog: CatalogReader) -> list[MaterializedTable]:
+    """Return the tables in the middle of a CONVERT TO TABLE, a SWAP WITH or a ROLLBACK of both."""
+    return [t for t in catalog.tables() if t.leaving or t.swapping or t.rolling_back is not None]
+
+
+def brought_back(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
+    """Return what a ROLLBACK of both that did not end makes of a table's definition, and whether
+    the rows came back: the table's own last commit tells."""
+    mark = table.rolling_back
+    if mark is None:
+        raise error(Code.INTERNAL, reason=f"{table.name} is not being rolled back")
+    answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
+    if not isinstance(answer, LastCommitted):
+        raise error(Code.INTERNAL, reason=f"LastCommit was asked, {answer!r} came")
+    commit = answer.commit
+    if commit is None or commit.refresh_id != mark.refresh_id:
+        return replace(table, rolling_back=None), False
+    return replace(mark.to, rolling_back=None, checkpoint_floor=commit.epoch), True
+
+
+def _location(table: MaterializedTable, engine: Engine) -> str:
+    answer = engine.call(InspectTable(name=table.storage), wait=0)
+    if not isinstance(answer, Inspected):
+        raise error(Code.INTERNAL, reason=f"{table.storage} was asked for, {answer!r} came")
+    return answer.location
+
+
+def _of(ids: Collection[str], catalog: CatalogReader) -> list[MaterializedTable]:
+    return [table for table in catalog.tables() if table.id in ids]
+
+
+def _keep(
+    table: MaterializedTable, there: TableName | None, catalog: Catalog, engine: Engine
+) -> None:
+    """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
+    may have put another one under its name, ROLLBACK may have left it with another definition.
+
+    :param there: where the storage was found.
+    """
+    kept, resumes = replace(table, leaving=False, swapping=False), False
+    evolved = taken_back(kept)
+    try:
+        if table.swapping:
+            engine.call(places(table), wait=0)
+        if table.rolling_back is not None:
+            found = table if there is None else replace(table, storage_table=there)
+            made, came = brought_back(found, engine)
+            kept = made if came else replace(kept, rolling_back=None)
+            resumes = table.rolling_back.active and not came
+            evolved = replace(taken_back(kept), name=found.storage)
+        engine.call(evolved, wait=0)
+    except ServerError as problem:
+        if problem.code != Code.MT_DATA_LOST.name:
+            raise
+        log.warning("%s has lost its storage: %s", table.name, problem)
+    catalog.replace(kept)
+    if resumes:
+        catalog.move(table.id, RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
+    log.warning("%s is again what it was before a statement that did not end", table.name)
+
+
+def _keys(table_id: str) -> tuple[str, ...]:
+    """Return the keys of a table's leases: what it is, how it is defined, its ROLLBACK of both."""
+    return table_id, f"{DEFINITION_LEASE}{table_id}", f"{ROLLBACK_LEASE}{table_id}"
+
+
+def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) -> bool:
+    """Take a lease, also from a server that died with it."""
+    holder = ledger.holder(key, now)
+    if holder is not None and not holder.startswith(f"{server_id}/"):
+        ledger.release(key, holder)
+    return ledger.claim(key, owner, now, _LEASE_SECONDS) is not None
+
+
+def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
+    tables = (t for t in catalog.tables() if not t.dropping)
+    return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
+
+
+def _is_placed(table: MaterializedTable, listed: Mapping[TableName, TableInfo]) -> bool:
+    storage = listed.get(table.storage.folded())
+    if storage is None or storage.type != "TABLE":
+        return False
+    if table.storage_table is None:
+        return True
+    # A statement may have died over the view of rows held out, whose comment tells which.
+    held = table.quarantine is not None
+    extra = not held and quarantine_name(table.name).folded() in listed
+    return not extra and all(_is_there(view, listed) for view in views(table))
+
+
+def _is_there(view: PutView, listed: Mapping[TableName, TableInfo]) -> bool:
+    found = listed.get(view.name.folded())
+    if found is None or found.type != "VIEW":
+        return False
+    return view.quarantine_of is None or found.comment == view.comment
+
+
+def _places(engine: Engine) -> Mapping[str, TableName]:
+    """Return where every materialized table's rows are, by its id."""
+    answer = engine.call(ListDefinitions(), wait=0)
+    if not isinstance(answer, DefinitionsFound):
+        raise error(Code.INTERNAL, reason=f"definitions were asked, {answer!r} came")
+    return {found.table_id: found.storage for found in answer.found}
+
+
+def _place(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
+    # A view may stand where the storage was to go, or where it has to come back.
+    for shown in {visible_name(storage), table.name}:
+        for name in (quarantine_name(shown), shown):
+            engine.call(DropView(name=name, table_id=table.id), wait=0)
+    if storage.folded() != table.storage.folded():
+        rename = RenameTable(name=storage, new_name=table.storage, table_id=table.id)
+        engine.call(rename, wait=0)
+    for view in views(table):
+        engine.call(view, wait=0)

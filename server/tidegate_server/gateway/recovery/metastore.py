@@ -1,0 +1,153 @@
+"""Brings lost entries of the metastore back from the Delta tables that lie in the warehouse."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import FoundTable, NameList, TablesFound
+from tidegate_server.core.messages.requests import FindTables, ListNames, RegisterTable
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.definition.derived import views
+from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA
+from tidegate_server.gateway.link.client import Engine
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reregistered:
+    """Tables that have an entry in the metastore again."""
+
+    materialized: int = 0
+    plain: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    name: TableName
+    table: FoundTable
+
+
+def metastore_is_lost(catalog: CatalogReader, engine: Engine) -> bool:
+    """Say whether there are materialized tables, and the metastore knows no table at all."""
+    if not catalog.tables():
+        return False
+    answer = engine.call(ListNames(), wait=0)
+    if not isinstance(answer, NameList):
+        raise error(Code.INTERNAL, reason=f"names were asked, {answer!r} came")
+    return not any(known.tables for known in answer.schemas if known.schema != SYSTEM_SCHEMA)
+
+
+def reregister(catalog: CatalogReader, engine: Engine) -> Reregistered:
+    """Register the tables of the warehouse that the metastore does not know.
+
+    Materialized tables are known by the id in their properties, and have the name that the catalog
+    or else their definition says. Other Delta tables have the name of their directory, and are
+    registered only in a metastore that knows no table: elsewhere a directory without an entry may
+    be wanted so. Doing it again is harmless.
+
+    :raises ServerError: what the engine says.
+    """
+    places = tuple(table.location for table in catalog.tables() if table.location)
+    answer = engine.call(FindTables(locations=places))
+    if not isinstance(answer, TablesFound):
+        raise error(Code.INTERNAL, reason=f"tables were asked, {answer!r} came")
+    own = [entry for entry in _materialized(answer.found, catalog) if _is_free(entry, answer)]
+    plain = [entry for entry in _plain(answer.found) if _is_free(entry, answer)]
+    if any(name.schema != SYSTEM_SCHEMA for name in answer.entries):
+        for entry in plain:
+            log.warning(
+                "the metastore does not know %s; it is registered by CREATE TABLE %s USING delta "
+                "LOCATION '%s'",
+                entry.table.location,
+                entry.name.quoted(),
+                entry.table.location,
+            )
+        plain = []
+    # The others first: once materialized tables are there, the metastore is not empty any more.
+    return Reregistered(
+        plain=sum(_registered(entry, engine) for entry in plain),
+        materialized=sum(_registered(entry, engine) for entry in own),
+    )
+
+
+def put_views(catalog: CatalogReader, engine: Engine) -> None:
+    """Put the views of all materialized tables that are shown by one."""
+    for table in catalog.tables():
+        for view in views(table):
+            try:
+                engine.call(view)
+            except ServerError as problem:
+                # It may read a function that was lost with the metastore.
+                log.warning("the view %s is not brought back: %s", view.name, problem)
+
+
+def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_Entry]:
+    copies = Counter(table.table_id for table in found)
+    entries = []
+    for table in found:
+        if not table.table_id:
+            continue
+        known = catalog.by_id(table.table_id)
+        if copies[table.table_id] > 1 and (known is None or not _is_at(known, table.location)):
+            log.warning(
+                "%s is not registered: several directories say they are materialized table %s",
+                table.location,
+                table.table_id,
+            )
+            continue
+        name = known.storage if known is not None else _defined_name(table)
+        if name is not None:
+            entries.append(_Entry(name=name, table=table))
+    return entries
+
+
+def _plain(found: Sequence[FoundTable]) -> list[_Entry]:
+    return [
+        _Entry(name=table.directory, table=table)
+        for table in found
+        if not table.table_id and table.directory is not None
+    ]
+
+
+def _defined_name(table: FoundTable) -> TableName | None:
+    """Return the name that a table's own definition says, None if there is no readable one."""
+    try:
+        return msgspec.json.decode(table.definition or "", type=MaterializedTable).storage
+    except msgspec.DecodeError as problem:
+        log.warning("the definition in %s cannot be read: %s", table.location, problem)
+        return None
+
+
+def _is_at(table: MaterializedTable, location: str) -> bool:
+    return table.location.rstrip("/") == location.rstrip("/")
+
+
+def _is_free(entry: _Entry, answer: TablesFound) -> bool:
+    if entry.name.folded() not in {name.folded() for name in answer.entries}:
+        return True
+    log.warning("%s is not registered: another table is %s", entry.table.location, entry.name)
+    return False
+
+
+def _registered(entry: _Entry, engine: Engine) -> bool:
+    request = RegisterTable(
+        name=entry.name, location=entry.table.location, table_id=entry.table.table_id
+    )
+    try:
+        engine.call(request)
+    except ServerError as problem:
+        if problem.code in (Code.ENGINE_LOST.name, Code.ENGINE_UNAVAILABLE.name):
+            raise
+        # One table that cannot be had must not hide all others.
+        log.warning("%s is not registered as %s: %s", entry.table.location, entry.name, problem)
+        return False
+    return True

@@ -1,0 +1,152 @@
+"""Settles what a server or an engine that died left unfinished."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import LastCommitted
+from tidegate_server.core.messages.requests import DropTable, LastCommit
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.definition.derived import drop_view, views
+from tidegate_server.gateway.freshness.retries import SERVER_STOPPED
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.runs.orders import (
+    close_run,
+    committed,
+    held_version,
+    version_held,
+    with_error,
+)
+from tidegate_server.gateway.runs.runner import GIVES_WAY, LEASE_LOST, TABLE_DROPPED, Refresher
+from tidegate_server.gateway.scheduler.base import (
+    CREATION_LEASE,
+    DEFINITION_LEASE,
+    DeleteWorkflow,
+    Ledger,
+    WorkflowScheduler,
+)
+
+log = logging.getLogger(__name__)
+
+_SLOWEST_WAIT = timedelta(hours=2)
+_SLOWEST_BEGIN = timedelta(minutes=5)
+"""How long a refresh stays QUEUED that waits neither for another one nor for its wave."""
+_ABSENT_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
+
+
+class Recovery:
+    """Repairs the store from the tables' own commits; may be run at any time, any number of times.
+
+    A run counts as dead when it is not at work in this process and nobody else can be at work on
+    it: on a store of one server always, on a shared one when its lease has expired or is held by
+    another run.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        ledger: Ledger,
+        engine: Engine,
+        refresher: Refresher,
+        scheduler: WorkflowScheduler,
+        server_id: str,
+        shared: bool,
+    ) -> None:
+        """Take the parts; ``shared`` says whether other servers may use the store."""
+        self._catalog = catalog
+        self._ledger = ledger
+        self._engine = engine
+        self._refresher = refresher
+        self._scheduler = scheduler
+        self._server_id = server_id
+        self._shared = shared
+
+    def recover(self, now: datetime) -> bool:
+        """Settle all that can be settled now; False if some of it waits for an engine."""
+        try:
+            for run in self._ledger.unfinished():
+                if self._dead(run, now):
+                    self._settle_run(run, now)
+            for table in self._catalog.tables():
+                if self._stuck(table, now):
+                    self._remove(table)
+        except ServerError as failure:
+            if failure.code not in _ABSENT_ENGINE:
+                raise
+            log.info("recovery waits for an engine: %s", failure)
+            return False
+        return True
+
+    def _dead(self, run: RefreshRun, now: datetime) -> bool:
+        if self._refresher.at_work(run.refresh_id):
+            return False
+        if not self._shared or run.server_id == self._server_id:
+            return True
+        if run.state is RunState.QUEUED:
+            at_once = run.trigger in GIVES_WAY and run.wave_id is None
+            return now > run.queued_at + (_SLOWEST_BEGIN if at_once else _SLOWEST_WAIT)
+        return self._ledger.holder(run.table_id, now) != self._refresher.lease_owner(run)
+
+    def _settle_run(self, run: RefreshRun, now: datetime) -> None:
+        if run.state is RunState.QUEUED:
+            text = "its server stopped before it began"
+            close_run(self._ledger, run, RunState.CANCELLED, now, SERVER_STOPPED, text)
+        elif self._catalog.by_id(run.table_id) is None:
+            text = "the table was dropped"
+            close_run(self._ledger, run, RunState.ABANDONED, now, TABLE_DROPPED, text)
+        else:
+            self._settle_from_commit(run, now)
+        self._ledger.release(run.table_id, self._refresher.lease_owner(run))
+
+    def _settle_from_commit(self, run: RefreshRun, now: datetime) -> None:
+        answer = self._ask(run.table, run.table_id)
+        commit = answer.commit
+        if commit is not None:
+            self._ledger.raise_epoch(run.table_id, commit.epoch)
+        if answer.held is not None and answer.held.refresh_id == run.refresh_id:
+            failure = version_held(run, answer.held)
+            self._catalog.hold(run.table_id, held_version(run, failure, now))
+            close_run(self._ledger, with_error(run, failure), RunState.FAILED, now)
+        elif commit is not None and commit.refresh_id == run.refresh_id:
+            self._catalog.hold(run.table_id, None)
+            close_run(self._ledger, committed(run, commit), RunState.SUCCEEDED, now)
+        else:
+            text = "its server or its lease was lost before it committed"
+            close_run(self._ledger, run, RunState.ABANDONED, now, LEASE_LOST, text)
+
+    def _stuck(self, table: MaterializedTable, now: datetime) -> bool:
+        """Return whether the CREATE or DROP of a table ended in the middle."""
+        if table.dropping:
+            return not self._at_work(f"{DEFINITION_LEASE}{table.id}", now)
+        creating = table.refresh_status is RefreshStatus.INITIALIZING
+        return creating and not self._at_work(f"{CREATION_LEASE}{table.id}", now)
+
+    def _at_work(self, key: str, now: datetime) -> bool:
+        """Return whether a statement of a server that may be alive holds a lease."""
+        holder = self._ledger.holder(key, now)
+        own = holder is not None and holder.startswith(f"{self._server_id}/")
+        return own or (self._shared and holder is not None)
+
+    def _remove(self, table: MaterializedTable) -> None:
+        """Complete a DROP, or undo a CREATE, that did not end."""
+        done = "dropped" if table.dropping else "created"
+        log.warning("%s was not %s completely and is removed", table.name, done)
+        self._scheduler.delete(DeleteWorkflow(table_id=table.id))
+        for view in views(table):
+            self._engine.call(drop_view(view), wait=0)
+        drop = DropTable(name=table.storage, table_id=table.id, location=table.location)
+        self._engine.call(drop, wait=0)
+        self._catalog.drop(table.id)
+
+    def _ask(self, name: TableName, table_id: str) -> LastCommitted:
+        answer = self._engine.call(LastCommit(name=name, table_id=table_id), wait=0)
+        if not isinstance(answer, LastCommitted):
+            raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
+        return answer

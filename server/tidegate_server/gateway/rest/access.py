@@ -1,0 +1,90 @@
+"""Who may call the HTTP port, decided before a call is looked at."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.gateway.auth.access import UNCHECKED
+from tidegate_server.gateway.auth.base import is_loopback
+from tidegate_server.gateway.rest.problems import problem_response
+
+OPEN_PATHS: Final = ("/health/live", "/health/ready")
+"""Paths that every caller may ask, as load balancers do."""
+
+
+def check_exposure(config: Config) -> None:
+    """Refuse to listen where strangers could come in without a token, or read one.
+
+    :raises ServerError: INSECURE_ADDRESS or INSECURE_PASSWORDS.
+    """
+    server = config.server
+    if server.rest_port is None or is_loopback(server.host):
+        return
+    where = server.host or "every address"
+    if not server.http_token and server.auth in UNCHECKED and not server.insecure:
+        raise error(Code.INSECURE_ADDRESS, host=where)
+    if server.http_token and not config.tls.certificate and not server.plaintext_passwords:
+        raise error(Code.INSECURE_PASSWORDS, method=server.auth, host=where)
+
+
+def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
+    """Return why a call is refused, or None; pure.
+
+    A page in a browser on this machine can reach a loopback address too, by a link or by a host
+    name of its own: calls that carry another origin or another host name are refused.
+    """
+    server = config.server
+    host = headers.get("host", "")
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        return _refused(f"Calls from pages of {origin} are not taken")
+    if is_loopback(server.host) and not is_loopback(_name(host)):
+        return _refused(f"This address is not {_name(host) or 'without a name'}")
+    if path in OPEN_PATHS:
+        return None
+    if server.http_token:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        known = hmac.compare_digest(token.strip().encode(), server.http_token.encode())
+        if scheme.lower() != "bearer" or not known:
+            return _refused("A bearer token is needed", "Send Authorization: Bearer <token>.")
+    elif server.auth not in UNCHECKED:
+        hint = "Set server.http_token in the server's configuration."
+        return _refused("Logins are checked, but this port has no token", hint)
+    return None
+
+
+class Guard:
+    """The outermost part of the application: lets a call in or answers it."""
+
+    def __init__(self, app: ASGIApp, config: Config, refused: Callable[[], None]) -> None:
+        """Take what is guarded; ``refused`` is called for every call that is not let in."""
+        self._app = app
+        self._config = config
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
+        if scope["type"] == "http":
+            problem = refusal(self._config, scope["path"], Headers(scope=scope))
+            if problem is not None:
+                self._refused()
+                answer = problem_response(problem)
+        await answer(scope, receive, send)
+
+
+def _refused(reason: str, hint: str = "") -> ServerError:
+    return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
+
+
+def _name(host: str) -> str:
+    """Return a Host header without its port and brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

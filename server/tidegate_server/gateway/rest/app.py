@@ -1,0 +1,90 @@
+"""The ASGI application of the HTTP control port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.log_context import serving
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.observability.metrics import CONTENT_TYPE, Metrics
+from tidegate_server.gateway.rest.access import Guard
+from tidegate_server.gateway.rest.api import LONGEST_BODY, SESSION, Api, health_live, health_ready
+from tidegate_server.gateway.rest.looks import Health
+from tidegate_server.gateway.rest.openapi import document
+from tidegate_server.gateway.rest.problems import (
+    answer_failure,
+    answer_http_error,
+    answer_server_error,
+)
+from tidegate_server.gateway.rest.refreshes import Refreshes
+
+Call = Callable[[Request], Response]
+
+
+def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]) -> ASGIApp:
+    """Return the application; ``health`` returns what the gateway lacks to be ready."""
+    api = Api(services, refreshes)
+    user = services.config.server.http_user
+    table, refresh = "/v1/materialized-tables/{table}", "/v1/refreshes/{refresh}"
+    routes = (
+        ("GET", "/health/live", health_live),
+        ("GET", "/health/ready", health_ready(health)),
+        ("GET", "/metrics", _metrics(services.metrics)),
+        ("GET", "/v1/openapi.json", lambda _: JSONResponse(document())),
+        ("GET", "/v1/materialized-tables", api.list_tables),
+        ("GET", table, api.show_table),
+        ("POST", f"{table}/refresh", api.refresh),
+        ("GET", f"{table}/refreshes", api.list_refreshes),
+        ("POST", f"{table}/suspend", api.suspend),
+        ("POST", f"{table}/resume", api.resume),
+        ("GET", refresh, api.show_refresh),
+        ("POST", f"{refresh}/cancel", api.cancel),
+    )
+    application = Starlette(
+        routes=[
+            Route(path, _on_thread(call, user), methods=[method]) for method, path, call in routes
+        ],
+        exception_handlers={
+            ServerError: answer_server_error,
+            HTTPException: answer_http_error,
+            Exception: answer_failure,
+        },
+    )
+    config = services.config
+    return Guard(
+        application, config, refused=lambda: services.metrics.authentication_failed("http")
+    )
+
+
+def _on_thread(call: Call, user: str) -> Callable[[Request], Awaitable[Response]]:
+    """Have a call's body read here and its work done on a thread, under the caller's name."""
+
+    async def endpoint(request: Request) -> Response:
+        request.state.body = await _body(request)
+        with serving(user=user, session_id=SESSION):
+            return await run_in_threadpool(call, request)
+
+    return endpoint
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LONGEST_BODY:
+            reason = f"its body is longer than {LONGEST_BODY} bytes"
+            raise error(Code.INVALID_REQUEST, reason=reason)
+    return bytes(body)
+
+
+def _metrics(metrics: Metrics) -> Call:
+    return lambda _: Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,76 @@
+"""Serves the application on a thread with a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from tidegate_server.core.config import Config
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 3
+"""Seconds that calls under way get to end when the gateway stops."""
+_BACKLOG = 128
+
+
+class HttpListener:
+    """Listens between :meth:`start` and :meth:`stop`.
+
+    Its loop is not the one of the Thrift port, so that no scrape can hold a client up.
+    """
+
+    def __init__(self, config: Config, app: ASGIApp) -> None:
+        self._config = config
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_PATIENCE,
+                ssl_certfile=config.tls.certificate or None,
+                ssl_keyfile=config.tls.key or None,
+            )
+        )
+        self._thread: threading.Thread | None = None
+
+    def start(self, port: int) -> int:
+        """Listen, and return the port really taken.
+
+        :raises OSError: if the address cannot be had.
+        """
+        host = self._config.server.host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # Taken here and not by the loop, so that whoever starts us sees why it cannot be had.
+        try:
+            taken = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as problem:
+            problem.filename = f"{host}:{port}"
+            raise
+        self._thread = threading.Thread(
+            target=self._run, args=(taken,), name="http-listener", daemon=True
+        )
+        self._thread.start()
+        number = int(taken.getsockname()[1])
+        log.info("Listening for HTTP calls on %s:%s", host, number)
+        return number
+
+    def stop(self) -> None:
+        """Take no more calls and wait shortly for those under way."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_PATIENCE + 2)
+
+    def _run(self, taken: socket.socket) -> None:
+        with taken:
+            asyncio.run(self._server.serve(sockets=[taken]))

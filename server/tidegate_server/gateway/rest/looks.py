@@ -1,0 +1,153 @@
+"""Looks at a gateway for metrics and health; a part that fails is told, never raised."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.link.memory import MemoryState, MemoryWatch
+from tidegate_server.gateway.observability.gauges import LONGEST_LIST, EngineLoad, Picture, TableLag
+from tidegate_server.gateway.scheduler.base import Ledger
+from tidegate_server.gateway.session.manager import SessionManager
+from tidegate_server.gateway.store.database import StoreState
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class SchedulerLoad(Protocol):
+    """A scheduler that says how busy it is."""
+
+    def load(self, now: datetime) -> tuple[int, int]:
+        """Return how many refreshes run here, and how many workflows are due and wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What keeps a gateway from answering every statement."""
+
+    missing: tuple[str, ...] = ()
+    """The parts that do not work: ``store``, ``engine``."""
+    problems: tuple[str, ...] = ()
+    """What is known of them, an error each."""
+
+
+class Looks:
+    """Answers what a gateway is like right now."""
+
+    def __init__(
+        self, services: Services, sessions: SessionManager, scheduler: SchedulerLoad
+    ) -> None:
+        self._services = services
+        self._sessions = sessions
+        self._scheduler = scheduler
+
+    def picture(self) -> Picture:
+        """Return what the gauges show."""
+        services = self._services
+        now = services.clock.now()
+        sessions = tuple(self._sessions.sessions())
+        tables = _told(services.catalog.tables)
+        store = services.store
+        trouble = None if store is None else store.trouble
+        running, due = _told(lambda: self._scheduler.load(now)) or (0, None)
+        lags = None
+        if tables is not None:
+            lags = _told(lambda: lags_of(tables, services.ledger, now))
+        return Picture(
+            sessions=len(sessions),
+            operations=sum(session.open_operations() for session in sessions),
+            engine_up=services.engine.ready,
+            engine_restarts=services.engine.generation - 1,
+            running_refreshes=running,
+            due_workflows=due,
+            tables=None if tables is None else len(tables),
+            lags=lags,
+            store_trouble=trouble.code if trouble is not None else None,
+            store_failures={} if store is None else store.failures,
+            load=_load(services.memory),
+        )
+
+    def health(self) -> Health:
+        """Return which parts do not work, and why."""
+        services = self._services
+        state = None if services.memory is None else services.memory.state
+        return health(services.catalog, services.engine, services.store, state)
+
+
+def health(
+    catalog: CatalogReader,
+    engine: Engine,
+    store: StoreState | None = None,
+    memory: MemoryState | None = None,
+) -> Health:
+    """Read the store, and ask store and engine how they are.
+
+    An engine that is short of memory answers all the same: it is a problem, and not missing.
+    """
+    missing, problems = [], []
+    readable = _told(lambda: catalog.by_id("") is None)
+    trouble = None if store is None else store.trouble
+    if not readable or trouble is not None:
+        missing.append("store")
+    if trouble is not None:
+        problems.append(trouble.headline)
+    if not engine.ready:
+        missing.append("engine")
+    if memory is not None and memory.problem is not None:
+        problems.append(memory.problem)
+    return Health(missing=tuple(missing), problems=tuple(problems))
+
+
+def _load(watch: MemoryWatch | None) -> EngineLoad | None:
+    state = None if watch is None else watch.state
+    if state is None:
+        return None
+    memory = state.memory
+    return EngineLoad(
+        heap_used=memory.heap_used,
+        heap_limit=memory.heap_limit,
+        direct_used=memory.direct_used,
+        direct_limit=memory.direct_limit,
+        collecting_seconds=memory.collecting_ms / 1000,
+        collecting_ratio=state.collecting,
+    )
+
+
+def lags_of(
+    tables: tuple[MaterializedTable, ...], ledger: Ledger, now: datetime
+) -> tuple[TableLag, ...]:
+    """Return how old the content of each table may be; one never refreshed has no lag.
+
+    The number of tables that are looked at is bounded.
+    """
+    lags = []
+    for table in tables[:LONGEST_LIST]:
+        success = ledger.last_success(table.id)
+        read_at = success and (success.data_timestamp or success.started_at)
+        if read_at:
+            seconds = max((now - read_at).total_seconds(), 0.0)
+            lags.append(TableLag(table=str(table.name), seconds=seconds))
+    return tuple(lags)
+
+
+def _told(look: Callable[[], T]) -> T | None:
+    try:
+        return look()
+    except ServerError as problem:
+        log.warning("A part could not be looked at: %s", problem)
+        return None
+    except Exception:
+        # A scrape has to tell of everything else all the same.
+        log.warning("A part could not be looked at", exc_info=True)
+        return None

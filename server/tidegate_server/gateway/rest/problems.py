@@ -1,0 +1,98 @@
+"""Errors as HTTP answers: a status and a JSON body of problem details."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.gateway.rest.bodies import ProblemBody
+
+log = logging.getLogger(__name__)
+
+PROBLEM = "application/problem+json"
+
+_BY_CODE = {
+    Code.MT_NOT_FOUND.name: HTTPStatus.NOT_FOUND,
+    Code.REFRESH_NOT_FOUND.name: HTTPStatus.NOT_FOUND,
+    Code.ACCESS_DENIED.name: HTTPStatus.FORBIDDEN,
+    Code.LOGIN_REFUSED.name: HTTPStatus.UNAUTHORIZED,
+    Code.TOO_MANY.name: HTTPStatus.TOO_MANY_REQUESTS,
+    Code.STORE_BUSY.name: HTTPStatus.SERVICE_UNAVAILABLE,
+    Code.STORE_FULL.name: HTTPStatus.INSUFFICIENT_STORAGE,
+    Code.INTERNAL.name: HTTPStatus.INTERNAL_SERVER_ERROR,
+    Code.INVALID_REQUEST.name: HTTPStatus.BAD_REQUEST,
+}
+_BY_CLASS = {
+    "08": HTTPStatus.SERVICE_UNAVAILABLE,
+    "40": HTTPStatus.CONFLICT,
+    "55": HTTPStatus.CONFLICT,
+    "57": HTTPStatus.CONFLICT,
+    "58": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "XX": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+def status_of(problem: ServerError) -> HTTPStatus:
+    """Return the status that says best what went wrong."""
+    by_class = _BY_CLASS.get(problem.sqlstate[:2], HTTPStatus.BAD_REQUEST)
+    return _BY_CODE.get(problem.code, by_class)
+
+
+def problem_response(problem: ServerError) -> Response:
+    """Return an error as an answer."""
+    status = status_of(problem)
+    headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
+    return _response(
+        ProblemBody(
+            type="about:blank",
+            title=status.phrase,
+            status=status.value,
+            detail=problem.headline,
+            code=problem.code,
+            sqlstate=problem.sqlstate,
+            hint=problem.hint,
+        ),
+        headers,
+    )
+
+
+async def answer_server_error(_: Request, problem: Exception) -> Response:
+    """Answer an error of the server's own table."""
+    assert isinstance(problem, ServerError)
+    log.info("Refused: %s", problem)
+    return problem_response(problem)
+
+
+async def answer_http_error(request: Request, problem: Exception) -> Response:
+    """Answer what the router refuses: an unknown path, a wrong method."""
+    assert isinstance(problem, HTTPException)
+    status = HTTPStatus(problem.status_code)
+    body = ProblemBody(
+        type="about:blank",
+        title=status.phrase,
+        status=status.value,
+        detail=f"{request.method} {request.url.path}: {problem.detail}.",
+        code=Code.INVALID_REQUEST.name,
+        sqlstate=Code.INVALID_REQUEST.value.sqlstate,
+        hint="GET /v1/openapi.json describes every path.",
+    )
+    return _response(body, dict(problem.headers or {}))
+
+
+async def answer_failure(_: Request, problem: Exception) -> Response:
+    """Answer what nobody expected; the trace goes to the log."""
+    log.error("A call failed inside the server", exc_info=problem)
+    reason = f"{type(problem).__name__}: {problem}"
+    return problem_response(error(Code.INTERNAL, reason=reason))
+
+
+def _response(body: ProblemBody, headers: dict[str, str] | None) -> Response:
+    return Response(
+        msgspec.json.encode(body), status_code=body.status, headers=headers, media_type=PROBLEM
+    )

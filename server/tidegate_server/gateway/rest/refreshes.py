@@ -1,0 +1,196 @@
+"""Refreshes that HTTP calls ask for: from the body to a request, and at work in the background."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.gateway.command.refresh import partition_spec
+from tidegate_server.gateway.command.settings import spark_notices
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.options import POLICY_KEY, check_option
+from tidegate_server.gateway.rest.bodies import RefreshCommandBody
+from tidegate_server.gateway.scheduler.cron import read_timezone
+from tidegate_server.gateway.scheduler.fires import PAST_RUNS, partitions_of_fire
+from tidegate_server.gateway.scheduler.workflows import schedule_timezone, table_option
+
+log = logging.getLogger(__name__)
+
+SCHEDULE_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+AT_ONCE = 32
+"""Refreshes asked for over HTTP that may be under way at the same time."""
+
+_FORMATTER = ("partition.fields.", ".date-formatter")
+_LOOK = 0.02
+_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class Refreshes:
+    """Carries refreshes out on threads of its own; callers get the run's id at once."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="rest-refresh")
+        self._lock = threading.Lock()
+        self._under_way = 0
+
+    def start(self, request: RefreshRequest) -> str:
+        """Begin a refresh and return its id, under which the history has it from now on.
+
+        :raises ServerError: TOO_MANY, or what kept the run from being recorded.
+        """
+        refresh_id = self._services.new_id()
+        with self._lock:
+            if self._under_way >= AT_ONCE:
+                hint = "Wait until some of them have ended."
+                raise error(Code.TOO_MANY, what="refreshes at once", limit=AT_ONCE, hint=hint)
+            self._under_way += 1
+        future = self._pool.submit(self._run, replace(request, refresh_id=refresh_id))
+        self._wait_until_recorded(refresh_id, future)
+        return refresh_id
+
+    def close(self) -> None:
+        """Take no more; runs at work are ended by whoever carries refreshes out."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, request: RefreshRequest) -> RefreshRun:
+        services = self._services
+        try:
+            if request.trigger is Trigger.SCHEDULED:
+                return services.waves.refresh(request)
+            return services.run_refresh(request)
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    def _wait_until_recorded(self, refresh_id: str, future: Future[RefreshRun]) -> None:
+        while self._services.ledger.find(refresh_id) is None:
+            if future.done():
+                future.result()
+                return
+            time.sleep(_LOOK)
+
+
+def refresh_request(
+    body: RefreshCommandBody, table: MaterializedTable, services: Services, user: str
+) -> RefreshRequest:
+    """Return the request that a call's body describes.
+
+    :raises ServerError: MT_SCHEDULE_TIME, MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE,
+        MT_OPTION_VALUE, MT_STATE, NOT_SUPPORTED, INVALID_REQUEST, or Spark's own for a setting.
+    """
+    if table.refresh_status is RefreshStatus.INITIALIZING:
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found=table.refresh_status.value,
+            action="REFRESH",
+            expected="ACTIVATED or SUSPENDED",
+        )
+    _check_options(body.dynamic_options)
+    _check_settings(body.execution_config, services.engine)
+    if body.is_periodic:
+        return _periodic(body, table, services, user)
+    if body.schedule_time is not None:
+        raise error(Code.INVALID_REQUEST, reason="scheduleTime needs isPeriodic = true")
+    if body.dynamic_options:
+        raise error(Code.INVALID_REQUEST, reason="dynamicOptions needs isPeriodic = true")
+    spec = partition_spec(body.static_partitions or None, table)
+    return RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.MANUAL,
+        requested_by=user,
+        partitions=(spec,) if spec else (),
+        settings=dict(body.execution_config),
+    )
+
+
+def read_schedule_time(text: str | None, timezone: str) -> datetime:
+    """Read a schedule time as it stands in a call, on the clock of ``timezone``.
+
+    With an offset, as in ``2024-10-27 02:00:00+01:00``, it is that very moment.
+
+    :raises ServerError: MT_SCHEDULE_TIME.
+    """
+    if text is None:
+        raise error(Code.MT_SCHEDULE_TIME, found="null")
+    if _WITH_OFFSET.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError) as problem:
+            raise error(Code.MT_SCHEDULE_TIME, found=repr(text)) from problem
+    try:
+        local = datetime.strptime(text, SCHEDULE_TIME_FORMAT)  # noqa: DTZ007 - the zone follows
+    except ValueError as problem:
+        raise error(Code.MT_SCHEDULE_TIME, found=repr(text)) from problem
+    if local.strftime(SCHEDULE_TIME_FORMAT) != text:
+        raise error(Code.MT_SCHEDULE_TIME, found=repr(text))
+    return local.replace(tzinfo=read_timezone(timezone)).astimezone(UTC)
+
+
+def _periodic(
+    body: RefreshCommandBody, table: MaterializedTable, services: Services, user: str
+) -> RefreshRequest:
+    config = services.config
+    timezone = schedule_timezone(table, config.timezone, config.options)
+    fire = read_schedule_time(body.schedule_time, timezone)
+    if body.static_partitions:
+        reason = "a periodic refresh finds its partitions itself: leave staticPartitions out"
+        raise error(Code.INVALID_REQUEST, reason=reason)
+    seen = replace(
+        table,
+        options={**table.options, **body.dynamic_options},
+        resume_options={**table.resume_options, **body.dynamic_options},
+    )
+    partitions = partitions_of_fire(
+        seen,
+        fire,
+        freshness=timedelta(seconds=table.freshness.seconds),
+        timezone=timezone,
+        option=table_option(seen, config.options),
+        past=lambda: services.ledger.runs(table.id, limit=PAST_RUNS),
+        newest=lambda: None,  # what came late is not looked for while a client waits
+    )
+    return RefreshRequest(
+        table_id=table.id,
+        trigger=Trigger.SCHEDULED,
+        requested_by=user,
+        schedule_time=fire,
+        partitions=partitions,
+        settings=dict(body.execution_config),
+    )
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Refuse options that would change nothing about one refresh."""
+    for key, value in options.items():
+        if key == POLICY_KEY:
+            check_option(key, value)
+        elif not (key.startswith(_FORMATTER[0]) and key.endswith(_FORMATTER[1])):
+            raise error(
+                Code.NOT_SUPPORTED,
+                what=f"The dynamic option {key}",
+                hint=f"Possible are {POLICY_KEY} and partition.fields.<column>.date-formatter.",
+            )
+
+
+def _check_settings(settings: Mapping[str, str], engine: Engine) -> None:
+    """Refuse settings that Spark would not use in one refresh."""
+    for key in settings:
+        if not key.startswith("spark."):
+            hint = "executionConfig takes Spark's settings; the table has its own."
+            raise error(Code.NOT_SUPPORTED, what=f"{key} in executionConfig", hint=hint)
+    for notice in spark_notices(settings, engine):
+        raise error(Code.INVALID_REQUEST, reason=notice)

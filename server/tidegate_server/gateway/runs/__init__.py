@@ -1,0 +1,1 @@
+"""Refreshes and maintenance of tables, as runs of the gateway."""

@@ -1,0 +1,192 @@
+"""Decides which events become alerts, and hands them to who delivers them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from httpx2 import InvalidURL
+
+from tidegate_server.core.config import AlertsSection, Config
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.runs import RefreshRun, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.freshness.lag import LagReport
+from tidegate_server.gateway.freshness.retries import (
+    DEFAULT_RETRIES,
+    RETRIES_OPTION,
+    retries_left,
+    whole_number,
+)
+from tidegate_server.gateway.observability.alerts import Alert, Event, Facts
+from tidegate_server.gateway.observability.delivery import Command, Counted, Courier, Webhook
+from tidegate_server.gateway.runs import lag
+from tidegate_server.gateway.scheduler.base import Ledger
+from tidegate_server.gateway.scheduler.workflows import table_option
+from tidegate_server.gateway.store.breaches import Breaches
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[Alert], None]
+
+
+class Alerts:
+    """Tells of failed refreshes, suspended tables and lag; whoever reports never waits."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        catalog: CatalogReader,
+        ledger: Ledger,
+        breaches: Breaches,
+        clock: Clock,
+        new_id: Callable[[], str],
+        server_id: str,
+        tell: Sequence[Tell],
+    ) -> None:
+        """Take the parts; each alert is given to every one of ``tell``."""
+        self._config = config
+        self._catalog = catalog
+        self._ledger = ledger
+        self._breaches = breaches
+        self._clock = clock
+        self._new_id = new_id
+        self._server_id = server_id
+        self._tell = tuple(tell)
+        self._events = frozenset(config.alerts.events) if tell else frozenset()
+
+    @property
+    def watches_lag(self) -> bool:
+        """Whether :meth:`look` is worth calling."""
+        return "lag" in self._events
+
+    def refresh_ended(self, run: RefreshRun) -> None:
+        """Tell of a refresh that failed for good; what goes wrong here is only logged."""
+        if run.state is not RunState.FAILED or "failed" not in self._events:
+            return
+        try:
+            if not self._comes_again(run):
+                self._send(_failure(run), run.table_id, str(run.table))
+        except Exception:
+            # The refresh itself has ended in order, whatever happens to the news of it.
+            log.exception("refresh %s failed, which could not be told", run.refresh_id)
+
+    def suspended(self, table: MaterializedTable, reason: str) -> None:
+        """Tell of a table that was suspended since it keeps failing."""
+        if "suspended" not in self._events:
+            return
+        text = f"{table.name} is suspended: {reason}"
+        facts = Facts(event=Event.TABLE_SUSPENDED, text=text, reason=reason)
+        self._send(facts, table.id, str(table.name))
+
+    def look(self) -> None:
+        """Tell of each table that lags too much, once, and again when it does no more."""
+        now = self._clock.now()
+        known = self._breaches.known()
+        tables = self._catalog.tables()
+        for table in tables:
+            if self._keeps_pace(table):
+                self._judge(table, table.id in known, now)
+        for gone in known - {table.id for table in tables}:
+            self._breaches.end(gone)
+
+    def _keeps_pace(self, table: MaterializedTable) -> bool:
+        if table.refresh_status is not RefreshStatus.ACTIVATED:
+            return False
+        return not table.downstream or bool(self._catalog.consumers(table.name))
+
+    def _judge(self, table: MaterializedTable, known: bool, now: datetime) -> None:
+        report = lag.present_at(table, self._ledger, now)
+        late = timedelta(seconds=report.target + self._config.alerts.lag_grace)
+        if report.actual is None:
+            return
+        if not known and report.actual > late.total_seconds():
+            if self._breaches.begin(table.id, now):
+                self._send(_lag(report, Event.LAG_EXCEEDED), table.id, str(table.name))
+        elif known and not report.breached and self._breaches.end(table.id):
+            self._send(_lag(report, Event.LAG_RECOVERED), table.id, str(table.name))
+
+    def _comes_again(self, run: RefreshRun) -> bool:
+        """Say whether the gateway itself tries a failed fire once more."""
+        table = self._catalog.by_id(run.table_id)
+        if table is None or run.trigger is not Trigger.SCHEDULED or not self._config.fires_itself:
+            return False
+        option = table_option(table, self._config.options)
+        return retries_left(run, whole_number(option(RETRIES_OPTION), DEFAULT_RETRIES))
+
+    def _send(self, facts: Facts, table_id: str, table: str) -> None:
+        alert = Alert(
+            id=self._new_id(),
+            time=self._clock.now(),
+            server=self._server_id,
+            table=table,
+            table_id=table_id,
+            **asdict(facts),
+        )
+        log.info("alert %s: %s", alert.id, alert.text)
+        for tell in self._tell:
+            tell(alert)
+
+
+def couriers(config: AlertsSection, counted: Counted) -> tuple[Courier, ...]:
+    """Return one courier for each configured way out; none is started yet.
+
+    :raises ServerError: ALERTS_CONFIGURATION.
+    """
+    found = []
+    if config.webhook:
+        send = _webhook(config)
+        found.append(Courier("webhook", send, attempts=config.attempts, counted=counted))
+    if config.command:
+        if not config.command[0]:
+            raise error(Code.ALERTS_CONFIGURATION, key="alerts.command", reason="it has no program")
+        run = Command(config.command, config.timeout)
+        found.append(Courier("command", run, attempts=config.attempts, counted=counted))
+    return tuple(found)
+
+
+def _webhook(config: AlertsSection) -> Webhook:
+    # The URL and the headers may hold secrets, so neither is repeated in the message.
+    try:
+        parts = urlsplit(config.webhook)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError
+        return Webhook(config.webhook, config.webhook_headers, config.timeout)
+    except (ValueError, TypeError, InvalidURL):
+        reason = "the URL or a header cannot be used"
+        raise error(Code.ALERTS_CONFIGURATION, key="alerts.webhook", reason=reason) from None
+
+
+def _failure(run: RefreshRun) -> Facts:
+    return Facts(
+        event=Event.REFRESH_FAILED,
+        text=f"A refresh of {run.table} failed with {run.error_class}: {run.error_message}",
+        refresh_id=run.refresh_id,
+        trigger=run.trigger.value,
+        attempt=run.attempt,
+        schedule_time=run.schedule_time,
+        error_class=run.error_class,
+        sqlstate=run.sqlstate,
+        error_message=run.error_message,
+    )
+
+
+def _lag(report: LagReport, event: Event) -> Facts:
+    exceeded = event is Event.LAG_EXCEEDED
+    words = (
+        "lags more than its freshness allows" if exceeded else "is as fresh again as it has to be"
+    )
+    return Facts(
+        event=event,
+        text=f"{report.table} {words}: {report.actual:.0f} s of {report.target:.0f} s",
+        lag_seconds=report.actual,
+        target_seconds=report.target,
+        cause=report.cause.value if report.cause else None,
+    )

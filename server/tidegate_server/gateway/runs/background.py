@@ -1,0 +1,43 @@
+"""Work that goes on after its statement was answered."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tidegate_server.core.errors import Code, error
+
+log = logging.getLogger(__name__)
+
+
+class Background:
+    """Runs each work on a thread of its own, a bounded number at a time.
+
+    The threads do not keep the process alive: what they do is recorded and recovered as refreshes.
+    """
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._places = threading.Semaphore(limit)
+
+    def start(self, name: str, work: Callable[[], object]) -> None:
+        """Begin a work at once.
+
+        :raises ServerError: TOO_MANY.
+        """
+        if not self._places.acquire(blocking=False):
+            hint = "Wait for one to end, or leave ASYNC out."
+            raise error(
+                Code.TOO_MANY, what="refreshes in the background", limit=self._limit, hint=hint
+            )
+        threading.Thread(target=self._run, args=(work,), name=name, daemon=True).start()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception:
+            # Nobody waits for this thread: what escapes here would be seen by nobody.
+            log.exception("work in the background failed")
+        finally:
+            self._places.release()

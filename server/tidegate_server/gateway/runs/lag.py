@@ -1,0 +1,75 @@
+"""How facts about a table are written for people."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.freshness.lag import LagReport, lag_report
+from tidegate_server.gateway.scheduler.base import Ledger
+
+_RUNS_OF_A_DAY = 500  # what one table has at a freshness of three minutes
+_RUNS_FOR_NOW = 50  # the present lag and its cause follow from the newest
+
+
+def moment(time: datetime | None) -> str | None:
+    """Return a moment to the second, in UTC."""
+    return None if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def freshness(table: MaterializedTable) -> str:
+    """Return a freshness without its quotes; DOWNSTREAM with what it amounts to."""
+    text = f"{table.freshness.value} {table.freshness.unit.name}"
+    return f"DOWNSTREAM ({text})" if table.downstream else text
+
+
+def lag(report: LagReport) -> str | None:
+    """Return a lag in seconds; an upper bound says so."""
+    if report.actual is None:
+        return None
+    return f"{'' if report.exact else 'at most '}{report.actual:.0f} s"
+
+
+def held(table: MaterializedTable) -> str | None:
+    """Return which version of a table is held, since when and why."""
+    found = table.held
+    if found is None:
+        return None
+    return f"{found.refresh_id} since {moment(found.since)}: {found.reason}"
+
+
+def present(table: MaterializedTable, context: Context) -> LagReport:
+    """Measure a table's lag now from its history alone, without an engine."""
+    return present_at(table, context.services.ledger, context.services.clock.now())
+
+
+def present_at(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
+    """Measure a table's lag at a moment from its history alone."""
+    return lag_report(table, _newest(table, ledger, _RUNS_FOR_NOW), now)
+
+
+def measured(table: MaterializedTable, context: Context) -> LagReport:
+    """Measure a table's freshness now and over the last day."""
+    return measure(table, context.services.ledger, context.services.clock.now())
+
+
+def measure(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
+    """Measure a table's freshness at a moment and over the day before it."""
+    return lag_report(table, _newest(table, ledger, _RUNS_OF_A_DAY), now)
+
+
+def _newest(table: MaterializedTable, ledger: Ledger, limit: int) -> tuple[RefreshRun, ...]:
+    """Return a table's newest runs, and its last success however many have failed since."""
+    runs, success = ledger.runs(table.id, limit), ledger.last_success(table.id)
+    if success is None or any(run.refresh_id == success.refresh_id for run in runs):
+        return runs
+    return (*runs, success)
+
+
+def strategy(run: RefreshRun | None) -> str | None:
+    """Return what a run did and why."""
+    if run is None or run.action is None:
+        return None
+    return f"{run.action.value} ({run.reason_code})" if run.reason_code else run.action.value

@@ -1,0 +1,394 @@
+"""Looks after materialized tables in the background, when their refreshes ended: their files, and
+whether they equal their queries."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from queue import SimpleQueue
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import FilesLooked, FilesLookedAfter, Verified
+from tidegate_server.core.messages.requests import (
+    Cancel,
+    LookAtFiles,
+    RemoveFiles,
+    RewriteFiles,
+    SetTableProperties,
+    VerifyTable,
+)
+from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.upkeep import (
+    ContentCompared,
+    FilesFound,
+    PastUpkeep,
+    RowPart,
+    UpkeepRules,
+    UpkeepRun,
+    comparison_due,
+    has_small_files,
+    horizon,
+    longer_retentions,
+    read_upkeep,
+    removal_due,
+    time_to_compact,
+    worth_a_look,
+)
+from tidegate_server.core.refresh.waves import readers
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.runs.orders import refresh_order
+from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
+from tidegate_server.gateway.scheduler.workflows import table_option
+from tidegate_server.gateway.store.upkeep import UpkeepRuns
+
+log = logging.getLogger(__name__)
+
+_Step = Callable[[UpkeepRun], UpkeepRun]
+
+_PATIENCE = 5.0
+_LOOK = 1.0
+_ABSENT = frozenset(
+    {Code.OPERATION_CANCELED.name, Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name}
+)
+"""After these the next look at the table goes on."""
+
+
+class Upkeep:
+    """One table at a time on a thread of its own, so that refreshes keep the engine's cores.
+
+    Compaction holds the table's lease: no refresh of the table runs beside it, and one that is due
+    waits for the few seconds it may take. A removal touches nothing that a refresh has or makes and
+    runs beside them. Whatever dies in the middle leaves whole commits and files nobody needs. A
+    comparison with the query reads only; a table that differs is refreshed fully at once.
+    What is compared after incremental refreshes is another part of the rows each time, drawn at
+    random.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: CatalogReader,
+        ledger: Ledger,
+        runs: UpkeepRuns,
+        engine: Engine,
+        clock: Clock,
+        new_id: Callable[[], str],
+        server_id: str,
+        lease_seconds: float,
+        options: Mapping[str, str],
+        refresh: Callable[[RefreshRequest], object],
+        ended: Callable[[UpkeepRun], None] = lambda run: None,
+        draw: Callable[[int], int] = secrets.randbelow,
+    ) -> None:
+        """Take the parts; ``options`` are the server's, ``ended`` is told of each run.
+
+        :param refresh: runs a refresh and returns when it ended.
+        :param draw: returns a number below the given one.
+        """
+        self._catalog = catalog
+        self._ledger = ledger
+        self._runs = runs
+        self._engine = engine
+        self._clock = clock
+        self._new_id = new_id
+        self._server_id = server_id
+        self._lease_seconds = lease_seconds
+        self._options = options
+        self._refresh = refresh
+        self._ended = ended
+        self._draw = draw
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[int, datetime]] = {}
+        self._began = clock.now()
+        self._unchecked: set[str] = set()
+        """Tables of which a part waits to be compared."""
+        self._waiting: SimpleQueue[tuple[Callable[[str], object], str] | None] = SimpleQueue()
+        self._working: str | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
+
+    def open(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Give up what is at work and what waits."""
+        self._closing = True
+        self._waiting.put(None)
+        if (working := self._working) is not None:
+            self._cancel(working)
+        self._thread.join(_PATIENCE)
+
+    def refresh_ended(self, run: RefreshRun) -> None:
+        """Count a commit; after some of them the table waits to be looked at, after an incremental
+        one to be checked."""
+        if run.state is not RunState.SUCCEEDED or run.action in (None, Strategy.NO_DATA):
+            return
+        now = self._clock.now()
+        with self._lock:
+            commits, since = self._seen.get(run.table_id, (0, self._began))
+            looked_at = worth_a_look(commits + 1, now - since)
+            self._seen[run.table_id] = (0, now) if looked_at else (commits + 1, since)
+            checked = run.action is Strategy.INCREMENTAL and run.table_id not in self._unchecked
+            if checked:
+                self._unchecked.add(run.table_id)
+        if looked_at:
+            self._waiting.put((self.look_after, run.table_id))
+        if checked:
+            self._waiting.put((self.check, run.table_id))
+
+    def look_after(self, table_id: str) -> UpkeepRun | None:
+        """Do for a table what is due; None if nothing was, or if the table is gone.
+
+        What failed is in the record.
+        """
+        table = self._catalog.by_id(table_id)
+        if table is None:
+            with self._lock:
+                self._seen.pop(table_id, None)
+            return None
+        rules = read_upkeep(table_option(table, self._options))
+        run = self._carried_out(table, self._due(table, rules, self._clock.now()))
+        if not run.did_something:
+            return None
+        self._runs.record(run)
+        self._ended(run)
+        return run
+
+    def check(self, table_id: str) -> UpkeepRun | None:
+        """Compare a part of a table's rows with the query; None if that is not wanted.
+
+        Only what differs is recorded: as many records as refreshes would push all others out.
+        """
+        with self._lock:
+            self._unchecked.discard(table_id)
+        table = self._catalog.by_id(table_id)
+        parts = 0 if table is None else read_upkeep(table_option(table, self._options)).parts
+        if table is None or not parts:
+            return None
+        part = RowPart(number=self._draw(parts), of=parts)
+        run = self._carried_out(table, self._comparison(table, part))
+        if run.compared is not None and not run.compared.equal:
+            self._runs.record(run)
+        if run.did_something:
+            self._ended(run)
+        return run
+
+    def _carried_out(self, table: MaterializedTable, steps: Iterable[_Step]) -> UpkeepRun:
+        now = self._clock.now()
+        run = UpkeepRun(
+            upkeep_id=self._new_id(),
+            table_id=table.id,
+            table=table.name,
+            server_id=self._server_id,
+            started_at=now,
+            finished_at=now,
+        )
+        self._working = run.upkeep_id
+        try:
+            for step in steps:
+                run = self._tried(step, run)
+        finally:
+            self._working = None
+        return replace(run, finished_at=self._clock.now())
+
+    def _due(self, table: MaterializedTable, rules: UpkeepRules, now: datetime) -> Iterator[_Step]:
+        """Yield what is to be done; what one step failed at, the others do not wait for."""
+        past = self._runs.past(table.id)
+        if rules.on:
+            yield lambda run: self._compacted(run, table, rules, past)
+        if rules.on and removal_due(rules, past.removed_at or table.created_at, now):
+            yield lambda run: self._removed(run, table, rules)
+        if comparison_due(rules, past.compared_at or table.created_at, now):
+            yield from self._comparison(table)
+
+    def _comparison(self, table: MaterializedTable, part: RowPart | None = None) -> Iterator[_Step]:
+        yield lambda run: self._compared(run, table, part)
+        yield lambda run: self._repaired(run, table)
+
+    def _tried(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
+        try:
+            return step(run)
+        except ServerError as failure:
+            if failure.code in _ABSENT:
+                log.info("the upkeep of %s goes on another time: %s", run.table, failure)
+                return run
+            log.warning("the upkeep of %s failed: %s", run.table, failure)
+            return replace(run, error_class=failure.code, error_message=failure.message)
+
+    # ---- the steps -------------------------------------------------------------------------
+
+    def _look(self, table: MaterializedTable, rules: UpkeepRules) -> FilesFound | None:
+        needed = tuple(sorted(self._needed(table)))
+        request = LookAtFiles(
+            name=table.storage, table_id=table.id, versions=needed, back=rules.versions
+        )
+        answer = self._engine.call(request, wait=0)
+        if not isinstance(answer, FilesLooked):
+            raise _unexpected(answer)
+        return answer.found
+
+    def _compacted(
+        self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules, past: PastUpkeep
+    ) -> UpkeepRun:
+        found = self._look(table, rules)
+        if found is None or not has_small_files(found, rules, past.files_left):
+            return run
+        with self._leased(run, table) as leased:
+            if not leased:
+                return run
+            request = RewriteFiles(upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id)
+            answer = self._engine.call(request, wait=0)
+        if not isinstance(answer, FilesLookedAfter):
+            raise _unexpected(answer)
+        found = self._look(table, rules)
+        log.info("%s: %s", table.name, answer.rewritten)
+        left = found.files if found is not None else None
+        return replace(run, rewritten=answer.rewritten, files_left=left)
+
+    def _keep_longer(
+        self, run: UpkeepRun, table: MaterializedTable, properties: Mapping[str, str]
+    ) -> None:
+        with self._leased(run, table) as leased:
+            if leased:
+                request = SetTableProperties(name=table.storage, properties=properties)
+                self._engine.call(request, wait=0)
+
+    def _removed(self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules) -> UpkeepRun:
+        # Anew, and before who is at work: what a refresh that begins later reads is newer.
+        at_work = self._at_work(table)
+        found = self._look(table, rules)
+        if found is None:
+            return run
+        if properties := longer_retentions(found, rules):
+            # Until Delta knows of it, it would take for unneeded what is to stay.
+            self._keep_longer(run, table, properties)
+            return run
+        wanted = horizon(found, rules, self._clock.now(), at_work)
+        request = RemoveFiles(
+            upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id, horizon=wanted
+        )
+        answer = self._engine.call(request, wait=0)
+        if not isinstance(answer, FilesLookedAfter):
+            raise _unexpected(answer)
+        log.info("%s: %s before %s", table.name, answer.removed, wanted.before)
+        return replace(run, removed=answer.removed, removed_before=wanted.before)
+
+    def _compared(
+        self, run: UpkeepRun, table: MaterializedTable, part: RowPart | None
+    ) -> UpkeepRun:
+        order = refresh_order(
+            table,
+            self._wish(table),
+            refresh_id=run.upkeep_id,
+            epoch=0,
+            asked_at=self._clock.now(),
+        )
+        answer = self._engine.call(VerifyTable(order=order, part=part), wait=0)
+        if not isinstance(answer, Verified):
+            raise _unexpected(answer)
+        if not answer.equal:
+            log.error("%s differs from its query: %s", table.name, answer)
+        found = ContentCompared(
+            version=answer.version,
+            missing_rows=answer.missing_rows,
+            extra_rows=answer.extra_rows,
+            part=part,
+        )
+        return replace(run, compared=found)
+
+    def _repaired(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+        if run.compared is not None and not run.compared.equal:
+            self._refresh(self._wish(table))
+        return run
+
+    def _wish(self, table: MaterializedTable) -> RefreshRequest:
+        return RefreshRequest(
+            table_id=table.id, trigger=Trigger.REPAIR, requested_by=table.owner, force=True
+        )
+
+    def _needed(self, table: MaterializedTable) -> set[int]:
+        """Return the versions of a table with which those that read it will compare."""
+        names = {table.name.folded(), table.storage.folded()}
+        versions = set()
+        for reader in readers(table, self._catalog.consumers):
+            ids = [s.table_id for s in reader.sources if s.name.folded() in names]
+            last = self._ledger.last_success(reader.id)
+            for run in (*self._ledger.commits(reader.id, 1), *([last] if last else [])):
+                versions |= {run.sources[key] for key in ids if key in run.sources}
+        return versions
+
+    def _at_work(self, table: MaterializedTable) -> datetime | None:
+        """Return since when a refresh runs of a table, or of one that reads it."""
+        concerned = {table.id, *(r.id for r in readers(table, self._catalog.consumers))}
+        begun = [r.queued_at for r in self._ledger.unfinished() if r.table_id in concerned]
+        return min(begun, default=None)
+
+    @contextmanager
+    def _leased(self, run: UpkeepRun, table: MaterializedTable) -> Iterator[bool]:
+        """Hold the table's lease, if it is free, as long as compaction may take and no longer."""
+        owner = f"{self._server_id}/{DEFINITION_LEASE}{run.upkeep_id}"
+        end = self._clock.now() + time_to_compact(table.freshness)
+        if not self._claim(table.id, owner):
+            yield False
+            return
+        # A statement that had the lease before may have made it another table.
+        current = self._catalog.by_id(table.id)
+        same = current is not None and current.storage == table.storage and not current.swapping
+        done = threading.Event()
+        keeper = threading.Thread(
+            target=self._keep, args=(run, owner, end, done), name="upkeep-lease", daemon=True
+        )
+        keeper.start()
+        try:
+            yield same
+        finally:
+            done.set()
+            keeper.join()
+            self._ledger.release(table.id, owner)
+
+    def _claim(self, table_id: str, owner: str) -> bool:
+        now = self._clock.now()
+        return self._ledger.claim(table_id, owner, now, self._lease_seconds) is not None
+
+    def _keep(self, run: UpkeepRun, owner: str, end: datetime, done: threading.Event) -> None:
+        """Prolong the lease; once it is lost, or the time is over, cancel until that is heard."""
+        pause = min(_LOOK, self._lease_seconds / 3)
+        while not done.wait(pause):
+            try:
+                now = self._clock.now()
+                held = self._ledger.extend(run.table_id, owner, now, self._lease_seconds)
+                if not held or now >= end:
+                    self._cancel(run.upkeep_id)
+            except Exception:
+                # The next round tries again.
+                log.warning("upkeep %s: its lease", run.upkeep_id, exc_info=True)
+
+    def _cancel(self, upkeep_id: str) -> None:
+        try:
+            self._engine.call(Cancel(operation_id=upkeep_id), wait=0)
+        except ServerError as failure:
+            log.info("upkeep %s: %s", upkeep_id, failure)
+
+    def _work(self) -> None:
+        while (waiting := self._waiting.get()) is not None and not self._closing:
+            work, table_id = waiting
+            try:
+                work(table_id)
+            except Exception:
+                # What goes wrong with one table must not end the upkeep of all.
+                log.exception("the upkeep of %s broke", table_id)
+
+
+def _unexpected(answer: object) -> ServerError:
+    return error(Code.INTERNAL, reason=f"upkeep was answered by {type(answer).__name__}")

@@ -1,0 +1,276 @@
+"""From a request to the engine's order, and from there to the record of a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.runs import RefreshRun, Strategy
+from tidegate_server.core.model.states import RUN_MOVES, RunState, allowed
+from tidegate_server.core.model.table import HeldVersion, LogicalRefreshMode, MaterializedTable
+from tidegate_server.core.refresh.request import (
+    CommittedRefresh,
+    PastRun,
+    RefreshOrder,
+    RefreshPolicy,
+    RefreshRequest,
+)
+from tidegate_server.gateway.catalog.base import CatalogReader
+from tidegate_server.gateway.scheduler.base import Ledger
+
+log = logging.getLogger(__name__)
+
+RECOVERED = "RECOVERED"
+_PAST_RUNS = 20
+
+_OPTIONS = "materialized-table."
+_POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
+    LogicalRefreshMode.AUTOMATIC: RefreshPolicy.AUTO,
+    LogicalRefreshMode.CONTINUOUS: RefreshPolicy.AUTO,
+    LogicalRefreshMode.FULL: RefreshPolicy.FULL,
+    LogicalRefreshMode.INCREMENTAL: RefreshPolicy.INCREMENTAL,
+    LogicalRefreshMode.INCREMENTAL_STRICT: RefreshPolicy.INCREMENTAL_STRICT,
+}
+
+
+def refuse_half_done(table: MaterializedTable, action: str) -> None:
+    """Refuse to touch a table in the middle of a DROP, a SWAP or a ROLLBACK of both.
+
+    After one that died the table's rows may be gone, its name may be that of another one, or its
+    rows may be those of another definition.
+
+    :raises ServerError: MT_STATE.
+    """
+    for found, expected, hint in _unfinished(table):
+        raise error(
+            Code.MT_STATE,
+            table=table.name,
+            found=found,
+            action=action,
+            expected=expected,
+            hint=hint,
+        )
+
+
+def _unfinished(table: MaterializedTable) -> Iterator[tuple[str, str, str]]:
+    """Yield the states in which statements may have left a table: found, expected, what to do."""
+    if table.dropping:
+        yield (
+            "half dropped",
+            "whole",
+            "Repeat DROP MATERIALIZED TABLE; the next engine completes it as well.",
+        )
+    if table.rolling_back is not None:
+        yield (
+            "half rolled back",
+            "whole",
+            "The next engine completes it; with several gateways, repeat the ROLLBACK.",
+        )
+    if table.swapping:
+        yield (
+            "half swapped with another table",
+            "in its place",
+            "The next engine puts it back; with several gateways, repeat the SWAP WITH.",
+        )
+
+
+def queued_run(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    refresh_id: str,
+    now: datetime,
+    server_id: str,
+) -> RefreshRun:
+    """Return the record with which a request begins."""
+    return RefreshRun(
+        refresh_id=refresh_id,
+        table_id=table.id,
+        table=table.name,
+        definition_version=table.definition_version,
+        trigger=request.trigger,
+        state=RunState.QUEUED,
+        queued_at=now,
+        requested_by=request.requested_by,
+        server_id=server_id,
+        schedule_time=request.schedule_time,
+        partitions=request.partitions,
+        wave_id=request.wave_id,
+        requested_action=requested_action(request),
+        attempt=request.attempt,
+    )
+
+
+def requested_action(request: RefreshRequest) -> str | None:
+    """Return what the asker insisted on, in the words of the statement."""
+    if request.partitions:
+        return Strategy.PARTITION.value
+    if request.predicate is not None:
+        return "WHERE"
+    return request.policy.value if request.policy is not None else None
+
+
+def step_id(operation_id: str, step: str) -> str:
+    """Return the id of a further run that the same operation asks for."""
+    return f"{operation_id}.{step}"
+
+
+def close_run(
+    ledger: Ledger,
+    run: RefreshRun,
+    end: RunState,
+    now: datetime,
+    code: str | None = None,
+    text: str | None = None,
+) -> RefreshRun:
+    """Record the end of a run and return it.
+
+    :raises ServerError: INTERNAL if the life cycle has no such move.
+    """
+    if not allowed(RUN_MOVES, run.state, end):
+        reason = f"a run cannot move from {run.state.value} to {end.value}"
+        raise error(Code.INTERNAL, reason=reason)
+    ended = replace(
+        run,
+        state=end,
+        finished_at=now,
+        reason_code=code or run.reason_code,
+        reason_text=text or run.reason_text,
+    )
+    ledger.record(ended)
+    log.info("refresh %s of %s: %s %s", run.refresh_id, run.table, end.value, code or "")
+    return ended
+
+
+def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
+    """Return a run filled in from the commit it made but could not report."""
+    return replace(
+        run,
+        action=Strategy.PARTITION if commit.partial else Strategy(commit.strategy),
+        definition_version=commit.definition_version,
+        to_version=commit.version,
+        sources=dict(commit.vector),
+        reason_code=RECOVERED,
+        reason_text="read from the table's own last commit",
+    )
+
+
+def held_version(run: RefreshRun, failure: ServerError, now: datetime) -> HeldVersion:
+    """Return the mark of a run whose result is held."""
+    return HeldVersion(refresh_id=run.refresh_id, since=now, reason=failure.message)
+
+
+def version_held(run: RefreshRun, commit: CommittedRefresh) -> ServerError:
+    """Return the error of a run that held its result but could not report it."""
+    return error(Code.MT_VERSION_HELD, table=str(run.table), reason=commit.breaks or "an assertion")
+
+
+def nothing_held(table: MaterializedTable) -> ServerError:
+    """Return the error for a decision on a version that is not held."""
+    return error(Code.MT_NOTHING_HELD, table=table.name, reason="nothing waits to be published")
+
+
+def refresh_order(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    *,
+    refresh_id: str,
+    epoch: int,
+    asked_at: datetime,
+    history: Iterable[RefreshRun] = (),
+    has_consumers: bool = False,
+) -> RefreshOrder:
+    """Return what the engine is told to carry out, or with EXPLAIN to plan only."""
+    return RefreshOrder(
+        refresh_id=refresh_id,
+        table_id=table.id,
+        name=table.storage,
+        definition_version=table.definition_version,
+        expanded_query=table.expanded_query,
+        columns=table.schema.names(),
+        partition_keys=table.partition_keys,
+        sources=table.sources,
+        epoch=epoch,
+        trigger=request.trigger,
+        logical_time=request.schedule_time or asked_at,
+        partitions=request.partitions,
+        predicate=request.predicate,
+        force=request.force,
+        settings={**table.settings, **table.resume_options, **request.settings},
+        policy=request.policy or _POLICIES[table.logical_refresh_mode],
+        vector=request.vector,
+        wave_id=request.wave_id,
+        rollback_to=request.rollback_to,
+        publish=table.held.refresh_id if request.publish and table.held else None,
+        key=table.enforced_key,
+        backfill_from=request.backfill_from,
+        immutable=table.immutable,
+        expectations=table.expectations,
+        assertions=table.assertions,
+        options={**_session_options(table), **table.options, **table.resume_options},
+        distribution=table.distribution,
+        checkpoint_floor=table.checkpoint_floor,
+        history=past_runs(history),
+        has_consumers=has_consumers,
+    )
+
+
+def _session_options(table: MaterializedTable) -> dict[str, str]:
+    """Return the options that the session of CREATE had set."""
+    return {key: value for key, value in table.settings.items() if key.startswith(_OPTIONS)}
+
+
+def informed_order(
+    table: MaterializedTable,
+    request: RefreshRequest,
+    catalog: CatalogReader,
+    ledger: Ledger,
+    *,
+    refresh_id: str,
+    epoch: int,
+    asked_at: datetime,
+) -> RefreshOrder:
+    """Return an order with all that its plan depends on: EXPLAIN plans from what a run does."""
+    return refresh_order(
+        table,
+        request,
+        refresh_id=refresh_id,
+        epoch=epoch,
+        asked_at=asked_at,
+        history=ledger.runs(table.id, limit=_PAST_RUNS),
+        has_consumers=bool(catalog.consumers(table.storage)),
+    )
+
+
+def past_runs(runs: Iterable[RefreshRun]) -> tuple[PastRun, ...]:
+    """Return what costs are learned from: the runs that did something and succeeded."""
+    return tuple(
+        PastRun(
+            strategy=run.action,
+            seconds=run.seconds,
+            metrics=run.metrics,
+            reason_code=run.reason_code or "",
+            rows_changed=sum(change.rows or 0 for change in run.changes),
+        )
+        for run in runs
+        if run.state is RunState.SUCCEEDED
+        and run.action not in (None, Strategy.NO_DATA)
+        and run.seconds is not None
+    )
+
+
+def with_error(run: RefreshRun, failure: ServerError) -> RefreshRun:
+    """Return a run with the error that ended it."""
+    return replace(
+        run,
+        error_class=failure.code,
+        sqlstate=failure.sqlstate,
+        error_message=failure.message,
+    )
+
+
+def undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
+    """Return a failed run for the asker; the store keeps it RUNNING until recovery can tell."""
+    return replace(with_error(run, failure), state=RunState.FAILED)

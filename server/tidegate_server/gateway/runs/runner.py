@@ -1,0 +1,455 @@
+"""Carries one refresh request out to its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.messages.answers import LastCommitted, Refreshed
+from tidegate_server.core.messages.requests import Cancel, LastCommit, Refresh
+from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RefreshStatus, RunState
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshRequest
+from tidegate_server.gateway.catalog.base import Catalog
+from tidegate_server.gateway.freshness.retries import SERVER_STOPPED
+from tidegate_server.gateway.link.client import Engine
+from tidegate_server.gateway.runs.orders import (
+    close_run,
+    committed,
+    held_version,
+    informed_order,
+    nothing_held,
+    queued_run,
+    refuse_half_done,
+    undecided,
+    version_held,
+    with_error,
+)
+from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
+
+log = logging.getLogger(__name__)
+
+PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
+LEASE_LOST = "LEASE_LOST"
+TABLE_SUSPENDED = "TABLE_SUSPENDED"
+TABLE_DROPPED = "TABLE_DROPPED"
+VERSION_HELD = "VERSION_HELD"
+CANCELED = "CANCELED"
+UPSTREAM_FAILED = "UPSTREAM_FAILED"
+UPSTREAM_SUSPENDED = "UPSTREAM_SUSPENDED"
+
+GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
+"""Triggers that come again: their request is skipped while another refresh runs."""
+_RETRY_CANCEL = 1.0
+_LOOK_FOR_LEASE = 0.5
+_CLOSED_BY = {
+    Code.OPERATION_CANCELED.name: RunState.CANCELLED,
+    Code.MT_REFRESH_FENCED.name: RunState.ABANDONED,
+}
+
+
+@dataclass(slots=True)
+class _Active:
+    """A run at work in this process; the events are how others reach it."""
+
+    run: RefreshRun
+    owner: str
+    wake: threading.Event = field(default_factory=threading.Event)
+    begun: bool = False
+    canceled: bool = False
+    lease_lost: bool = False
+    finished: bool = False
+
+
+class Refresher:
+    """Runs refreshes, one per table at a time over all servers of the store.
+
+    The lease makes a second refresh wait or give way; the epoch that comes with it stops, at the
+    table itself, one that outlived its lease.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        ledger: Ledger,
+        engine: Engine,
+        clock: Clock,
+        new_id: Callable[[], str],
+        server_id: str,
+        lease_seconds: float,
+        patience: timedelta = timedelta(hours=1),
+        check_owner: Callable[[str], None] = lambda table_id: None,
+    ) -> None:
+        """Take the parts; ``patience`` bounds how long a request waits for a running refresh.
+
+        ``check_owner`` raises when a table's owner may no longer read what it is made of.
+        """
+        self._catalog = catalog
+        self._ledger = ledger
+        self._engine = engine
+        self._clock = clock
+        self._new_id = new_id
+        self._server_id = server_id
+        self._lease_seconds = lease_seconds
+        self._patience = patience
+        self._check_owner = check_owner
+        self._changed = threading.Condition()
+        self._active: dict[str, _Active] = {}
+        self._stopping = False
+
+    def run(self, request: RefreshRequest) -> RefreshRun:
+        """Carry a request out and return its record; blocks. A failure is in the record.
+
+        One that was enqueued before goes on as the run it became then.
+
+        :raises ServerError: MT_NOT_FOUND if there is no such table.
+        """
+        active = self._enqueued(request.refresh_id) or self._begin(request, begun=True)
+        try:
+            return self._run(active, request)
+        except ServerError as failure:
+            return self._failed(active, failure)
+        except Exception as failure:
+            log.exception("refresh %s broke", active.run.refresh_id)
+            return self._failed(active, error(Code.INTERNAL, reason=repr(failure)))
+        finally:
+            self._end(active)
+
+    def enqueue(self, request: RefreshRequest) -> RefreshRun:
+        """Record a request that :meth:`run` carries out later, or :meth:`withdraw` takes back.
+
+        From now on it can be canceled. Raises as :meth:`run`.
+        """
+        return self._begin(request).run
+
+    def withdraw(self, refresh_id: str, end: RunState, code: str, text: str) -> RefreshRun | None:
+        """Close a request that was enqueued and never run; None if there is none any more."""
+        active = self._enqueued(refresh_id)
+        if active is None:
+            return None
+        try:
+            if active.canceled:
+                end, (code, text) = RunState.CANCELLED, self._cause("canceled before it began")
+            return self._settle(active, end, code, text)
+        finally:
+            self._end(active)
+
+    def skip(
+        self, request: RefreshRequest, code: str = PREVIOUS_RUNNING, text: str | None = None
+    ) -> RefreshRun:
+        """Record a request that is not carried out, and why: its previous refresh still runs."""
+        run = self._queued(request)
+        self._ledger.record(run)
+        return self._close(run, RunState.SKIPPED, code, text or _previous(None)[1])
+
+    def cancel(self, refresh_id: str) -> bool:
+        """Ask a run of this server to stop; False if it is not at work here.
+
+        A run whose id is :func:`~orders.step_id` of the given one counts as that run.
+        """
+        return bool(self._stop(lambda run: _asked_by(run.refresh_id, refresh_id)))
+
+    def cancel_table(self, table_id: str) -> tuple[str, ...]:
+        """Ask every run of a table at work here to stop; returns their ids."""
+        return self._stop(lambda run: run.table_id == table_id)
+
+    def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
+        """Wait until none of these runs is at work here; False if that took too long."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._active.keys().isdisjoint(refresh_ids), seconds
+            )
+
+    def close(self) -> None:
+        """Cancel every run at work here; those that still wait for a lease end at once."""
+        self._stopping = True
+        self._stop(lambda run: True)
+
+    def _stop(self, meant: Callable[[RefreshRun], bool]) -> tuple[str, ...]:
+        """Ask some of the runs at work here to stop; returns their ids."""
+        with self._changed:
+            found = [active for active in self._active.values() if meant(active.run)]
+            for active in found:
+                active.canceled = True
+                active.wake.set()
+            self._changed.notify_all()
+        return tuple(active.run.refresh_id for active in found)
+
+    def at_work(self, refresh_id: str) -> bool:
+        """Say whether a run is being carried out by this very process."""
+        with self._changed:
+            return refresh_id in self._active
+
+    def lease_owner(self, run: RefreshRun) -> str:
+        """Return the name under which a run holds its table's lease."""
+        return f"{run.server_id}/{run.refresh_id}"
+
+    # ---- one run ---------------------------------------------------------------------------
+
+    def _begin(self, request: RefreshRequest, *, begun: bool = False) -> _Active:
+        run = self._queued(request)
+        active = _Active(run, self.lease_owner(run), begun=begun)
+        with self._changed:
+            self._active[run.refresh_id] = active
+        try:
+            self._ledger.record(run)
+        except Exception:
+            self._end(active)
+            raise
+        return active
+
+    def _enqueued(self, refresh_id: str | None) -> _Active | None:
+        with self._changed:
+            active = self._active.get(refresh_id) if refresh_id is not None else None
+            if active is None or active.begun:
+                return None
+            active.begun = True
+            return active
+
+    def _end(self, active: _Active) -> None:
+        try:
+            self._ledger.release(active.run.table_id, active.owner)
+        finally:
+            with self._changed:
+                self._active.pop(active.run.refresh_id, None)
+                self._changed.notify_all()
+
+    def _run(self, active: _Active, request: RefreshRequest) -> RefreshRun:
+        hold(Point.BEFORE_LEASE)
+        epoch = self._claim(active, wait=request.trigger not in GIVES_WAY)
+        hold(Point.AFTER_LEASE)
+        if active.canceled:
+            cause = self._cause("canceled before it began")
+            return self._settle(active, RunState.CANCELLED, *cause)
+        if epoch is None:
+            holder = self._ledger.holder(active.run.table_id, self._clock.now())
+            return self._settle(active, RunState.SKIPPED, *_previous(holder))
+        # While the request waited its table may have changed.
+        table = self._catalog.by_id(request.table_id)
+        if table is None:
+            return self._settle(active, RunState.CANCELLED, TABLE_DROPPED, "the table was dropped")
+        mark = table.rolling_back
+        if mark is None or not _asked_by(active.run.refresh_id, mark.refresh_id):
+            refuse_half_done(table, "a refresh")
+        if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
+            text = f"the table is {table.refresh_status.value}"
+            return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
+        if request.trigger in GIVES_WAY and table.held is not None:
+            return self._settle(active, RunState.SKIPPED, VERSION_HELD, table.held.reason)
+        if request.publish and table.held is None:
+            raise nothing_held(table)
+        order = informed_order(
+            table,
+            request,
+            self._catalog,
+            self._ledger,
+            refresh_id=active.run.refresh_id,
+            epoch=epoch,
+            asked_at=active.run.queued_at,
+        )
+        return self._carry_out(active, order)
+
+    def _claim(self, active: _Active, *, wait: bool) -> int | None:
+        """Take the lease, waiting for its holder if asked to; None without it."""
+        deadline = active.run.queued_at + self._patience
+        while True:
+            now = self._clock.now()
+            if active.canceled:
+                return None
+            epoch = self._ledger.claim(active.run.table_id, active.owner, now, self._lease_seconds)
+            if epoch is not None or now >= deadline:
+                return epoch
+            if not wait and not self._is_changing(active, now):
+                return None
+            with self._changed:
+                # A run of this server wakes us when it ends; one elsewhere must be looked for.
+                self._changed.wait(_LOOK_FOR_LEASE)
+            self._heed(active)
+
+    def _is_changing(self, active: _Active, now: datetime) -> bool:
+        """Say whether the lease is held for a moment, by a statement that changes the table."""
+        holder = self._ledger.holder(active.run.table_id, now)
+        return holder is None or holder.partition("/")[2].startswith(DEFINITION_LEASE)
+
+    def _carry_out(self, active: _Active, order: RefreshOrder) -> RefreshRun:
+        active.run = replace(
+            active.run,
+            state=RunState.RUNNING,
+            epoch=order.epoch,
+            started_at=self._clock.now(),
+            definition_version=order.definition_version,
+        )
+        self._ledger.record(active.run)
+        log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
+        keeper = threading.Thread(
+            target=self._keep, args=(active,), name=f"lease-{order.refresh_id}", daemon=True
+        )
+        keeper.start()
+        try:
+            self._check_owner(order.table_id)
+            answer = self._engine.call(Refresh(order=order))
+            hold(Point.BEFORE_STORE)
+        except ServerError as failure:
+            return self._after_failure(active, order, failure)
+        finally:
+            active.finished = True
+            active.wake.set()
+            keeper.join()
+        if not isinstance(answer, Refreshed):
+            raise error(Code.INTERNAL, reason=f"a refresh was answered by {type(answer).__name__}")
+        outcome = answer.outcome
+        run = replace(
+            active.run,
+            action=outcome.plan.strategy,
+            partitions=outcome.plan.partitions,
+            from_version=outcome.from_version,
+            to_version=outcome.to_version,
+            sources=dict(outcome.plan.vector),
+            metrics=outcome.metrics,
+            changes=outcome.plan.changes,
+            rejected=outcome.plan.rejected,
+            data_timestamp=outcome.data_timestamp,
+            definition_version=outcome.definition_version or order.definition_version,
+        )
+        if outcome.sources not in (None, order.sources):
+            self._catalog.note_sources(order.table_id, outcome.sources)
+        if outcome.plan.strategy is not Strategy.NO_DATA:
+            self._catalog.hold(order.table_id, None)
+        text = outcome.plan.reason_text + self._suspended_sources(order)
+        active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
+        hold(Point.AFTER_STORE)
+        return active.run
+
+    def _suspended_sources(self, order: RefreshOrder) -> str:
+        """Return a mark for a run that read tables which are not kept fresh."""
+        read = (self._catalog.find(source.name) for source in order.sources)
+        names = [
+            str(table.name)
+            for table in read
+            if table is not None and table.refresh_status is RefreshStatus.SUSPENDED
+        ]
+        return f" ({UPSTREAM_SUSPENDED}: {', '.join(names)})" if names else ""
+
+    def _after_failure(
+        self, active: _Active, order: RefreshOrder, failure: ServerError
+    ) -> RefreshRun:
+        """Decide what a failed call means: the commit may have been made nevertheless."""
+        if failure.code == Code.MT_VERSION_HELD.name:
+            return self._held(active, failure)
+        lost = failure.code == Code.ENGINE_LOST.name
+        # Fenced although nobody took the lease: the store is behind the table's own epoch.
+        behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
+        if not lost and not behind:
+            return self._failed(active, failure)
+        try:
+            answer = self._last_commit(order)
+        except ServerError as unreadable:
+            log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
+            return undecided(active.run, failure) if lost else self._failed(active, failure)
+        commit, held = answer.commit, answer.held
+        if held is not None and lost and held.refresh_id == order.refresh_id:
+            return self._held(active, version_held(active.run, held))
+        if commit is not None and lost and commit.refresh_id == order.refresh_id:
+            self._catalog.hold(order.table_id, None)
+            active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
+            return active.run
+        if commit is not None and behind:
+            self._ledger.raise_epoch(order.table_id, commit.epoch)
+        return self._failed(active, failure)
+
+    def _held(self, active: _Active, failure: ServerError) -> RefreshRun:
+        """Note that a run's result is held, then that the run ended so."""
+        if not active.lease_lost:
+            mark = held_version(active.run, failure, self._clock.now())
+            self._catalog.hold(active.run.table_id, mark)
+        return self._failed(active, failure)
+
+    def _last_commit(self, order: RefreshOrder) -> LastCommitted:
+        answer = self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
+        if not isinstance(answer, LastCommitted):
+            raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
+        return answer
+
+    # ---- the lease's keeper ----------------------------------------------------------------
+
+    def _keep(self, active: _Active) -> None:
+        """Prolong the lease at a third of its life; pass a wish to cancel on to the engine."""
+        pause = self._lease_seconds / 3
+        while not active.finished:
+            if active.wake.wait(pause):
+                active.wake.clear()
+            if active.finished:
+                return
+            try:
+                self._prolong(active)
+                if active.canceled or active.lease_lost:
+                    # Repeated, since the engine may not have begun when the first one came.
+                    pause = _RETRY_CANCEL
+                    self._engine.call(Cancel(operation_id=active.run.refresh_id), wait=0)
+            except Exception:
+                # The next round tries again; until then the epoch guards the table.
+                log.warning("refresh %s: its lease or cancel", active.run.refresh_id, exc_info=True)
+
+    def _prolong(self, active: _Active) -> None:
+        if active.lease_lost:
+            return
+        self._heed(active)
+        now = self._clock.now()
+        if not self._ledger.extend(active.run.table_id, active.owner, now, self._lease_seconds):
+            active.lease_lost = True
+            log.warning("refresh %s lost its lease", active.run.refresh_id)
+
+    def _heed(self, active: _Active) -> None:
+        """Notice a wish to cancel that another server left in the store."""
+        if not active.canceled:
+            active.canceled = self._ledger.cancel_asked(active.run.refresh_id)
+
+    # ---- records ---------------------------------------------------------------------------
+
+    def _queued(self, request: RefreshRequest) -> RefreshRun:
+        table = self._catalog.by_id(request.table_id)
+        if table is None:
+            raise error(Code.MT_NOT_FOUND, table=request.table_id)
+        refresh_id = request.refresh_id or self._new_id()
+        return queued_run(table, request, refresh_id, self._clock.now(), self._server_id)
+
+    def _failed(self, active: _Active, failure: ServerError) -> RefreshRun:
+        end = _CLOSED_BY.get(failure.code, RunState.FAILED)
+        reason: tuple[str | None, str | None] = (None, None)
+        if active.run.state is RunState.QUEUED:
+            end = RunState.CANCELLED
+        elif active.lease_lost and not active.canceled:
+            end, reason = RunState.ABANDONED, (LEASE_LOST, "another server took the lease over")
+        elif active.canceled or end is RunState.CANCELLED:
+            end, reason = RunState.CANCELLED, self._cause(failure.message)
+        active.run = self._close(with_error(active.run, failure), end, *reason)
+        return active.run
+
+    def _cause(self, text: str) -> tuple[str, str]:
+        """Return why a run was canceled: by somebody, or since the server stops."""
+        return (SERVER_STOPPED, "its server was stopped") if self._stopping else (CANCELED, text)
+
+    def _settle(self, active: _Active, end: RunState, code: str, text: str) -> RefreshRun:
+        active.run = self._close(active.run, end, code, text)
+        return active.run
+
+    def _close(
+        self, run: RefreshRun, end: RunState, code: str | None = None, text: str | None = None
+    ) -> RefreshRun:
+        return close_run(self._ledger, run, end, self._clock.now(), code, text)
+
+
+def _asked_by(refresh_id: str, operation_id: str) -> bool:
+    return refresh_id == operation_id or refresh_id.startswith(f"{operation_id}.")
+
+
+def _previous(holder: str | None) -> tuple[str, str]:
+    by = f" ({holder})" if holder else ""
+    return PREVIOUS_RUNNING, f"the table's previous refresh was still running{by}"

@@ -1,0 +1,144 @@
+"""Which fires of a schedule are run, and which partitions one covers; pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
+from tidegate_server.core.model.states import RunState
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.model.versions import PartitionSpec, SourceVector
+from tidegate_server.gateway.scheduler.cron import fire_after, last_fire, read_timezone
+from tidegate_server.gateway.scheduler.lateness import read_lateness
+from tidegate_server.gateway.scheduler.partitions import (
+    POLICY_OPTION,
+    Late,
+    PastRefresh,
+    read_policy,
+    scheduled_partitions,
+)
+
+MISFIRE_OPTION = "materialized-table.schedule.misfire"
+JITTER_OPTION = "materialized-table.schedule.jitter"
+
+LATE = timedelta(minutes=1)
+"""How much later than planned a fire may start without counting as missed."""
+_CHUNK = 100
+"""Missed fires that are taken up at once."""
+
+PAST_RUNS = 1000
+"""Runs of a table that are looked through; older ones do not change what is left to close."""
+
+
+class Misfire(Enum):
+    """What becomes of fires that were missed."""
+
+    ONCE = "ONCE"
+    """The latest one is run for all."""
+    SKIP = "SKIP"
+    """None is run."""
+    ALL = "ALL"
+    """All are run, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueFires:
+    """The fires to run now, the latest one left out because it was missed, the next to come.
+
+    ``following`` is None when the schedule is over.
+    """
+
+    run: tuple[datetime, ...]
+    missed: datetime | None = None
+    following: datetime | None
+
+
+def due_fires(
+    schedule: str, timezone: str, first: datetime, now: datetime, misfire: Misfire
+) -> DueFires:
+    """Return what to do at ``now`` about a schedule whose fires from ``first`` on are due.
+
+    :raises ServerError: MT_OPTION_VALUE if the schedule cannot be used any more.
+    """
+    if misfire is Misfire.ALL:
+        due, following = [first], fire_after(schedule, timezone, first)
+        while following is not None and following <= now and len(due) < _CHUNK:
+            due.append(following)
+            following = fire_after(schedule, timezone, following)
+        return DueFires(run=tuple(due), following=following)
+    latest, following = first, fire_after(schedule, timezone, first)
+    if following is not None and following <= now:
+        latest = last_fire(schedule, timezone, now)
+        following = fire_after(schedule, timezone, latest)
+    if misfire is Misfire.SKIP and now - latest > LATE:
+        return DueFires(run=(), missed=latest, following=following)
+    return DueFires(run=(latest,), following=following)
+
+
+def read_misfire(text: str | None) -> Misfire:
+    """Return the misfire policy of that name, ONCE for None.
+
+    :raises ServerError: MT_OPTION_VALUE for another word.
+    """
+    try:
+        return Misfire((text or Misfire.ONCE.value).strip().upper())
+    except ValueError as failure:
+        reason = "known are " + ", ".join(policy.value for policy in Misfire)
+        raise error(
+            Code.MT_OPTION_VALUE, key=MISFIRE_OPTION, value=repr(text), reason=reason
+        ) from failure
+
+
+def jitter(table_id: str, most: timedelta) -> timedelta:
+    """Return how much later than its schedule a table's fires start, always the same."""
+    return most * (zlib.crc32(table_id.encode()) / 2**32)
+
+
+def partitions_of_fire(
+    table: MaterializedTable,
+    fire: datetime,
+    *,
+    freshness: timedelta,
+    timezone: str,
+    option: Callable[[str], str | None],
+    past: Callable[[], Iterable[RefreshRun]],
+    newest: Callable[[], SourceVector | None],
+) -> tuple[PartitionSpec, ...]:
+    """Return the partitions a scheduled run covers; none means the whole table.
+
+    :param newest: the versions that all sources have now; None if they cannot be told.
+    :raises ServerError: MT_DATE_FORMATTER_PATTERN or MT_OPTION_VALUE.
+    """
+    formatters = table.date_formatters()
+    if not formatters:
+        return ()
+    lateness = read_lateness(table.options)
+    late = Late(lateness=lateness, newest=newest()) if lateness else None
+    return scheduled_partitions(
+        formatters,
+        freshness,
+        fire,
+        read_timezone(timezone),
+        read_policy(option(POLICY_OPTION)),
+        tuple(_past(past())),
+        late,
+    )
+
+
+def _past(runs: Iterable[RefreshRun]) -> Iterable[PastRefresh]:
+    for run in runs:
+        if run.action is Strategy.PARTITION and not run.partitions:
+            continue  # rows that a condition chose, which cover no partition
+        if run.state is RunState.SUCCEEDED and run.started_at is not None:
+            scheduled = run.trigger is Trigger.SCHEDULED
+            yield PastRefresh(
+                read_at=run.started_at,
+                schedule_time=run.schedule_time if scheduled else None,
+                partitions=run.partitions,
+                vector=run.sources,
+            )

@@ -1,0 +1,272 @@
+"""Opens, finds, expires and closes sessions."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
+from tidegate_server.gateway.authorization.admission import check_settings
+from tidegate_server.gateway.command.settings import own_notices, spark_notices
+from tidegate_server.gateway.context import Services, SessionState
+from tidegate_server.gateway.options import sparks_names
+from tidegate_server.gateway.session.configuration import SessionOptions, normalise
+from tidegate_server.gateway.session.executor import Executor
+from tidegate_server.gateway.session.handle import Handle, issue
+from tidegate_server.gateway.session.kept import KeptPicture
+from tidegate_server.gateway.session.operation import Operation
+from tidegate_server.gateway.session.session import ExecuteText, ReturnsRows, Session
+from tidegate_server.gateway.session.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+ANONYMOUS = "anonymous"
+_PATIENCE = 20.0
+"""Seconds that opening a session waits for an engine to try its settings: clients give up soon."""
+_NO_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
+_ALWAYS_THERE = frozenset({DEFAULT_SCHEMA, "information_schema", "global_temp"})
+
+
+class SessionManager:
+    """All sessions of the gateway, and which connection each belongs to.
+
+    Handles are good on any connection. A connection's end closes only the sessions that belong
+    to it, after ``server.disconnect_grace`` seconds in which another one may take them over.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        execute: ExecuteText,
+        returns_rows: ReturnsRows,
+        kept: KeptPicture | None = None,
+    ) -> None:
+        """Take what sessions need; ``kept`` is what is known of the metastore from before."""
+        self.executor = Executor(
+            services.engine, services.cancel_refresh, services.config.server.workers
+        )
+        self.snapshot = Snapshot(services.catalog, services.engine, services.clock, kept)
+        self.metrics = services.metrics
+        self._services = services
+        self._settings = services.config.server
+        self._execute = execute
+        self._returns_rows = returns_rows
+        self._sessions: dict[bytes, Session] = {}
+        self._owners: dict[bytes, Session] = {}
+        self._by_connection: dict[int, set[bytes]] = {}
+        self._connection_ids = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def connect(self) -> int:
+        """Register a connection and return its id."""
+        with self._lock:
+            connection_id = next(self._connection_ids)
+            self._by_connection[connection_id] = set()
+            return connection_id
+
+    def disconnect(self, connection_id: int) -> None:
+        """Note that a connection ended; its sessions live on for the grace time."""
+        now = self._services.clock.now()
+        with self._lock:
+            for guid in self._by_connection.pop(connection_id, ()):
+                if session := self._sessions.get(guid):
+                    session.orphaned_at = now
+
+    def open(
+        self,
+        user: str,
+        configuration: Mapping[str, str] | None,
+        connection_id: int,
+        protocol: int = 10,
+        *,
+        real_user: str | None = None,
+    ) -> Session:
+        """Open a session; an empty user is ``anonymous``. May ask the engine, so it blocks.
+
+        ``real_user`` is who logged in, if that is somebody else.
+
+        :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, INVALID_REQUEST if the connection ended
+            meanwhile, or what SET says of a setting that it refuses.
+        """
+        options = self._checked(normalise(configuration), user)
+        for warning in options.warnings:
+            logger.warning("OpenSession of user %s: %s", user, warning)
+        self._require_schema(options.schema)
+        session = self._build(user, options, connection_id, protocol, real_user)
+        with self._lock:
+            self._require_place(session.real_user)
+            owned = self._by_connection.get(connection_id)
+            if owned is None:
+                raise error(Code.INVALID_REQUEST, reason="its connection has ended")
+            owned.add(session.handle.guid)
+            self._sessions[session.handle.guid] = session
+        logger.info(
+            "Session %s of user %s opened by %s", session.id, session.user, session.real_user
+        )
+        return session
+
+    def get(self, handle: Handle, connection_id: int) -> Session:
+        """Return the session of a handle and count this as a use of it.
+
+        :raises ServerError: INVALID_SESSION_HANDLE.
+        """
+        session = self._sessions.get(handle.guid)
+        if session is None or not session.handle.matches(handle):
+            raise error(Code.INVALID_SESSION_HANDLE, handle=handle)
+        self._use(session, connection_id)
+        return session
+
+    def find_operation(
+        self, handle: Handle, connection_id: int
+    ) -> tuple[Session, Operation] | None:
+        """Return the operation of a handle with its session, which counts as a use of it."""
+        session = self._owners.get(handle.guid)
+        operation = session.find(handle.guid) if session is not None else None
+        if session is None or operation is None or not operation.handle.matches(handle):
+            return None
+        self._use(session, connection_id)
+        operation.touch()
+        return session, operation
+
+    def still_open(self, operation: Operation, connection_id: int) -> bool:
+        """Tell whether an operation that was found before is open, which counts as a use of it."""
+        session = self._owners.get(operation.handle.guid)
+        if session is None or session.find(operation.handle.guid) is not operation:
+            return False
+        self._use(session, connection_id)
+        operation.touch()
+        return True
+
+    def close(self, session: Session) -> None:
+        """Close a session and all that runs in it; blocks shortly."""
+        with self._lock:
+            self._sessions.pop(session.handle.guid, None)
+            self._by_connection.get(session.connection_id, set()).discard(session.handle.guid)
+        session.close()
+        logger.info("Session %s closed", session.id)
+
+    def sweep(self) -> None:
+        """Close what idles too long, and sessions whose connection's grace time is over."""
+        now = self._services.clock.now()
+        for session in tuple(self._sessions.values()):
+            if self._expired(session, now):
+                logger.info("Session %s expired", session.id)
+                self.close(session)
+            else:
+                session.release_idle(now, self._settings.operation_idle_timeout)
+
+    def shutdown(self) -> None:
+        """Close everything."""
+        for session in tuple(self._sessions.values()):
+            self.close(session)
+        self.executor.shutdown()
+        self.snapshot.keep()
+
+    def sessions(self) -> Iterable[Session]:
+        """Return the open sessions."""
+        return tuple(self._sessions.values())
+
+    def _build(
+        self,
+        user: str,
+        options: SessionOptions,
+        connection_id: int,
+        protocol: int,
+        real_user: str | None,
+    ) -> Session:
+        session_id = self._services.new_id()
+        state = SessionState(
+            session_id=session_id,
+            user=user or ANONYMOUS,
+            real_user=real_user or user or ANONYMOUS,
+            catalog=DEFAULT_CATALOG,
+            schema=options.schema or DEFAULT_SCHEMA,
+            settings=dict(options.settings),
+        )
+        return Session(
+            handle=issue(session_id),
+            state=state,
+            options=options,
+            protocol=protocol,
+            connection_id=connection_id,
+            owners=self._owners,
+            services=self._services,
+            executor=self.executor,
+            snapshot=self.snapshot,
+            execute=self._execute,
+            returns_rows=self._returns_rows,
+            require_turn=self._require_turn,
+        )
+
+    def _checked(self, options: SessionOptions, user: str) -> SessionOptions:
+        """Return the options with what there is to warn of, checked as by SET.
+
+        An engine that does not come up does not prevent connecting: the session's first statement
+        in Spark applies the settings, and says what is wrong with them.
+        """
+        config, settings = self._services.config, sparks_names(options.settings)
+        check_settings(settings, config, user)
+        notices = own_notices(settings, config.engine.master)
+        try:
+            notices += spark_notices(settings, self._services.engine, wait=_PATIENCE)
+        except ServerError as problem:
+            if problem.code not in _NO_ENGINE:
+                raise
+            logger.warning("OpenSession of user %s: its settings were not tried: %s", user, problem)
+        return replace(options, settings=settings, warnings=(*options.warnings, *notices))
+
+    def _require_place(self, user: str) -> None:
+        limit = self._settings.max_sessions
+        if len(self._sessions) >= limit:
+            hint = "Close sessions, or raise server.max_sessions."
+            raise error(Code.TOO_MANY, what="sessions", limit=limit, hint=hint)
+        limit = self._settings.max_sessions_per_user
+        own = sum(session.real_user == user for session in self._sessions.values()) if limit else 0
+        if limit and own >= limit:
+            hint = "Close sessions, or raise server.max_sessions_per_user."
+            raise error(Code.TOO_MANY, what=f"sessions of user {user}", limit=limit, hint=hint)
+
+    def _require_turn(self, session: Session) -> None:
+        limit, user = self._settings.max_statements_per_user, session.real_user
+        if not limit:
+            return
+        own = sum(s.open_operations() for s in self.sessions() if s.real_user == user)
+        if own >= limit:
+            hint = "Wait until one ends or cancel one, or raise server.max_statements_per_user."
+            raise error(Code.TOO_MANY, what=f"statements of user {user}", limit=limit, hint=hint)
+
+    def _require_schema(self, schema: str | None) -> None:
+        if schema is None or schema.lower() in _ALWAYS_THERE:
+            return
+        if self._knows(schema):
+            return
+        self.snapshot.invalidate()
+        if not self._knows(schema) and self.snapshot.knows_metastore():
+            raise error(Code.SCHEMA_NOT_FOUND, schema=schema)
+
+    def _knows(self, schema: str) -> bool:
+        return schema.lower() in {known.lower() for known in self.snapshot.schemas()}
+
+    def _use(self, session: Session, connection_id: int) -> None:
+        session.touch(self._services.clock.now())
+        if session.connection_id == connection_id or session.orphaned_at is None:
+            return
+        with self._lock:
+            owned = self._by_connection.get(connection_id)
+            if owned is not None:
+                owned.add(session.handle.guid)
+                session.connection_id = connection_id
+                session.orphaned_at = None
+
+    def _expired(self, session: Session, now: datetime) -> bool:
+        orphaned = session.orphaned_at
+        if orphaned is not None:
+            return (now - orphaned).total_seconds() >= self._settings.disconnect_grace
+        idle = session.idle_since()
+        limit = self._settings.session_idle_timeout
+        return idle is not None and (now - idle).total_seconds() >= limit

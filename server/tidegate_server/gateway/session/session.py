@@ -1,0 +1,273 @@
+"""A session: one client's conversation with its state and its operations."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.log_context import serving
+from tidegate_server.core.messages.requests import CloseSession
+from tidegate_server.core.model.names import FunctionName
+from tidegate_server.core.model.result import Result
+from tidegate_server.core.model.states import OperationState
+from tidegate_server.core.sql.query import lists_names, runs_others
+from tidegate_server.gateway.authorization.admission import hidden_names
+from tidegate_server.gateway.context import Context, Services, SessionState
+from tidegate_server.gateway.options import sparks_names
+from tidegate_server.gateway.session.configuration import SessionOptions, substitute
+from tidegate_server.gateway.session.executor import Executor
+from tidegate_server.gateway.session.handle import Handle, issue
+from tidegate_server.gateway.session.listed import NamesAlone
+from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_plain_tables
+from tidegate_server.gateway.session.operation import Operation, OperationKind, shortened
+from tidegate_server.gateway.session.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+ExecuteText = Callable[[str, Context], Result]
+"""Runs a statement to its end; raises ServerError."""
+RequireTurn = Callable[["Session"], None]
+"""Raises TOO_MANY if who logged in has as many statements at work as one login may have."""
+ReturnsRows = Callable[[str], bool]
+"""Says from the text alone whether a statement answers rows."""
+
+_MAY_MAKE_TEMPORARY = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
+
+MAX_OPERATIONS = 1000
+"""Operations one session may hold open."""
+
+
+class Session:
+    """Owns its operations; safe to use from many threads.
+
+    ``owners`` is the manager's map from operation to session, which the session keeps up to date.
+    ``protocol`` is the number n of the negotiated HIVE_CLI_SERVICE_PROTOCOL_Vn.
+    """
+
+    def __init__(
+        self,
+        *,
+        handle: Handle,
+        state: SessionState,
+        options: SessionOptions,
+        protocol: int,
+        connection_id: int,
+        owners: dict[bytes, Session],
+        services: Services,
+        executor: Executor,
+        snapshot: Snapshot,
+        execute: ExecuteText,
+        returns_rows: ReturnsRows,
+        require_turn: RequireTurn,
+    ) -> None:
+        self.handle = handle
+        self.id = state.session_id
+        self.state = state
+        self.options = options
+        self.protocol = protocol
+        self.snapshot = snapshot
+        self.connection_id = connection_id
+        """The connection this session belongs to; changes when another one takes it over."""
+        self.orphaned_at: datetime | None = None
+        self._owners = owners
+        self._services = services
+        self._executor = executor
+        self._execute = execute
+        self._returns_rows = returns_rows
+        self._require_turn = require_turn
+        self._operations: dict[bytes, Operation] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._may_have_temporary = False
+        self._last_used = services.clock.now()
+
+    @property
+    def user(self) -> str:
+        """Whom the session acts for."""
+        return self.state.user
+
+    @property
+    def real_user(self) -> str:
+        """Who logged in; the session may act for somebody else."""
+        return self.state.real_user
+
+    def submit(
+        self, text: str, *, overlay: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> Operation:
+        """Start a statement and return at once; ``timeout`` in seconds.
+
+        :raises ServerError: TOO_MANY if the session holds too many operations open, or its user has
+            too many at work; INVALID_SESSION_HANDLE once closed.
+        """
+        self._require_turn(self)
+        overlay = sparks_names(overlay or {})
+        statement = substitute(text, {**self.state.settings, **overlay})
+        answers_rows = self._returns_rows(statement)
+        operation = self._register(
+            OperationKind.EXECUTE_STATEMENT,
+            statement,
+            has_result_set=answers_rows,
+            overlay=overlay,
+        )
+        changes_names = not answers_rows or runs_others(statement)
+        work = self._statement_work(operation, changes_names=changes_names)
+        limit = self._services.config.server.query_timeout
+        timeout = min(timeout or limit, limit) if limit else timeout
+        with serving(user=self.user, session_id=self.id, operation_id=operation.id):
+            logger.info(
+                "Operation %s of session %s: %s", operation.id, self.id, shortened(statement)
+            )
+            self._executor.submit(operation, work, timeout)
+        return operation
+
+    def list(self, kind: OperationKind, work: Callable[[], Result]) -> Operation:
+        """Carry a metadata call out on the calling thread; raises as :meth:`submit`."""
+        operation = self._register(kind, kind.value, has_result_set=True, overlay=None)
+        with serving(user=self.user, session_id=self.id, operation_id=operation.id):
+            self._executor.run(operation, work)
+        return operation
+
+    def find(self, guid: bytes) -> Operation | None:
+        """Return one of the session's operations."""
+        return self._operations.get(guid)
+
+    def cancel(self, operation: Operation) -> None:
+        """Stop an operation; one that has ended already is left alone."""
+        self._executor.cancel(operation, f" by user {self.user}")
+
+    def release(self, operation: Operation) -> None:
+        """Close an operation: stop what runs, free its result, forget it."""
+        self._operations.pop(operation.handle.guid, None)
+        self._owners.pop(operation.handle.guid, None)
+        self._end(operation)
+
+    def close(self) -> None:
+        """Close every operation and the engine's child session; later calls are harmless."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            operations, self._operations = list(self._operations.values()), {}
+        for operation in operations:
+            self._owners.pop(operation.handle.guid, None)
+            self._end(operation)
+        try:
+            self._services.engine.call(CloseSession(session_id=self.id), wait=0)
+        except ServerError as problem:
+            logger.debug("The engine did not close session %s: %s", self.id, problem)
+
+    def listing(self) -> Listing:
+        """Return what there is to list for this session; columns of materialized tables only."""
+        return self._shown(self.snapshot.listing())
+
+    def columns_of(self, pattern: TablePattern) -> Listing:
+        """Return the same with the columns of the tables that match."""
+        return self._shown(self.snapshot.columns_of(pattern))
+
+    def functions(self) -> tuple[FunctionName, ...]:
+        """Return the functions that this session sees, in the order of schemas and names."""
+        found = set(self.snapshot.functions())
+        if self._may_have_temporary:
+            found.update(self.snapshot.temporary_functions(self.id))
+        return tuple(sorted(found, key=lambda each: (each.schema or "", each.name)))
+
+    def touch(self, now: datetime) -> None:
+        """Note that the session was used."""
+        self._last_used = now
+
+    def release_idle(self, now: datetime, seconds: float) -> None:
+        """Close the operations that ended and that nobody asked for in so many seconds."""
+        for operation in tuple(self._operations.values()):
+            since = operation.idle_since()
+            if since is not None and (now - since).total_seconds() >= seconds:
+                logger.info("Operation %s of session %s expired", operation.id, self.id)
+                self.release(operation)
+
+    def idle_since(self) -> datetime | None:
+        """Return when the session was last used, None while something runs in it."""
+        return None if self.open_operations() else self._last_used
+
+    def open_operations(self) -> int:
+        """Return how many operations have not ended."""
+        return sum(not operation.state.terminal for operation in tuple(self._operations.values()))
+
+    def _register(
+        self,
+        kind: OperationKind,
+        statement: str,
+        *,
+        has_result_set: bool,
+        overlay: Mapping[str, str] | None,
+    ) -> Operation:
+        operation = Operation(
+            handle=issue(self._services.new_id()),
+            kind=kind,
+            clock=self._services.clock,
+            statement=statement,
+            has_result_set=has_result_set or self.options.always_result_set,
+            overlay=overlay,
+            on_end=self._count,
+        )
+        with self._lock:
+            if self._closed:
+                raise error(Code.INVALID_SESSION_HANDLE, handle=self.id)
+            if len(self._operations) >= MAX_OPERATIONS:
+                hint = "Close operations whose results were read."
+                raise error(Code.TOO_MANY, what="open operations", limit=MAX_OPERATIONS, hint=hint)
+            self._operations[operation.handle.guid] = operation
+            self._owners[operation.handle.guid] = self
+        return operation
+
+    def _statement_work(self, operation: Operation, *, changes_names: bool) -> Callable[[], Result]:
+        context = Context(
+            services=self._services,
+            session=self.state,
+            operation_id=operation.id,
+            log=operation.write_log,
+            progress=operation.report,
+            overlay=operation.overlay,
+            require_wanted=operation.require_wanted,
+        )
+
+        def work() -> Result:
+            try:
+                result = self._execute(operation.statement, context)
+                alone = self.options.lists_names_alone and lists_names(operation.statement)
+                return NamesAlone(result) if alone else result
+            finally:
+                if changes_names:
+                    self._note_names(operation.statement)
+                self.touch(self._services.clock.now())
+
+        return work
+
+    def _shown(self, listing: Listing) -> Listing:
+        """Leave out the materialized tables of which the user may not know; add own views."""
+        hidden = hidden_names(self.user, self._services)
+        tables = tuple(t for t in listing.tables if not hidden or t.name.folded() not in hidden)
+        if self._may_have_temporary or self.snapshot.shared_views:
+            tables = (*self.snapshot.temporary_views(self.id), *tables)
+        shown = replace(listing, tables=tables)
+        plain = self._services.config.server.materialized_as_table
+        return as_plain_tables(shown) if plain else shown
+
+    def _note_names(self, statement: str) -> None:
+        self.snapshot.invalidate(statement)
+        if _MAY_MAKE_TEMPORARY.search(statement):
+            self._may_have_temporary = True
+            self.snapshot.shared_views |= "global" in statement.lower()
+
+    def _count(self, kind: OperationKind, state: OperationState, seconds: float) -> None:
+        metrics = self._services.metrics
+        metrics.operation_ended(kind.value, state.value)
+        if kind is OperationKind.EXECUTE_STATEMENT:
+            metrics.statement_ended(state.value, seconds)
+
+    def _end(self, operation: Operation) -> None:
+        self._executor.cancel(operation, ": it was closed")
+        operation.close()

@@ -1,0 +1,143 @@
+"""Everything that is not ours, verbatim to the engine."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import closing
+
+from tidegate_server.core.errors import Code, error
+from tidegate_server.core.messages.answers import Answer, Executed, Surveyed
+from tidegate_server.core.messages.requests import (
+    Execute,
+    InlinedTable,
+    OpenSession,
+    PinnedVersions,
+    Survey,
+)
+from tidegate_server.core.model.zones import SESSION_ZONE
+from tidegate_server.core.sql.query import dropped_object, sets_time_zone, temporary_object
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.link.result import EngineResult
+from tidegate_server.gateway.options import spark_settings
+
+log = logging.getLogger(__name__)
+
+_OPENINGS = 3  # an engine may come up while the first one waits for it
+_SYSTEM_SCHEMA = re.compile("information_schema", re.IGNORECASE)
+
+
+def execute(
+    text: str,
+    context: Context,
+    inlined: tuple[InlinedTable, ...] = (),
+    pinned: PinnedVersions | None = None,
+) -> EngineResult:
+    """Run a statement in the session's child session.
+
+    :param inlined: materialized tables whose queries are read in the place of their rows.
+    :param pinned: the versions at which tables are read.
+    :raises ServerError: what the engine answers; MT_WRONG_KIND for plain DDL and DML on a
+        materialized table.
+    """
+    _ready_system_tables(text, context)
+    return run(text, context, inlined, pinned)
+
+
+def run(
+    text: str,
+    context: Context,
+    inlined: tuple[InlinedTable, ...] = (),
+    pinned: PinnedVersions | None = None,
+) -> EngineResult:
+    """Run SQL; the session follows a changed catalog or schema."""
+    session = context.session
+    request = Execute(
+        session_id=ensure_session(context),
+        owner=session.real_user,
+        user=session.user,
+        operation_id=context.operation_id,
+        sql=text,
+        settings=spark_settings(context.overlay),
+        inline_bytes=context.services.config.engine.inline_bytes,
+        inlined=inlined,
+        pinned=pinned,
+    )
+    answer = context.services.engine.call(request, on_progress=context.progress)
+    if not isinstance(answer, Executed):
+        raise unexpected(answer)
+    session.catalog, session.schema = answer.current_catalog, answer.current_schema
+    if (made := temporary_object(text)) is not None:
+        session.temporary.add(made)
+    session.temporary.discard(dropped_object(text) or "")
+    if sets_time_zone(text):
+        # What the session is in now is stored with its tables, and given to a new engine.
+        session.settings[SESSION_ZONE] = session_zone(context)
+    return EngineResult(context.services.engine, answer)
+
+
+def session_zone(context: Context) -> str:
+    """Return the time zone of the session, as Spark spells it."""
+    with closing(run(f"SET {SESSION_ZONE}", context)) as found:
+        [(_, zone)] = [tuple(row.values()) for b in found.batches(0) for row in b.to_pylist()]
+    return str(zone)
+
+
+def survey(text: str, context: Context) -> Surveyed:
+    """Ask the engine what a statement would read; it runs nothing of it."""
+    # What a new engine does not know yet would look like nothing that is read.
+    _ready_system_tables(text, context)
+    request = Survey(
+        session_id=ensure_session(context),
+        operation_id=context.operation_id,
+        sql=text,
+        settings=spark_settings(context.overlay),
+    )
+    answer = context.services.engine.call(request)
+    if not isinstance(answer, Surveyed):
+        raise unexpected(answer)
+    return answer
+
+
+def _ready_system_tables(text: str, context: Context) -> None:
+    if _SYSTEM_SCHEMA.search(text) or _SYSTEM_SCHEMA.fullmatch(context.session.schema):
+        context.services.publish_system_tables(text)
+
+
+def ensure_session(context: Context) -> str:
+    """Open the child session unless the running engine has it; returns its id.
+
+    A new engine gets the session's Spark settings and current schema again. Temporary views,
+    functions and variables it cannot get: what they were made from may be another by now.
+
+    :raises ServerError: SESSION_OBJECTS_LOST, once, when there were any; why the statement is over
+        if that was ended meanwhile.
+    """
+    engine, session = context.services.engine, context.session
+    if not engine.ready or session.engine_generation != engine.generation:
+        _open(context)
+    # An engine may take long to come up, and what it would begin now nobody waits for.
+    context.require_wanted()
+    return session.session_id
+
+
+def _open(context: Context) -> None:
+    engine, session = context.services.engine, context.session
+    request = OpenSession(
+        session_id=session.session_id,
+        settings=spark_settings(session.settings),
+        schema=session.schema,
+    )
+    for _ in range(_OPENINGS):
+        session.engine_generation = engine.generation
+        engine.call(request)
+        if session.engine_generation == engine.generation:
+            break
+    if session.temporary:
+        lost, session.temporary = sorted(session.temporary), set()
+        raise error(Code.SESSION_OBJECTS_LOST, objects=", ".join(lost))
+
+
+def unexpected(answer: Answer) -> Exception:
+    """Return the error for an answer of the wrong kind."""
+    return error(Code.INTERNAL, reason=f"the engine answered {type(answer).__name__}")

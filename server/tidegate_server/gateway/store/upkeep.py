@@ -1,0 +1,90 @@
+"""How materialized tables were looked after, in the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, or_, select
+
+from tidegate_server.core.errors import Code
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.refresh.upkeep import PastUpkeep, UpkeepRun
+from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.tables import upkeep_runs as u
+
+_KEPT = 1000
+"""Runs of one table that are kept."""
+_COMPARED = or_(u.c.compared.is_not(None), u.c.error_class == Code.MT_VERIFY_IMPOSSIBLE.name)
+"""What need not be tried again before it is due."""
+
+
+class UpkeepRuns:
+    """The newest runs of each table; every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, run: UpkeepRun) -> None:
+        """Add a run."""
+        values = {
+            "upkeep_id": run.upkeep_id,
+            "table_id": run.table_id,
+            "catalog_name": run.table.catalog,
+            "schema_name": run.table.schema,
+            "table_name": run.table.table,
+            "server_id": run.server_id,
+            "started_at": run.started_at,
+            "finished_at": run.finished_at,
+            "rewritten": run.rewritten,
+            "files_left": run.files_left,
+            "removed": run.removed,
+            "removed_before": run.removed_before,
+            "compared": run.compared,
+            "error_class": run.error_class,
+            "error_message": run.error_message,
+        }
+        own = select(u.c.sequence).where(u.c.table_id == run.table_id)
+        with self._database.begin() as connection:
+            connection.execute(insert(u).values(**values))
+            oldest = own.order_by(u.c.sequence.desc()).offset(_KEPT).limit(1)
+            last = connection.execute(oldest).scalar_one_or_none()
+            if last is not None:
+                old = delete(u).where(u.c.table_id == run.table_id, u.c.sequence <= last)
+                connection.execute(old)
+
+    def past(self, table_id: str) -> PastUpkeep:
+        """Return what earlier runs left of a table."""
+        own = select(u).where(u.c.table_id == table_id).order_by(u.c.sequence.desc()).limit(1)
+        with self._database.read() as connection:
+            compacted = connection.execute(own.where(u.c.files_left.is_not(None))).one_or_none()
+            removed = connection.execute(own.where(u.c.removed_before.is_not(None))).one_or_none()
+            compared = connection.execute(own.where(_COMPARED)).one_or_none()
+        return PastUpkeep(
+            files_left=0 if compacted is None else compacted.files_left,
+            removed_at=None if removed is None else removed.started_at,
+            compared_at=None if compared is None else compared.started_at,
+        )
+
+    def runs(self, limit: int) -> tuple[UpkeepRun, ...]:
+        """Return the runs of all tables, newest first."""
+        newest = select(u).order_by(u.c.sequence.desc()).limit(limit)
+        with self._database.read() as connection:
+            return tuple(map(_run, connection.execute(newest)))
+
+
+def _run(row: Row[Any]) -> UpkeepRun:
+    return UpkeepRun(
+        upkeep_id=row.upkeep_id,
+        table_id=row.table_id,
+        table=TableName(row.catalog_name, row.schema_name, row.table_name),
+        server_id=row.server_id,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        rewritten=row.rewritten,
+        files_left=row.files_left,
+        removed=row.removed,
+        removed_before=row.removed_before,
+        compared=row.compared,
+        error_class=row.error_class,
+        error_message=row.error_message,
+    )
