@@ -85,7 +85,6 @@ from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
-from tidegate_server.engine.query.survey import survey
 from tidegate_server.engine.refresh.backfill import backfill
 from tidegate_server.engine.refresh.publish import publish
 from tidegate_server.engine.refresh.recache import read_again
@@ -97,6 +96,7 @@ from tidegate_server.engine.session.operations import Operation, Operations
 from tidegate_server.engine.session.sessions import Sessions
 from tidegate_server.engine.session.settings import check_settings
 from tidegate_server.engine.statement.execute import execute
+from tidegate_server.engine.statement.survey import survey
 from tidegate_server.engine.storage.base import TableFormat
 
 _TICK = 0.3

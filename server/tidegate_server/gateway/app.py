@@ -24,7 +24,7 @@ from tidegate_server.core.messages.requests import (
     SourceVersions,
 )
 from tidegate_server.core.model.clock import Clock, SystemClock, new_id
-from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
+from tidegate_server.core.model.names import DEFAULT_CATALOG, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.versions import Source
 from tidegate_server.gateway.auth.access import UNCHECKED, build_access, check_exposure
@@ -34,7 +34,7 @@ from tidegate_server.gateway.authorization.admission import check_owner, engine_
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.command.dispatch import execute, returns_rows
 from tidegate_server.gateway.context import Services
-from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA, SystemTables
+from tidegate_server.gateway.information_schema.tables import SystemTables
 from tidegate_server.gateway.link.cluster import check_cluster_storage
 from tidegate_server.gateway.link.flight import FlightEngine
 from tidegate_server.gateway.link.lock import DataDirectoryLock

@@ -13,7 +13,7 @@ from tests.server.command.fakes import NOW, World, name
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import ColumnOrigin
-from tidegate_server.gateway.command.history import HISTORY
+from tidegate_server.gateway.runs.columns import HISTORY
 
 COLUMNS = (
     ["refresh_id", "catalog", "database", "table", "definition_version", "from_version"]

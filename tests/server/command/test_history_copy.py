@@ -13,8 +13,8 @@ import pytest
 from tests.contract.examples import NOON, run
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
-from tidegate_server.gateway.command.history import HISTORY, table_of
 from tidegate_server.gateway.information_schema.history import HistoryCopy
+from tidegate_server.gateway.runs.columns import HISTORY, table_of
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.store.database import Database
 

@@ -21,11 +21,11 @@ from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
-from tidegate_server.engine.query.survey import survey
 from tidegate_server.engine.refresh.rollback import roll_back
 from tidegate_server.engine.refresh.run import explain, refresh
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import Child
+from tidegate_server.engine.statement.survey import survey
 from tidegate_server.engine.storage.base import Written
 from tidegate_server.engine.storage.delta.format import DeltaFormat
 

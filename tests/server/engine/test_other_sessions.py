@@ -9,7 +9,7 @@ import pytest
 
 from tests.server.engine.conftest import Client, EngineProcess, Session
 from tidegate_server.core.messages.requests import CloseSession
-from tidegate_server.engine.session.relations import FileChanges
+from tidegate_server.engine.session.file_changes import FileChanges
 
 pytestmark = pytest.mark.spark
 

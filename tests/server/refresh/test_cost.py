@@ -8,7 +8,7 @@ import pytest
 
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import PastRun
-from tidegate_server.engine.refresh.cost import Way, Work, predict, worth_recording
+from tidegate_server.engine.planning.cost import Way, Work, predict, worth_recording
 
 WORK = Work(rows_read=1_000_000, rows_written=10_000)
 

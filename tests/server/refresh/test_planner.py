@@ -17,7 +17,7 @@ from tidegate_server.core.refresh.request import (
     RefreshOrder,
     RefreshPolicy,
 )
-from tidegate_server.engine.refresh.planner import (
+from tidegate_server.engine.planning.planner import (
     Evidence,
     incremental_work,
     plan_incremental,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from tests.server.refresh.test_planner import LAST, ORDER
 from tidegate_server.core.model.runs import Strategy
-from tidegate_server.engine.refresh.planner import plan_refresh, telling_region
-from tidegate_server.engine.refresh.region import with_region
+from tidegate_server.engine.planning.planner import plan_refresh, telling_region
+from tidegate_server.engine.planning.region import with_region
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -77,3 +77,6 @@ def qualify(parts: tuple[str, ...], catalog: str, schema: str) -> TableName:
             return TableName(given_catalog, given_schema, table)
         case _:
             raise ValueError(f"a table name has one to three parts, not {len(parts)}")
+
+
+SYSTEM_SCHEMA = "information_schema"

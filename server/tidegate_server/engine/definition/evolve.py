@@ -43,7 +43,11 @@ from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.sessions import Child, apply_settings
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.delta.sql import property_list
-from tidegate_server.engine.storage.delta.table_files import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.engine.storage.delta.table_files import (
+    PROPERTY_DEFINITION,
+    PROPERTY_ID,
+    PROPERTY_QUARANTINE_OF,
+)
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import java
 
@@ -54,7 +58,6 @@ _NO_VALUE_OF_A_ROW: Mapping[str, str] = {
     "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "it makes several rows of one",
 }
 """What Spark says of an expression in a WHERE that is none for a column, by its condition."""
-PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"
 
 
 def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChecked:

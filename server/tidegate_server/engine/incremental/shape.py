@@ -26,7 +26,7 @@ from tidegate_server.engine.incremental.windows import (
     window_ties,
 )
 from tidegate_server.engine.query.plans import WRITTEN
-from tidegate_server.engine.query.survey import read_by
+from tidegate_server.engine.statement.survey import read_by
 from tidegate_server.engine.storage.jvm import items, kind
 from tidegate_server.engine.storage.plain import plain_files
 

@@ -56,14 +56,14 @@ from tidegate_server.engine.incremental.provisos import (
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.shape import incomparable
 from tidegate_server.engine.incremental.totals import Recorded, Totals, recorded_after
-from tidegate_server.engine.query.resolution import Tables
-from tidegate_server.engine.refresh.planner import (
+from tidegate_server.engine.planning.planner import (
     SOURCES_REPLACED,
     TOTALS_NOT_RECORDED,
     Evidence,
     incremental_work,
     plan_incremental,
 )
+from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.exact import named
 from tidegate_server.engine.storage.jvm import items, kind

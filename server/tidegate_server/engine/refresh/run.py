@@ -39,11 +39,7 @@ from tidegate_server.engine.incremental.strategy import (
 from tidegate_server.engine.incremental.totals import recorded_anew
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.jvm.references import released
-from tidegate_server.engine.query.determinism import changes_by_itself, unstable
-from tidegate_server.engine.query.logical_time import bound
-from tidegate_server.engine.query.resolution import Tables, fingerprint_of
-from tidegate_server.engine.refresh.ingest import ingest, plan_ingest
-from tidegate_server.engine.refresh.planner import (
+from tidegate_server.engine.planning.planner import (
     SOURCES_CHANGED,
     SOURCES_REPLACED,
     TOTALS_NOT_RECORDED,
@@ -53,7 +49,11 @@ from tidegate_server.engine.refresh.planner import (
     telling_region,
     without_fingerprints,
 )
-from tidegate_server.engine.refresh.region import with_region
+from tidegate_server.engine.planning.region import with_region
+from tidegate_server.engine.query.determinism import changes_by_itself, unstable
+from tidegate_server.engine.query.logical_time import bound
+from tidegate_server.engine.query.resolution import Tables, fingerprint_of
+from tidegate_server.engine.refresh.ingest import ingest, plan_ingest
 from tidegate_server.engine.refresh.source_drift import (
     check_present,
     check_types,

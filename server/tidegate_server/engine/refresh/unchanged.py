@@ -15,8 +15,8 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
 from tidegate_server.core.refresh.waves import forward
+from tidegate_server.engine.planning.planner import plan_refresh
 from tidegate_server.engine.query.resolution import Tables, fingerprint_of
-from tidegate_server.engine.refresh.planner import plan_refresh
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.entries import asked_once
 from tidegate_server.engine.storage.jvm import java

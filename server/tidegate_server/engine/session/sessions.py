@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.engine.session.dormant import Asleep, asleep, awaken, has_temporary
-from tidegate_server.engine.session.relations import FileChanges, forget_files
+from tidegate_server.engine.session.file_changes import FileChanges, forget_files
 
 logger = logging.getLogger(__name__)
 

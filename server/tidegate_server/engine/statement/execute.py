@@ -14,10 +14,11 @@ from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.types import Schema
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.results.store import ResultStore
+from tidegate_server.engine.session.file_changes import FileChanges
 from tidegate_server.engine.session.operations import Operation
-from tidegate_server.engine.session.relations import FileChanges, changes_files
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.change_feed import without_feed_if_reserved
+from tidegate_server.engine.statement.changed_files import changes_files
 from tidegate_server.engine.statement.drop import only_own_files
 from tidegate_server.engine.statement.execute_immediate import written_out
 from tidegate_server.engine.statement.guard import disown, guard

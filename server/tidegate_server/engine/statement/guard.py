@@ -20,7 +20,6 @@ from tidegate_server.core.model.names import (
     visible_name,
 )
 from tidegate_server.core.sql.cursor import position
-from tidegate_server.engine.definition.evolve import PROPERTY_QUARANTINE_OF
 from tidegate_server.engine.query.resolution import current_place, is_temporary_view
 from tidegate_server.engine.statement.targets import (
     CopyTarget,
@@ -33,7 +32,11 @@ from tidegate_server.engine.statement.targets import (
     targets,
 )
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
-from tidegate_server.engine.storage.delta.table_files import PROPERTY_DEFINITION, PROPERTY_ID
+from tidegate_server.engine.storage.delta.table_files import (
+    PROPERTY_DEFINITION,
+    PROPERTY_ID,
+    PROPERTY_QUARANTINE_OF,
+)
 from tidegate_server.engine.storage.entries import entry_of, provider_of
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Execute, PinnedVersions
 from tidegate_server.engine.query.resolution import Tables
-from tidegate_server.engine.query.survey import read_by
 from tidegate_server.engine.session.sessions import Child
+from tidegate_server.engine.statement.survey import read_by
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.delta.retention import is_gone
 

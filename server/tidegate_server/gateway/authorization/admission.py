@@ -79,9 +79,9 @@ from tidegate_server.gateway.authorization.visibility import (
     without_hidden,
 )
 from tidegate_server.gateway.catalog.base import Catalog
-from tidegate_server.gateway.command.show import creating
 from tidegate_server.gateway.context import Context, Services
 from tidegate_server.gateway.definition import history, resolve
+from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.spark_session import survey
 

@@ -7,14 +7,18 @@ from contextlib import closing
 from typing import Any
 
 from tidegate_server.core.messages.answers import Mention, Surveyed
-from tidegate_server.core.model.names import TableName, quote_identifier, quote_literal
+from tidegate_server.core.model.names import (
+    SYSTEM_SCHEMA,
+    TableName,
+    quote_identifier,
+    quote_literal,
+)
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.query import lists_tables
 from tidegate_server.gateway.authorization.rights import Action, Rights
 from tidegate_server.gateway.catalog.base import CatalogReader
-from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA
 from tidegate_server.gateway.scheduler.base import Ledger
 
 _PAGE = 1000

@@ -18,7 +18,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.build import need_scheduler
 from tidegate_server.gateway.definition.locks import alone
-from tidegate_server.gateway.definition.transaction import compensate
+from tidegate_server.gateway.definition.transaction import compensate, pipeline
 from tidegate_server.gateway.scheduler.base import DeleteWorkflow, ModifyWorkflow, Workflow
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def _back(table: MaterializedTable, workflow: Workflow | None, context: Context)
 
 def _workflow_back(table: MaterializedTable, before: Workflow | None, context: Context) -> None:
     scheduler = context.services.scheduler
-    now, wanted = scheduler.workflow(table.id), lifecycle.pipeline(table, context)
+    now, wanted = scheduler.workflow(table.id), pipeline(table, context)
     if before is None:
         scheduler.delete(DeleteWorkflow(table_id=table.id))
     elif now is None or replace(now, next_fire=wanted.next_fire) != wanted:

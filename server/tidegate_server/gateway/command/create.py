@@ -20,7 +20,6 @@ from tidegate_server.core.sql.statements import CreateMaterializedTable
 from tidegate_server.gateway.command import convert, redefine
 from tidegate_server.gateway.command.lifecycle import current
 from tidegate_server.gateway.command.plan_rows import PlanRow, check_rows
-from tidegate_server.gateway.command.refresh import raise_failure
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.announcements import first_rows, loads_at_once
@@ -30,6 +29,7 @@ from tidegate_server.gateway.definition.locks import alone, creating
 from tidegate_server.gateway.definition.start_mode import first_partitions
 from tidegate_server.gateway.definition.storage import create_storage
 from tidegate_server.gateway.definition.transaction import register
+from tidegate_server.gateway.runs.failures import raise_failure
 from tidegate_server.gateway.runs.orders import step_id
 from tidegate_server.gateway.scheduler.cron import read_timezone
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone

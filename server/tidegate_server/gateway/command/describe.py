@@ -83,7 +83,7 @@ def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | No
     services = context.services
     workflow = services.scheduler.workflow(table.id)
     success = services.ledger.last_success(table.id)
-    report = lag.present(table, context)
+    report = lag.present_at(table, services.ledger, services.clock.now())
     continuous = table.refresh_mode is RefreshMode.CONTINUOUS
     handler = "embedded" if table.watched else services.config.scheduler_type
     return {

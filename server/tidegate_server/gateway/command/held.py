@@ -10,10 +10,10 @@ from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.sql.statements import AlterDiscardHeld, AlterPublishHeld
 from tidegate_server.gateway.command.lifecycle import current
-from tidegate_server.gateway.command.refresh import raise_failure
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.locks import at_rest
+from tidegate_server.gateway.runs.failures import raise_failure
 from tidegate_server.gateway.runs.orders import nothing_held
 
 log = logging.getLogger(__name__)

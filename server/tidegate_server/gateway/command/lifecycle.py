@@ -25,11 +25,10 @@ from tidegate_server.gateway.definition.checks import check_options
 from tidegate_server.gateway.definition.derived import drop_view, views
 from tidegate_server.gateway.definition.locks import alone, at_rest, end_runs
 from tidegate_server.gateway.definition.notices import warn
-from tidegate_server.gateway.definition.transaction import compensate, withdraw_workflow
+from tidegate_server.gateway.definition.transaction import compensate, pipeline, withdraw_workflow
 from tidegate_server.gateway.options import Place
 from tidegate_server.gateway.runs.orders import refuse_half_done
-from tidegate_server.gateway.scheduler.base import CreateWorkflow, ModifyWorkflow, Workflow
-from tidegate_server.gateway.scheduler.workflows import workflow_for
+from tidegate_server.gateway.scheduler.base import CreateWorkflow, ModifyWorkflow
 
 log = logging.getLogger(__name__)
 
@@ -172,12 +171,6 @@ def current(table: MaterializedTable, context: Context) -> MaterializedTable:
     if stored is None:
         raise error(Code.MT_NOT_FOUND, table=table.name)
     return stored
-
-
-def pipeline(table: MaterializedTable, context: Context) -> Workflow:
-    """Return the workflow a definition asks for."""
-    config = context.services.config
-    return workflow_for(table, config.timezone, config.options)
 
 
 def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:

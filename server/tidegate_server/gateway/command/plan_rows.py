@@ -12,7 +12,7 @@ from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.refresh.request import RefreshPlan
-from tidegate_server.gateway.command.history import contributions
+from tidegate_server.gateway.runs.columns import contributions
 
 CHOSEN = "CHOSEN"
 REJECTED = "REJECTED"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import Planned
 from tidegate_server.core.messages.requests import ExplainRefresh
 from tidegate_server.core.model.result import Result, RowsResult
@@ -33,6 +33,7 @@ from tidegate_server.gateway.definition.checks import is_text
 from tidegate_server.gateway.definition.storage import restore_lost_storage
 from tidegate_server.gateway.definition.streaming import check_refresh
 from tidegate_server.gateway.freshness.downstream import refreshed_with
+from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import informed_order, step_id
 from tidegate_server.gateway.runs.waves import Step
 from tidegate_server.gateway.spark_session import unexpected
@@ -165,38 +166,6 @@ def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
             )
         spec[key] = value
     return spec
-
-
-def raise_failure(run: RefreshRun, what: str = "Refresh") -> None:
-    """Raise the error of a run that did not succeed; raises as :func:`raise_failures`."""
-    raise_failures([run], what)
-
-
-def raise_failures(runs: Sequence[RefreshRun], what: str = "Refresh") -> None:
-    """Raise the first error of runs that did not all succeed.
-
-    ``what`` is the word for what was tried.
-
-    :raises ServerError: with the run's own error class, or OPERATION_CANCELED.
-    """
-    failed = [run for run in runs if run.state is not RunState.SUCCEEDED]
-    if not failed:
-        return
-    failed.sort(key=lambda run: run.state is RunState.UPSTREAM_FAILED)
-    run = failed[0]
-    if run.state is RunState.CANCELLED:
-        raise error(Code.OPERATION_CANCELED, by="")
-    held = run.error_class == Code.MT_VERSION_HELD.name
-    hint = f"SHOW REFRESH HISTORY FOR {run.table} lists it as {run.refresh_id}."
-    message = run.error_message or run.reason_text or f"the run ended {run.state.value}"
-    if len(runs) > 1:
-        message += f" ({len(runs) - len(failed)} of {len(runs)} refreshes succeeded)"
-    raise ServerError(
-        code=run.error_class or Code.INTERNAL.name,
-        sqlstate=run.sqlstate or "XX000",
-        message=f"{what} of {run.table} {run.state.value}: {message}",
-        hint=error(Code.MT_VERSION_HELD, table=run.table, reason="").hint if held else hint,
-    )
 
 
 # ---- what is to be done ----------------------------------------------------------------------

@@ -17,13 +17,13 @@ from tidegate_server.core.sql.places import place_behind
 from tidegate_server.core.sql.statements import AlterRollback, AlterRollbackDefinition, RolledBack
 from tidegate_server.gateway.command import lifecycle, rollback_definition
 from tidegate_server.gateway.command.redefine import carry_out
-from tidegate_server.gateway.command.refresh import raise_failure
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.evolution import Evolution
 from tidegate_server.gateway.definition.locks import settling
 from tidegate_server.gateway.definition.transaction import changing, compensate, put_in_place
 from tidegate_server.gateway.recovery.definitions import brought_back
+from tidegate_server.gateway.runs.failures import raise_failure
 from tidegate_server.gateway.runs.orders import refuse_half_done, step_id
 
 log = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.places import place_behind
 from tidegate_server.core.sql.statements import AlterRollbackDefinition
 from tidegate_server.gateway.command.redefine import alterable, carry_out, compared, explained
-from tidegate_server.gateway.command.show import creating
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history
 from tidegate_server.gateway.definition.build import asked_mode, define
 from tidegate_server.gateway.definition.evolution import Evolution
+from tidegate_server.gateway.definition.statement import creating
 
 log = logging.getLogger(__name__)
 

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
-import pyarrow as pa
-
-from tidegate_server.core.model.clauses import StartKind, StartMode
 from tidegate_server.core.model.result import Result, RowsResult
-from tidegate_server.core.model.table import (
-    DerivedColumn,
-    LogicalRefreshMode,
-    MaterializedTable,
-    RefreshMode,
-)
+from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.sql.render import render_create
 from tidegate_server.core.sql.statements import (
-    ColumnItem,
-    ComputedColumn,
-    CreateMaterializedTable,
-    Downstream,
-    MetadataColumn,
-    PhysicalColumn,
-    PrimaryKeyClause,
-    RequestedMode,
     ShowCreateMaterializedTable,
     ShowLineage,
     ShowMaterializedTables,
 )
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
-from tidegate_server.gateway.definition.start_mode import resumes
-from tidegate_server.gateway.freshness.lag import LagReport
+from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.runs import lag
+from tidegate_server.gateway.runs.lag import LAG
 
 _NAMES = text_schema("name")
 _EXTENDED = text_schema(
@@ -74,7 +57,8 @@ def show_tables(statement: ShowMaterializedTables, context: Context) -> Result:
 
 
 def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | None, ...]:
-    last = context.services.ledger.runs(table.id, limit=1)
+    services = context.services
+    last = services.ledger.runs(table.id, limit=1)
     return (
         table.name.table,
         table.name.schema,
@@ -82,7 +66,7 @@ def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | Non
         table.refresh_status.value,
         lag.freshness(table),
         f"{last[0].state.value} at {lag.moment(last[0].queued_at)}" if last else None,
-        lag.lag(lag.present(table, context)),
+        lag.lag(lag.present_at(table, services.ledger, services.clock.now())),
         lag.held(table),
     )
 
@@ -119,86 +103,6 @@ def show_create(statement: ShowCreateMaterializedTable, context: Context) -> Res
     creation = creating(table, or_alter=statement.or_alter)
     text = render_create(creation, start_note=_evaluated(table))
     return RowsResult(text_schema("createtab_stmt"), [(text,)])
-
-
-def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMaterializedTable:
-    """Return the statement that makes an equal table: defaults filled in, the query expanded."""
-    # After ALTER ... AS the table may have columns that its query alone would not bring back.
-    listed = table.declared or table.definition_version > 1
-    return CreateMaterializedTable(
-        name=(table.name.catalog, table.name.schema, table.name.table),
-        or_alter=or_alter,
-        columns=tuple(_item(column, table) for column in table.visible) if listed else (),
-        primary_key=_primary_key(table),
-        watermark=table.watermark,
-        expectations=table.expectations,
-        assertions=table.assertions,
-        comment=table.comment,
-        distribution=table.distribution,
-        partition_keys=table.partition_keys,
-        options=table.options,
-        start_mode=_start_mode(table, or_alter=or_alter),
-        freshness=Downstream.DOWNSTREAM if table.downstream else table.freshness,
-        refresh_mode=_requested(table),
-        on_update=table.on_update,
-        execute_as=table.execute_as,
-        immutable=table.immutable,
-        query=table.expanded_query,
-    )
-
-
-def _item(column: Column | DerivedColumn, table: MaterializedTable) -> ColumnItem:
-    comment = column.comment
-    if isinstance(column, DerivedColumn) and column.expression is not None:
-        return ComputedColumn(name=column.name, expression=column.expression, comment=comment)
-    if isinstance(column, DerivedColumn):
-        return _metadata(column, column.metadata_key, virtual=True)
-    if column.name in table.persisted_metadata:
-        return _metadata(column, table.persisted_metadata[column.name], virtual=False)
-    return PhysicalColumn(
-        name=column.name, type=column.type, nullable=column.nullable, comment=comment
-    )
-
-
-def _metadata(column: Column | DerivedColumn, key: str | None, *, virtual: bool) -> MetadataColumn:
-    return MetadataColumn(
-        name=column.name,
-        type=column.type,
-        nullable=column.nullable,
-        key=None if key == column.name else key,
-        virtual=virtual,
-        comment=column.comment,
-    )
-
-
-def _primary_key(table: MaterializedTable) -> PrimaryKeyClause | None:
-    key = table.primary_key
-    return PrimaryKeyClause(name=key.name, columns=key.columns) if key is not None else None
-
-
-def _requested(table: MaterializedTable) -> RequestedMode:
-    if (
-        table.refresh_mode is RefreshMode.INCREMENTAL
-        and table.logical_refresh_mode is LogicalRefreshMode.INCREMENTAL_STRICT
-    ):
-        return RequestedMode.INCREMENTAL_STRICT
-    return RequestedMode[table.refresh_mode.value]
-
-
-def _start_mode(table: MaterializedTable, *, or_alter: bool) -> StartMode | None:
-    """Return a start mode as the statement may have it: a new table has nothing to resume.
-
-    One whose sources are watched then begins with them, as it did when it was made.
-    """
-    mode = table.start_mode
-    if mode is None or or_alter or not resumes(mode):
-        return mode
-    if table.watched:
-        return StartMode(kind=StartKind.FROM_BEGINNING)
-    kind = StartKind(mode.kind.value.removeprefix("RESUME_OR_"))
-    return StartMode(
-        kind=kind, interval=mode.interval, timestamp=mode.timestamp, local_zone=mode.local_zone
-    )
 
 
 def _evaluated(table: MaterializedTable) -> str | None:
@@ -255,34 +159,13 @@ def _column_lineage(table: MaterializedTable, consumers: tuple[MaterializedTable
 
 # ---- SHOW LAG --------------------------------------------------------------------------------
 
-_TEXT, _NUMBER = pa.string(), pa.float64()
-LAG: tuple[tuple[str, str, pa.DataType, Callable[[LagReport], object]], ...] = (
-    ("catalog", "string", _TEXT, lambda lag: lag.table.catalog),
-    ("database", "string", _TEXT, lambda lag: lag.table.schema),
-    ("table", "string", _TEXT, lambda lag: lag.table.table),
-    ("target_seconds", "double", _NUMBER, lambda lag: float(lag.target)),
-    ("lag_seconds", "double", _NUMBER, lambda lag: lag.actual),
-    ("exact", "boolean", pa.bool_(), lambda lag: lag.exact),
-    ("breached", "boolean", pa.bool_(), lambda lag: lag.breached),
-    ("cause", "string", _TEXT, lambda lag: lag.cause.value if lag.cause else None),
-    ("causes", "string", _TEXT, lambda lag: _causes(lag)),
-    ("within_target", "double", _NUMBER, lambda lag: lag.within_target),
-    ("p50_seconds", "double", _NUMBER, lambda lag: lag.p50),
-    ("p95_seconds", "double", _NUMBER, lambda lag: lag.p95),
-    ("longest_seconds", "double", _NUMBER, lambda lag: lag.longest),
-    ("data_timestamp", "timestamp", pa.timestamp("us", "UTC"), lambda lag: lag.data_timestamp),
-)
-"""The columns of SHOW LAG and of its system table: name, type, Arrow type, value."""
-
 
 def show_lag(context: Context) -> Result:
     """List how far every materialized table lags behind its sources, and why."""
-    tables = sorted(context.services.catalog.tables(), key=lambda table: table.name)
-    reports = [lag.measured(table, context) for table in tables]
+    services = context.services
+    tables = sorted(services.catalog.tables(), key=lambda table: table.name)
+    now = services.clock.now()
+    reports = [lag.measure(table, services.ledger, now) for table in tables]
     rows = [tuple(read(report) for *_, read in LAG) for report in reports]
     schema = Schema(tuple(Column(name=name, type=kind) for name, kind, *_ in LAG))
     return RowsResult(schema, rows, types=tuple(kind for _, _, kind, _ in LAG))
-
-
-def _causes(lag: LagReport) -> str:
-    return json.dumps({cause.value: round(seconds, 3) for cause, seconds in lag.causes.items()})

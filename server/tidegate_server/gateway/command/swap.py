@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.core.messages.answers import TablesPlaced
-from tidegate_server.core.messages.requests import PlaceTables, TablePlace
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.table import MaterializedTable
@@ -17,6 +16,7 @@ from tidegate_server.gateway.command.redefine import settled
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.build import refuse_cycle
 from tidegate_server.gateway.definition.derived import refuse_view
+from tidegate_server.gateway.definition.places import places
 from tidegate_server.gateway.definition.transaction import changing, compensate, write_definition
 from tidegate_server.gateway.runs.orders import refuse_half_done
 from tidegate_server.gateway.spark_session import unexpected
@@ -42,16 +42,6 @@ def swap(statement: AlterSwap, context: Context) -> Result:
         _exchange(held[0], held[1], held[2:], context)
     log.info("Swapped materialized tables %s and %s", first.name, second.name)
     return nothing()
-
-
-def places(*tables: MaterializedTable) -> PlaceTables:
-    """Return the request that lets the names of tables point at their rows."""
-    return PlaceTables(
-        places=tuple(
-            TablePlace(name=table.storage, location=table.location, table_id=table.id)
-            for table in tables
-        )
-    )
 
 
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:

@@ -12,7 +12,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Analysis, Inspected
 from tidegate_server.core.messages.requests import Analyze, InspectTable
 from tidegate_server.core.model.freshness import Freshness
-from tidegate_server.core.model.names import STORAGE_PREFIX, TableName
+from tidegate_server.core.model.names import STORAGE_PREFIX, SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.core.model.versions import Source
@@ -52,7 +52,6 @@ from tidegate_server.gateway.definition.immutable import backfill_source, check_
 from tidegate_server.gateway.definition.notices import definition_notices, lateness_notices, warn
 from tidegate_server.gateway.definition.start_mode import start_mode
 from tidegate_server.gateway.definition.streaming import check_created, check_ingest
-from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA
 from tidegate_server.gateway.options import (
     DUPLICATES_KEY,
     EXECUTION_MODE_KEY,

@@ -9,10 +9,10 @@ from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import Name
-from tidegate_server.gateway.command.lifecycle import pipeline
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.locks import alone
+from tidegate_server.gateway.definition.transaction import pipeline
 from tidegate_server.gateway.freshness.downstream import needed_freshness, warnings
 from tidegate_server.gateway.scheduler.base import ModifyWorkflow
 

@@ -16,8 +16,8 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.sql.render import render_create
 from tidegate_server.gateway.catalog.base import CatalogReader
-from tidegate_server.gateway.command.show import creating
 from tidegate_server.gateway.definition.evolution import evolution
+from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.scheduler.base import Ledger
 
 DATA_VERSIONS = 10_000

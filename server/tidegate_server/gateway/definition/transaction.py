@@ -56,7 +56,7 @@ def put_in_place(
         after = in_status_of(before, after)
         if restarts:
             after = replace(after, checkpoint_floor=_last_epoch(before, context))
-        change_workflow(before, after, context, undo)
+        _change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
         # Again: a server that was held up may have lost its lease.
         _unchanged(before, context)
@@ -71,7 +71,7 @@ def _follow_status(table: MaterializedTable, context: Context) -> None:
     """Bring the workflow in line with a status that failures changed meanwhile."""
     now = context.services.catalog.by_id(table.id)
     if now is not None and now.refresh_status is not table.refresh_status:
-        workflow = _workflow(now, context)
+        workflow = pipeline(now, context)
         context.services.scheduler.modify(ModifyWorkflow(workflow=workflow, table=now))
 
 
@@ -125,7 +125,7 @@ def register(table: MaterializedTable, context: Context, undo: ExitStack) -> Non
     """Give a new table its workflow."""
     scheduler = context.services.scheduler
     compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=table.id)))
-    scheduler.create(CreateWorkflow(workflow=_workflow(table, context), table=table))
+    scheduler.create(CreateWorkflow(workflow=pipeline(table, context), table=table))
 
 
 def withdraw_workflow(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
@@ -141,12 +141,12 @@ def withdraw_workflow(table: MaterializedTable, context: Context, undo: ExitStac
     scheduler.delete(DeleteWorkflow(table_id=table.id))
 
 
-def change_workflow(
+def _change_workflow(
     before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
 ) -> None:
     """Make the workflow what a definition asks for."""
     scheduler = context.services.scheduler
-    found, wanted = scheduler.workflow(before.id), _workflow(after, context)
+    found, wanted = scheduler.workflow(before.id), pipeline(after, context)
     if found is None:
         compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=before.id)))
         scheduler.create(CreateWorkflow(workflow=wanted, table=after))
@@ -251,7 +251,8 @@ def compensate(undo: ExitStack, action: Callable[[], object]) -> None:
     undo.callback(back)
 
 
-def _workflow(table: MaterializedTable, context: Context) -> Workflow:
+def pipeline(table: MaterializedTable, context: Context) -> Workflow:
+    """Return the workflow a definition asks for."""
     config = context.services.config
     return workflow_for(table, config.timezone, config.options)
 

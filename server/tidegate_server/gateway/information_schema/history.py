@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RUN_MOVES
-from tidegate_server.gateway.command.history import RunColumn, table_of
+from tidegate_server.gateway.runs.columns import RunColumn, table_of
 from tidegate_server.gateway.scheduler.base import Ledger
 
 _PAGE = 64  # runs read first; ample for what happened since the last look

@@ -22,13 +22,12 @@ from tidegate_server.core.model.table import MaterializedTable, RefreshMode
 from tidegate_server.core.refresh.upkeep import RowPart, UpkeepRun
 from tidegate_server.core.sql.render import render_distribution, render_start_mode, render_trigger
 from tidegate_server.gateway.catalog.base import CatalogReader
-from tidegate_server.gateway.command.history import HISTORY, RunColumn, table_of
-from tidegate_server.gateway.command.show import LAG
 from tidegate_server.gateway.definition import history
 from tidegate_server.gateway.information_schema.history import HistoryCopy
 from tidegate_server.gateway.information_schema.partitions import COLUMNS as PARTITION_COLUMNS
 from tidegate_server.gateway.information_schema.partitions import Calendar, partition_rows
-from tidegate_server.gateway.runs.lag import measure
+from tidegate_server.gateway.runs.columns import HISTORY, RunColumn, table_of
+from tidegate_server.gateway.runs.lag import LAG, measure
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.scheduler.cron import read_timezone
 from tidegate_server.gateway.scheduler.lateness import read_lateness
@@ -37,7 +36,6 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-SYSTEM_SCHEMA = "information_schema"
 
 _HISTORY_ROWS = 10_000
 _LAG_TABLE = "materialized_table_lag"

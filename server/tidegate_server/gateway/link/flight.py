@@ -61,7 +61,7 @@ class Endpoints(Protocol):
 
 
 class FlightEngine:
-    """Implements :class:`tidegate_server.gateway.link.client.Engine`; safe for use by many threads."""
+    """Implements :class:`~.client.Engine`; safe for use by many threads."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints

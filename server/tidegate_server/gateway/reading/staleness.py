@@ -23,10 +23,10 @@ from tidegate_server.core.refresh.waves import ancestors
 from tidegate_server.core.sql.query import may_read_rows
 from tidegate_server.gateway.authorization import admission
 from tidegate_server.gateway.authorization.rights import Action
-from tidegate_server.gateway.command.refresh import raise_failures
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.staleness import Bound, Known, OnStale, as_of, is_whole
 from tidegate_server.gateway.options import MAX_STALENESS_KEY, read_bound, spark_settings
+from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import step_id
 from tidegate_server.gateway.runs.waves import Step
 from tidegate_server.gateway.scheduler.continuous import excluded

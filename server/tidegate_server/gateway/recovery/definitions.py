@@ -31,8 +31,8 @@ from tidegate_server.core.model.names import TableName, quarantine_name, visible
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import Catalog, CatalogReader
-from tidegate_server.gateway.command.swap import places
 from tidegate_server.gateway.definition.derived import views
+from tidegate_server.gateway.definition.places import places
 from tidegate_server.gateway.definition.transaction import taken_back
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.scheduler.base import (

@@ -12,11 +12,10 @@ import msgspec
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import FoundTable, NameList, TablesFound
 from tidegate_server.core.messages.requests import FindTables, ListNames, RegisterTable
-from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.names import SYSTEM_SCHEMA, TableName
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition.derived import views
-from tidegate_server.gateway.information_schema.tables import SYSTEM_SCHEMA
 from tidegate_server.gateway.link.client import Engine
 
 log = logging.getLogger(__name__)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import datetime
+
+import pyarrow as pa
 
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.lag import LagReport, lag_report
 from tidegate_server.gateway.scheduler.base import Ledger
 
@@ -40,19 +43,9 @@ def held(table: MaterializedTable) -> str | None:
     return f"{found.refresh_id} since {moment(found.since)}: {found.reason}"
 
 
-def present(table: MaterializedTable, context: Context) -> LagReport:
-    """Measure a table's lag now from its history alone, without an engine."""
-    return present_at(table, context.services.ledger, context.services.clock.now())
-
-
 def present_at(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
     """Measure a table's lag at a moment from its history alone."""
     return lag_report(table, _newest(table, ledger, _RUNS_FOR_NOW), now)
-
-
-def measured(table: MaterializedTable, context: Context) -> LagReport:
-    """Measure a table's freshness now and over the last day."""
-    return measure(table, context.services.ledger, context.services.clock.now())
 
 
 def measure(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
@@ -73,3 +66,27 @@ def strategy(run: RefreshRun | None) -> str | None:
     if run is None or run.action is None:
         return None
     return f"{run.action.value} ({run.reason_code})" if run.reason_code else run.action.value
+
+
+_TEXT, _NUMBER = pa.string(), pa.float64()
+LAG: tuple[tuple[str, str, pa.DataType, Callable[[LagReport], object]], ...] = (
+    ("catalog", "string", _TEXT, lambda lag: lag.table.catalog),
+    ("database", "string", _TEXT, lambda lag: lag.table.schema),
+    ("table", "string", _TEXT, lambda lag: lag.table.table),
+    ("target_seconds", "double", _NUMBER, lambda lag: float(lag.target)),
+    ("lag_seconds", "double", _NUMBER, lambda lag: lag.actual),
+    ("exact", "boolean", pa.bool_(), lambda lag: lag.exact),
+    ("breached", "boolean", pa.bool_(), lambda lag: lag.breached),
+    ("cause", "string", _TEXT, lambda lag: lag.cause.value if lag.cause else None),
+    ("causes", "string", _TEXT, lambda lag: _causes(lag)),
+    ("within_target", "double", _NUMBER, lambda lag: lag.within_target),
+    ("p50_seconds", "double", _NUMBER, lambda lag: lag.p50),
+    ("p95_seconds", "double", _NUMBER, lambda lag: lag.p95),
+    ("longest_seconds", "double", _NUMBER, lambda lag: lag.longest),
+    ("data_timestamp", "timestamp", pa.timestamp("us", "UTC"), lambda lag: lag.data_timestamp),
+)
+"""The columns of SHOW LAG and of its system table: name, type, Arrow type, value."""
+
+
+def _causes(lag: LagReport) -> str:
+    return json.dumps({cause.value: round(seconds, 3) for cause, seconds in lag.causes.items()})

@@ -167,3 +167,6 @@ class TableFiles:
 
     def _child(self, path: Any, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path, name)
+
+
+PROPERTY_QUARANTINE_OF = "tidegate.quarantine-of"

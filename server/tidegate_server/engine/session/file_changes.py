@@ -7,9 +7,8 @@ session that changes the table forgets its list.
 from __future__ import annotations
 
 import logging
-import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,17 +16,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.model.names import qualify
-from tidegate_server.engine.query.resolution import current_place, is_temporary_view
-from tidegate_server.engine.statement.targets import TableTarget, Target, is_path
-from tidegate_server.engine.storage.entries import entry_of, provider_of
 from tidegate_server.engine.storage.jvm import items
 
 logger = logging.getLogger(__name__)
-
-_DELTA = "delta"
-_REFRESH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*REFRESH\b", re.DOTALL | re.IGNORECASE)
-_LONGEST_NAME = 3
 
 
 class FileChanges:
@@ -68,26 +59,3 @@ def forget_files(spark: SparkSession) -> None:
         except (PySparkException, Py4JJavaError) as failed:
             # Whoever reads the view gets this error.
             logger.debug("the files of view %s cannot be listed: %s", name.table(), failed)
-
-
-def changes_files(spark: SparkSession, text: str, found: Sequence[Target]) -> bool:
-    """Say whether a statement may change what a table of files has.
-
-    REFRESH counts: it says that something else changed them.
-
-    :param found: what the statement changes.
-    """
-    return any(not _is_delta(spark, target) for target in found) or bool(_REFRESH.match(text))
-
-
-def _is_delta(spark: SparkSession, target: Target) -> bool:
-    """Say whether a target is certainly a Delta table, which has versions instead of a list."""
-    if not isinstance(target, TableTarget):
-        return False
-    if is_path(target.name):
-        return target.name[-2].lower() == _DELTA
-    if len(target.name) > _LONGEST_NAME or is_temporary_view(spark, target.name):
-        return False
-    place = current_place(spark)
-    entry = entry_of(spark, qualify(target.name, place.catalog, place.schema))
-    return entry is not None and provider_of(entry) == _DELTA

@@ -21,7 +21,7 @@ from tidegate_server.core.refresh.request import (
     RefreshPlan,
     RefreshPolicy,
 )
-from tidegate_server.engine.refresh.cost import (
+from tidegate_server.engine.planning.cost import (
     HYSTERESIS,
     KEYS_AFFECTED,
     ROWS_APPENDED,

@@ -1,0 +1,1 @@
+"""Chooses how a table is refreshed; pure."""

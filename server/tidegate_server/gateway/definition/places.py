@@ -1,0 +1,16 @@
+"""Where the storages of tables are to be."""
+
+from __future__ import annotations
+
+from tidegate_server.core.messages.requests import PlaceTables, TablePlace
+from tidegate_server.core.model.table import MaterializedTable
+
+
+def places(*tables: MaterializedTable) -> PlaceTables:
+    """Return the request that lets the names of tables point at their rows."""
+    return PlaceTables(
+        places=tuple(
+            TablePlace(name=table.storage, location=table.location, table_id=table.id)
+            for table in tables
+        )
+    )
