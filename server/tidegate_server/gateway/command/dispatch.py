@@ -61,12 +61,9 @@ from tidegate_server.gateway import spark_session
 from tidegate_server.gateway.authorization import admission, visibility
 from tidegate_server.gateway.command import (
     alter,
-    cancel,
-    cascade,
-    convert_to_table,
+    convert,
     create,
     describe,
-    extended,
     grant,
     held,
     history,
@@ -75,7 +72,6 @@ from tidegate_server.gateway.command import (
     refresh,
     rename,
     rollback,
-    rollback_definition,
     schema_changes,
     settings,
     show,
@@ -160,7 +156,7 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
             inlined = staleness.keep_bound(sql, context)
             pinned = snapshot.agreed(sql, inlined, context)
             answered = spark_session.execute(sql, context, inlined, pinned)
-            owned = extended.with_owners(sql, answered, context.services.catalog)
+            owned = show.with_owners(sql, answered, context.services.catalog)
             return visibility.without_storages(sql, owned, context.services.catalog)
         case CreateMaterializedTable():
             return create.create(statement, text, context)
@@ -206,9 +202,9 @@ def _carry_out(statement: Statement, text: str, context: Context) -> Result:
 def _alter(statement: Alteration, text: str, context: Context) -> Result:
     match statement:
         case AlterSuspend(cascade=True):
-            return cascade.suspend(statement, context)
+            return lifecycle.suspend_cascade(statement, context)
         case AlterResume(cascade=True):
-            return cascade.resume(statement, context)
+            return lifecycle.resume_cascade(statement, context)
         case AlterSuspend():
             return lifecycle.suspend(statement, context)
         case AlterResume():
@@ -230,7 +226,7 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
         case AlterResetOptions():
             return alter.reset_options(statement, context)
         case AlterCancelRefresh():
-            return cancel.cancel_refresh(statement, context)
+            return refresh.cancel_refresh(statement, context)
         case AlterAsQuery():
             return redefine.alter_query(statement, text, context)
         case AlterAdd():
@@ -246,9 +242,9 @@ def _alter(statement: Alteration, text: str, context: Context) -> Result:
         case AlterRollback():
             return rollback.roll_back(statement, text, context)
         case AlterConvertToTable():
-            return convert_to_table.convert_to_table(statement, context)
+            return convert.convert_to_table(statement, context)
         case AlterRollbackDefinition():
-            return rollback_definition.roll_back_definition(statement, text, context)
+            return rollback.roll_back_definition(statement, text, context)
         case AlterRename():
             return rename.rename(statement, context)
         case AlterSwap():
@@ -308,6 +304,6 @@ def _explain(statement: Explain, text: str, context: Context) -> Result:
         case AlterAsQuery() as inner:
             return redefine.explain_alter_query(inner, text, context)
         case AlterRollbackDefinition() as inner:
-            return rollback_definition.explain(inner, text, context)
+            return rollback.explain_definition(inner, text, context)
         case _:
             assert_never(statement.statement)

@@ -1,9 +1,9 @@
-"""SUSPEND, RESUME and DROP of a materialized table."""
+"""SUSPEND, RESUME and DROP of a materialized table, alone or with all that depend on it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,10 +13,17 @@ from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.messages.answers import Inspected
 from tidegate_server.core.messages.requests import DropTable, InspectTable
 from tidegate_server.core.model.privileges import TableObject
-from tidegate_server.core.model.result import Result, nothing
+from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable, RefreshMode
-from tidegate_server.core.sql.statements import AlterResume, AlterSuspend, DropMaterializedTable
+from tidegate_server.core.model.types import text_schema
+from tidegate_server.core.refresh.waves import descendants
+from tidegate_server.core.sql.statements import (
+    AlterResume,
+    AlterSuspend,
+    DropMaterializedTable,
+    Name,
+)
 from tidegate_server.gateway.command.settings import check_spark_settings
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -28,7 +35,12 @@ from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.definition.transaction import compensate, pipeline, withdraw_workflow
 from tidegate_server.gateway.options import Place
 from tidegate_server.gateway.runs.orders import refuse_half_done
-from tidegate_server.gateway.scheduler.base import CreateWorkflow, ModifyWorkflow
+from tidegate_server.gateway.scheduler.base import (
+    CreateWorkflow,
+    DeleteWorkflow,
+    ModifyWorkflow,
+    Workflow,
+)
 
 log = logging.getLogger(__name__)
 
@@ -225,3 +237,106 @@ def _warn_consumers(table: MaterializedTable, context: Context) -> None:
     if consumers:
         names = ", ".join(str(consumer.name) for consumer in consumers)
         context.warn(f"These materialized tables read {table.name}, which is gone: {names}")
+
+
+_SCHEMA = text_schema("table", "result")
+
+
+def suspend_cascade(statement: AlterSuspend, context: Context) -> Result:
+    """Suspend a table, then what depends on it, sources before consumers; all of them or none.
+
+    :raises ServerError: MT_STATE if every one is suspended already, or one is INITIALIZING.
+    """
+    chain = _chain(statement.name, "SUSPEND", "ACTIVATED", context)
+    waiting = [table for table in chain if table.refresh_status is RefreshStatus.ACTIVATED]
+    if not waiting:
+        raise wrong_state(chain[0], "SUSPEND", "ACTIVATED")
+    for table in waiting:
+        need_scheduler("SUSPEND", table.refresh_mode, context)
+    _each(waiting, lambda table: suspend_table(table, context), context)
+    return _summary(chain, waiting, ("SUSPENDED", "ALREADY_SUSPENDED"), context)
+
+
+def resume_cascade(statement: AlterResume, context: Context) -> Result:
+    """Resume a table, then what depends on it, sources before consumers; all of them or none.
+
+    The statement's options hold for every table that is resumed.
+
+    :raises ServerError: MT_STATE if every one is kept fresh already, or one is INITIALIZING;
+        MT_OPTION_*, or Spark's own for a setting of Spark.
+    """
+    chain = _chain(statement.name, "RESUME", "SUSPENDED", context)
+    check_resume_options(statement.options, context)
+    waiting = [table for table in chain if not is_kept_fresh(table, context)]
+    if not waiting:
+        raise wrong_state(chain[0], "RESUME", "SUSPENDED")
+    for table in waiting:
+        need_scheduler("RESUME", table.refresh_mode, context)
+    _each(waiting, lambda t: resume_table(t, statement.options, context), context)
+    return _summary(chain, waiting, ("RESUMED", "ALREADY_ACTIVATED"), context)
+
+
+def _chain(name: Name, action: str, expected: str, context: Context) -> list[MaterializedTable]:
+    """Return a table and all that depend on it; refuses one that is only just being created."""
+    table = resolve.materialized_table(name, context)
+    chain = [table, *descendants(table, context.services.catalog.consumers)]
+    for entry in chain:
+        if entry.refresh_status is RefreshStatus.INITIALIZING:
+            raise wrong_state(entry, action, expected)
+    return chain
+
+
+def _each(
+    tables: Sequence[MaterializedTable],
+    act: Callable[[MaterializedTable], None],
+    context: Context,
+) -> None:
+    with ExitStack() as undo:
+        for table in tables:
+            workflow = context.services.scheduler.workflow(table.id)
+            _note(undo, table, workflow, context)
+            act(table)
+        undo.pop_all()
+
+
+def _note(
+    undo: ExitStack, table: MaterializedTable, workflow: Workflow | None, context: Context
+) -> None:
+    """Note how a table gets its status, its options and its workflow back."""
+    compensate(undo, lambda: _back(table, workflow, context))
+
+
+def _back(table: MaterializedTable, workflow: Workflow | None, context: Context) -> None:
+    """Undo what was done to a table; what another statement changed since then stays."""
+    catalog = context.services.catalog
+    with alone([table], context):
+        now = current(table, context)
+        if now.resume_options != table.resume_options:
+            catalog.replace(replace(now, resume_options=table.resume_options))
+        if now.refresh_status is not table.refresh_status:
+            catalog.move(table.id, now.refresh_status, table.refresh_status, table.status_reason)
+        _workflow_back(current(table, context), workflow, context)
+
+
+def _workflow_back(table: MaterializedTable, before: Workflow | None, context: Context) -> None:
+    scheduler = context.services.scheduler
+    now, wanted = scheduler.workflow(table.id), pipeline(table, context)
+    if before is None:
+        scheduler.delete(DeleteWorkflow(table_id=table.id))
+    elif now is None or replace(now, next_fire=wanted.next_fire) != wanted:
+        scheduler.modify(ModifyWorkflow(workflow=wanted, table=table))
+
+
+def _summary(
+    chain: Sequence[MaterializedTable],
+    changed: Sequence[MaterializedTable],
+    words: tuple[str, str],
+    context: Context,
+) -> Result:
+    """Answer what became of each table, and write it to the statement's log."""
+    ids = {table.id for table in changed}
+    rows = [(str(t.name), words[0] if t.id in ids else words[1]) for t in chain]
+    for name, word in rows:
+        context.log(f"{name}: {word}")
+    log.info("%s %d of %d tables", words[0], len(changed), len(chain))
+    return RowsResult(_SCHEMA, rows)

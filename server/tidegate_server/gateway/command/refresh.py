@@ -1,8 +1,9 @@
-"""ALTER MATERIALIZED TABLE ... REFRESH: one run, a wave of them, or a range of partitions."""
+"""REFRESH of a materialized table, as one run, a wave or a range of partitions; CANCEL REFRESH."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,11 +14,16 @@ from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import PartitionSpec, takes_in
 from tidegate_server.core.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors, descendants, needs, spread
-from tidegate_server.core.sql.statements import AlterRefresh, Cascade, RefreshKind
+from tidegate_server.core.sql.statements import (
+    AlterCancelRefresh,
+    AlterRefresh,
+    Cascade,
+    RefreshKind,
+)
 from tidegate_server.gateway.command import backfill
 from tidegate_server.gateway.command.plan_rows import (
     LATER,
@@ -37,6 +43,8 @@ from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import informed_order, step_id
 from tidegate_server.gateway.runs.waves import Step
 from tidegate_server.gateway.spark_session import unexpected
+
+log = logging.getLogger(__name__)
 
 _SCHEMA = Schema(
     (Column(name="job id", type="string"), Column(name="cluster info", type="map<string,string>"))
@@ -321,3 +329,28 @@ def _row(run: RefreshRun, context: Context) -> tuple[str, str]:
         "server": context.services.server_id,
     }
     return run.refresh_id, json.dumps(info)
+
+
+_PATIENCE = 30.0
+"""Seconds for runs to end; those of Spark stop at their next task."""
+
+
+def cancel_refresh(statement: AlterCancelRefresh, context: Context) -> Result:
+    """Stop every refresh of a table, whoever asked for it; its data stays as it was.
+
+    Answers the job id and state of each run that was stopped. Those of other servers stop within
+    a third of a lease.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    services = context.services
+    unfinished = [run for run in services.ledger.unfinished() if run.table_id == table.id]
+    for run in unfinished:
+        services.ledger.ask_cancel(run.refresh_id)
+    here = services.waves.queue.cancel_table(table.id)
+    if not services.waves.queue.wait_ended(here, _PATIENCE):
+        context.note("A refresh has not stopped yet; it stops when its Spark tasks end.")
+    found = dict.fromkeys([*here, *(run.refresh_id for run in unfinished)])
+    states = [(refresh_id, services.ledger.find(refresh_id)) for refresh_id in found]
+    log.info("Canceled %d refreshes of %s", len(found), table.name)
+    rows = [(refresh_id, run.state.value if run else None) for refresh_id, run in states]
+    return RowsResult(text_schema("job id", "state"), rows)

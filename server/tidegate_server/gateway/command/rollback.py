@@ -1,4 +1,4 @@
-"""ALTER MATERIALIZED TABLE ... ROLLBACK TO VERSION."""
+"""ALTER MATERIALIZED TABLE ... ROLLBACK of the data or the definition to an earlier version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tidegate_server.core.errors import Code, error
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.runs import RefreshRun, Trigger
@@ -15,12 +15,14 @@ from tidegate_server.core.model.table import MaterializedTable, RollingBack
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.sql.places import place_behind
 from tidegate_server.core.sql.statements import AlterRollback, AlterRollbackDefinition, RolledBack
-from tidegate_server.gateway.command import lifecycle, rollback_definition
-from tidegate_server.gateway.command.redefine import carry_out
+from tidegate_server.gateway.command import lifecycle
+from tidegate_server.gateway.command.redefine import alterable, carry_out, compared, explained
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
+from tidegate_server.gateway.definition.build import asked_mode, define
 from tidegate_server.gateway.definition.evolution import Evolution
 from tidegate_server.gateway.definition.locks import settling
+from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.definition.transaction import changing, compensate, put_in_place
 from tidegate_server.gateway.recovery.definitions import brought_back
 from tidegate_server.gateway.runs.failures import raise_failure
@@ -59,8 +61,8 @@ def _roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
         raise problem
     definition = AlterRollbackDefinition(name=statement.name, version=made_by)
     if statement.what is RolledBack.DEFINITION:
-        return rollback_definition.roll_back_definition(definition, text, context)
-    found = rollback_definition.way_back(definition, text, context)
+        return roll_back_definition(definition, text, context)
+    found = way_back(definition, text, context)
     if not found.changes:
         return _roll_back_data(table, statement.version, context)
     return _roll_back_both(found, statement.version, context)
@@ -178,3 +180,84 @@ def _told(table: MaterializedTable, version: int, context: Context) -> Result:
         "RESUME or REFRESH brings it up to date again."
     )
     return nothing()
+
+
+def roll_back_definition(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
+    """Alter a table to what its definition was, as CREATE OR ALTER with that definition does.
+
+    The earlier definition becomes a new version; rows stay until the next refresh.
+
+    :raises ServerError: MT_DEFINITION_NOT_FOUND, and every code of CREATE OR ALTER.
+    """
+    earlier, found = _wanted(statement, text, context)
+    carry_out(found, context)
+    log.info("Rolled the definition of %s back to version %d", found.before.name, _number(earlier))
+    context.note(_changed_definition(found, _number(earlier)))
+    return nothing()
+
+
+def way_back(statement: AlterRollbackDefinition, text: str, context: Context) -> Evolution:
+    """Return what :func:`roll_back_definition` would do; changes nothing, raises the same."""
+    _, found = _wanted(statement, text, context)
+    if found.rejection is not None:
+        raise found.rejection
+    return found
+
+
+def explain_definition(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
+    """Answer the changes and the plan of the refresh that follows; changes nothing.
+
+    :raises ServerError: MT_DEFINITION_NOT_FOUND, and what the analysis of the earlier query says.
+    """
+    return explained(_wanted(statement, text, context)[1], context)
+
+
+def _wanted(
+    statement: AlterRollbackDefinition, text: str, context: Context
+) -> tuple[MaterializedTable, Evolution]:
+    """Return the earlier definition and the way to it."""
+    table = alterable(statement.name, context)
+    try:
+        earlier = history.find(table, statement.version, context.services.catalog)
+    except ServerError as problem:
+        if statement.version is not None:
+            problem.line, problem.column = place_behind(text, "TO", "VERSION")
+        raise
+    return earlier, _evolution(table, earlier, context)
+
+
+def _changed_definition(found: Evolution, version: int) -> str:
+    """Say what became of the table."""
+    name, now = found.before.name, found.after.definition_version
+    if not found.changes:
+        return f"{name} is what definition version {version} says already."
+    if now == found.before.definition_version:
+        return f"{name} is again what definition version {version} says; its content stays."
+    return (
+        f"{name} has definition version {now}, which is that of version {version}; its next "
+        "refresh uses it."
+    )
+
+
+def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Context) -> Evolution:
+    """Return the way back, by the rules of CREATE OR ALTER."""
+    creation = replace(
+        creating(replace(earlier, name=table.name), or_alter=True),
+        refresh_mode=asked_mode(earlier.logical_refresh_mode),
+    )
+    try:
+        wanted = define(creation, "", context, existing=table)
+    except ServerError as problem:
+        # Its places are in the earlier statement, which is not the one that was sent.
+        problem.line = problem.column = None
+        raise
+    wanted = replace(wanted, original_query=earlier.original_query, declared=earlier.declared)
+    found = compared(table, wanted, context)
+    if found.after.definition_version == table.definition_version:
+        return found
+    after = replace(found.after, settings=earlier.settings, restored_from=_number(earlier))
+    return replace(found, after=after)
+
+
+def _number(definition: MaterializedTable) -> int:
+    return definition.definition_version
