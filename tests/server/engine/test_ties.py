@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.incremental.catalyst import Catalyst, descend
-from tidegate_server.engine.incremental.simplify import simplified
-from tidegate_server.engine.incremental.windows import window_ties
+from tidegate_server.engine.incremental.analysis.simplify import simplified
+from tidegate_server.engine.incremental.analysis.windows import window_ties
+from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.storage.jvm import kind
 
 pytestmark = pytest.mark.spark

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.core.refresh.eligibility import Rule
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.engine.incremental.analysis.classify import is_key
+from tidegate_server.engine.incremental.analysis.dependencies import PASSING
+from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.classify import is_key
-from tidegate_server.engine.incremental.dependencies import PASSING
-from tidegate_server.engine.incremental.shape import Node
+from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 DOUBT = "__doubt"

@@ -14,12 +14,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidegate_server.core.refresh.eligibility import Rule
-from tidegate_server.engine.incremental.catalyst import Catalyst
+from tidegate_server.engine.incremental.analysis.dependencies import PASSING
+from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.keys import Keys, attempted, collect_keys, restrict
 from tidegate_server.engine.incremental.provisos import Proviso, looks, require
-from tidegate_server.engine.incremental.shape import Node
+from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.storage.jvm import items
 
 

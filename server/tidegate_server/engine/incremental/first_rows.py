@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.refresh.eligibility import Obstacle, Rule
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.engine.incremental.analysis.dependencies import PASSING
+from tidegate_server.engine.incremental.analysis.shape import Node, passed, root_trace
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.dependencies import PASSING
 from tidegate_server.engine.incremental.provisos import NotFollowingError, directions
-from tidegate_server.engine.incremental.shape import Node, passed, root_trace
+from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.base import DiffMismatchError
 from tidegate_server.engine.storage.exact import named, summed
 from tidegate_server.engine.storage.jvm import items, kind

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 _NUMBER = "__number"

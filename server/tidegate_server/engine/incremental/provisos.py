@@ -17,17 +17,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.refresh.eligibility import Obstacle
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
-from tidegate_server.engine.incremental.classify import (
+from tidegate_server.engine.incremental.analysis.classify import (
     aggregate_calls,
     aggregates,
     averages_whole,
     is_choice,
     shared,
 )
-from tidegate_server.engine.incremental.dependencies import PASSING, conjuncts
-from tidegate_server.engine.incremental.shape import NULLS, Node
-from tidegate_server.engine.incremental.windows import window_functions
+from tidegate_server.engine.incremental.analysis.dependencies import PASSING, conjuncts
+from tidegate_server.engine.incremental.analysis.shape import NULLS, Node
+from tidegate_server.engine.incremental.analysis.windows import window_functions
+from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.exact import key_sql
 from tidegate_server.engine.storage.jvm import items, kind
 

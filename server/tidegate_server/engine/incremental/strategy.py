@@ -31,10 +31,10 @@ from tidegate_server.engine.incremental.algebra import (
     changed_groups,
     combined,
 )
+from tidegate_server.engine.incremental.analysis.classify import is_key
+from tidegate_server.engine.incremental.analysis.shape import incomparable
 from tidegate_server.engine.incremental.apply import Settled, settle
-from tidegate_server.engine.incremental.catalyst import Catalyst, descend
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
-from tidegate_server.engine.incremental.classify import is_key
 from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
 from tidegate_server.engine.incremental.first_rows import (
     CLEAR,
@@ -54,7 +54,6 @@ from tidegate_server.engine.incremental.provisos import (
     require,
 )
 from tidegate_server.engine.incremental.query import Query, estimated_rows
-from tidegate_server.engine.incremental.shape import incomparable
 from tidegate_server.engine.incremental.totals import Recorded, Totals, recorded_after
 from tidegate_server.engine.planning.planner import (
     SOURCES_REPLACED,
@@ -63,6 +62,7 @@ from tidegate_server.engine.planning.planner import (
     incremental_work,
     plan_incremental,
 )
+from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.exact import named

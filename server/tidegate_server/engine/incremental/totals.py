@@ -24,11 +24,11 @@ from tidegate_server.engine.incremental.algebra import (
     sums_numbers,
     weighted,
 )
-from tidegate_server.engine.incremental.catalyst import Catalyst, descend, expression_id
+from tidegate_server.engine.incremental.analysis.classify import is_key
+from tidegate_server.engine.incremental.analysis.dependencies import ROW_WISE
+from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.classify import is_key
-from tidegate_server.engine.incremental.dependencies import ROW_WISE
-from tidegate_server.engine.incremental.shape import Node
+from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.storage.exact import as_text, from_text
 from tidegate_server.engine.storage.jvm import items, kind
 

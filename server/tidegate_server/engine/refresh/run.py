@@ -25,7 +25,6 @@ from tidegate_server.core.refresh.request import (
 from tidegate_server.core.refresh.waves import forward
 from tidegate_server.engine.definition.analyze import analyzed_plan, refuse_reading_functions
 from tidegate_server.engine.incremental.apply import apply, settle
-from tidegate_server.engine.incremental.catalyst import Catalyst
 from tidegate_server.engine.incremental.first_rows import cut_anew
 from tidegate_server.engine.incremental.provisos import HOLD, TIED, look
 from tidegate_server.engine.incremental.query import Query, read_query
@@ -50,6 +49,7 @@ from tidegate_server.engine.planning.planner import (
     without_fingerprints,
 )
 from tidegate_server.engine.planning.region import with_region
+from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.query.determinism import changes_by_itself, unstable
 from tidegate_server.engine.query.logical_time import bound
 from tidegate_server.engine.query.resolution import Tables, fingerprint_of

@@ -21,8 +21,8 @@ from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.core.refresh.upkeep import RowPart
 from tidegate_server.engine.definition.analyze import analyzed_plan
+from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.query import read_query
-from tidegate_server.engine.incremental.shape import Node
 from tidegate_server.engine.query.determinism import Stability, changes_by_itself, unstable
 from tidegate_server.engine.query.logical_time import bound
 from tidegate_server.engine.query.resolution import Tables

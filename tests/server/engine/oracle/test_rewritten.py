@@ -20,8 +20,8 @@ from tests.server.engine.oracle.replay import bag
 from tests.server.engine.oracle.tables import TABLES, VIEWS, listed, rows
 from tests.size import FULL
 from tests.small import SMALL
-from tidegate_server.engine.incremental.catalyst import Catalyst
-from tidegate_server.engine.incremental.simplify import pushed_down, simplified
+from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
+from tidegate_server.engine.query.catalyst import Catalyst
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidegate_server.core.refresh.eligibility import Obstacle
-from tidegate_server.engine.incremental.catalyst import descend
+from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
 
 # What most expressions end in, and nothing is wrong with.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate_server.core.refresh.eligibility import Obstacle
-from tidegate_server.engine.incremental.catalyst import Catalyst, descend
-from tidegate_server.engine.incremental.null_logic import shows_null
+from tidegate_server.engine.incremental.analysis.null_logic import shows_null
+from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.storage.jvm import items, kind
 
 UNCERTAIN = Obstacle(

@@ -8,8 +8,7 @@ from typing import Any
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.refresh.eligibility import Obstacle, Operator, Rule
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
-from tidegate_server.engine.incremental.classify import (
+from tidegate_server.engine.incremental.analysis.classify import (
     aggregates,
     averages_whole,
     can_be_told,
@@ -19,12 +18,18 @@ from tidegate_server.engine.incremental.classify import (
     rounding,
     shared,
 )
-from tidegate_server.engine.incremental.dependencies import PASSING, ROW_WISE, equated, null_aware
-from tidegate_server.engine.incremental.windows import (
+from tidegate_server.engine.incremental.analysis.dependencies import (
+    PASSING,
+    ROW_WISE,
+    equated,
+    null_aware,
+)
+from tidegate_server.engine.incremental.analysis.windows import (
     window_functions,
     window_refusals,
     window_ties,
 )
+from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.query.plans import WRITTEN
 from tidegate_server.engine.statement.survey import read_by
 from tidegate_server.engine.storage.jvm import items, kind

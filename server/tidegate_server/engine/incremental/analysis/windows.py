@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidegate_server.core.refresh.eligibility import Obstacle
-from tidegate_server.engine.incremental.catalyst import descend
-from tidegate_server.engine.incremental.classify import (
+from tidegate_server.engine.incremental.analysis.classify import (
     ANY_ORDER,
     POSITIONS,
     ROUNDED,
@@ -17,7 +16,8 @@ from tidegate_server.engine.incremental.classify import (
     pretty,
     ties,
 )
-from tidegate_server.engine.incremental.dependencies import PEERS, covers_peers, fixed_by
+from tidegate_server.engine.incremental.analysis.dependencies import PEERS, covers_peers, fixed_by
+from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from tidegate_server.engine.incremental.catalyst import Catalyst, expression_id
+from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 

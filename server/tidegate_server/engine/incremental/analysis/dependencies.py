@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidegate_server.engine.incremental.catalyst import descend, expression_id
-from tidegate_server.engine.incremental.classify import is_key
+from tidegate_server.engine.incremental.analysis.classify import is_key
+from tidegate_server.engine.query.catalyst import descend, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})

@@ -1,0 +1,1 @@
+"""What a query does, read from its plan: which rules of incremental refresh apply to it."""
