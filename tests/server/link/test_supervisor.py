@@ -140,8 +140,8 @@ def test_nothing_survives_a_killed_gateway(tmp_path: Path) -> None:
         f"""
         import sys, time
         from pathlib import Path
-        from tidegate_server.link.messages.requests import EngineOptions
-        from tidegate_server.link.supervisor import Supervisor
+        from tidegate_server.core.messages.requests import EngineOptions
+        from tidegate_server.gateway.link.supervisor import Supervisor
         options = EngineOptions(socket="", data="", master="", driver_memory="", java_home="",
                                 direct_bytes=1, spool_quota=1)
         supervisor = Supervisor(options, logs=Path({str(tmp_path)!r}), start_timeout=30,
