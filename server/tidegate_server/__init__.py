@@ -1,17 +1,6 @@
-"""Tidegate's server: the gateway process and the engine process.
+"""Tidegate's server.
 
-Layers of the gateway, each importing only what stands below it::
-
-    app          builds, starts and stops everything
-    protocol     HiveServer2 Thrift: bytes <-> calls
-    session      sessions, operations, results
-    command      what a parsed statement does
-    catalog | scheduler | link
-    store        the relational database
-    refresh | sql
-    config
-    model
-    errors
-
-The engine process (``engine`` above ``storage``) meets the gateway in ``link.messages`` alone.
+``gateway`` and ``engine`` are its two processes; ``core`` is what both use, their messages to each
+other among it. ARCHITECTURE.md describes them; the import contracts in pyproject.toml list their
+layers.
 """
