@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent
-HERE = TESTS / "server" / "command"
-_TABLE = "server/command/test_cases.py::test_case"
+HERE = TESTS / "gateway" / "command"
+_TABLE = "gateway/command/test_cases.py::test_case"
 
 
 def rows() -> list[list[str]]:
@@ -29,7 +29,7 @@ def places() -> Mapping[str, set[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for name, _, _, expected in rows():
         other = expected.removeprefix("see ")
-        place = f"server/command/{other}" if other != expected else f"{_TABLE}[{name}]"
+        place = f"gateway/command/{other}" if other != expected else f"{_TABLE}[{name}]"
         found[name[:3]].add(place)
     for case, where in index():
         if not where.startswith("none: "):

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.errors_page import page as errors_page
-from tests.server.command.fakes import Column, Schema, World, analysis
+from tests.gateway.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Analysis

@@ -9,7 +9,7 @@ import pytest
 
 import tidegate
 from tests.fix_server import Beeline, StartServer
-from tests.server.protocol.certificates import authority
+from tests.gateway.protocol.certificates import authority
 from tidegate_server.gateway.auth.passwords import set_password
 
 pytestmark = pytest.mark.faults

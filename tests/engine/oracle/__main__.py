@@ -1,0 +1,97 @@
+"""Runs the oracle for as long as it is told: ``python -m tests.engine.oracle --help``."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.engine.oracle.replay import Replay
+from tests.engine.oracle.smaller import smaller
+from tests.engine.oracle.streams import Stream, stream_of
+from tests.engine.oracle.tally import Tally
+from tests.fix_spark import Lake, start_root
+from tests.small import IN_MEMORY, WITHOUT_FORKS
+
+
+def main() -> int:
+    """Run streams, print what was compared; the exit code is 1 if anything differs."""
+    asked = _arguments()
+    memory = Path("/dev/shm")
+    home = Path(tempfile.mkdtemp(prefix="tg", dir=memory if memory.is_dir() else None))
+    spark = start_root(home, f"local[{asked.threads}]", "2g", **IN_MEMORY, **WITHOUT_FORKS)
+    try:
+        tally = _smallest(spark, asked) if asked.minimise else _many(spark, asked)
+        sys.stdout.write("\n".join(tally.lines()) + "\n")
+    finally:
+        spark.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    return 1 if tally.mismatches else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.engine.oracle")
+    parser.add_argument("--seconds", type=float, default=60.0, help="begin no stream after that")
+    parser.add_argument("--seed", type=int, default=None, help="number of the first stream")
+    parser.add_argument("--threads", type=int, default=2, help="streams at the same time")
+    parser.add_argument("--tables", type=int, default=25, help="materialized tables per stream")
+    parser.add_argument("--steps", type=int, default=10, help="steps per stream")
+    parser.add_argument("--depth", type=int, default=3, help="operators above a table at most")
+    parser.add_argument("--minimise", action="store_true", help="make the stream SEED smaller")
+    return parser.parse_args()
+
+
+def _many(spark: SparkSession, asked: argparse.Namespace) -> Tally:
+    tally = Tally()
+    number = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**9)
+    end = time.monotonic() + asked.seconds
+    running: dict[Future[list[str]], int] = {}
+    with ThreadPoolExecutor(asked.threads) as pool:
+        while running or time.monotonic() < end:
+            while len(running) < asked.threads and time.monotonic() < end:
+                stream = stream_of(number, asked.tables, asked.steps, asked.depth)
+                running[pool.submit(replay, spark, stream, tally)] = number
+                number += 1
+            for finished in wait(running, return_when=FIRST_COMPLETED).done:
+                _tell(running.pop(finished), finished, tally)
+                if isinstance(finished.exception(), ConnectionError):  # Spark is gone
+                    end = time.monotonic()
+    return tally
+
+
+def _tell(number: int, finished: Future[list[str]], tally: Tally) -> None:
+    problem = finished.exception()
+    if problem is not None:
+        tally.finished([f"stream {number} broke: {problem!r}"])
+    reports = [repr(problem)] if problem is not None else finished.result()
+    done = f"stream {number}: {len(reports)} mismatches; {tally.comparisons} comparisons so far"
+    sys.stdout.write("\n".join((done, *reports)) + "\n")
+    sys.stdout.flush()
+
+
+def _smallest(spark: SparkSession, asked: argparse.Namespace) -> Tally:
+    stream = stream_of(asked.seed, asked.tables, asked.steps, asked.depth)
+    tally = Tally()
+    least = smaller(stream, lambda candidate: bool(replay(spark, candidate, Tally())))
+    replay(spark, least, tally)
+    return tally
+
+
+def replay(spark: SparkSession, stream: Stream, tally: Tally) -> list[str]:
+    """Run one stream in a schema of its own."""
+    lake = Lake(spark)
+    try:
+        return Replay(lake, tally).run(stream)
+    finally:
+        lake.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The plan that an incremental refresh reads gives the rows of its query, where IN is NULL too."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.engine.oracle.predicates import judged, judged_groups, judged_pairs
+from tests.engine.oracle.queries import relations
+from tests.engine.oracle.replay import bag
+from tests.engine.oracle.tables import TABLES, VIEWS, listed, rows
+from tests.size import FULL
+from tests.small import SMALL
+from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
+from tidegate_server.engine.query.catalyst import Catalyst
+
+pytestmark = pytest.mark.spark
+
+QUERIES = int(os.environ.get("TIDEGATE_ORACLE_QUERIES", "2000" if FULL else "20"))
+FIRST = 1 if os.environ.get("CI") else random.SystemRandom().randrange(10**9)
+T = TypeVar("T")
+_LONGEST = 2_500
+"""So many characters a query has at most; longer ones nest other operators."""
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> str:
+    """Return a query with a predicate subquery, over a table or one operator."""
+    form = draw(st.sampled_from((judged, judged, judged_groups, judged_pairs)))
+    return draw(form(relations(draw(st.sampled_from((0, 0, 1)))))).sql
+
+
+def _drawn(strategy: st.SearchStrategy[T], number: int, count: int) -> list[T]:
+    """Return the examples that belong to a number."""
+    found: list[T] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        phases=(Phase.generate,),
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def look(each: T) -> None:
+        found.append(each)
+
+    look()
+    return found
+
+
+@pytest.fixture(scope="module")
+def filled(spark_root: SparkSession) -> Iterator[SparkSession]:
+    """A session in which the oracle's tables and views have rows, without any storage."""
+    session = spark_root.newSession()
+    for key, value in SMALL.items():
+        session.conf.set(key, value)
+    for table in TABLES:
+        (content,) = _drawn(st.lists(rows(table), min_size=12, max_size=20), FIRST, 2)[1:]
+        frame = session.sql(listed(table, content)).coalesce(1).localCheckpoint()
+        frame.createOrReplaceTempView(table)
+    for name, (text, _) in VIEWS.items():
+        session.sql(f"CREATE TEMP VIEW {name} AS {_filled(text)}")
+    yield session
+    for name in (*TABLES, *VIEWS):
+        session.catalog.dropTempView(name)
+
+
+@pytest.mark.timeout(0 if FULL else 900)
+def test_a_simplified_plan_gives_the_rows_of_the_query(filled: SparkSession) -> None:
+    catalyst = Catalyst(filled)
+    found: Counter[str] = Counter()
+    for text in dict.fromkeys(_drawn(_cases(), FIRST, QUERIES)):
+        if len(text) > _LONGEST or "(SELECT" not in text:
+            continue
+        try:
+            frame = filled.sql(_filled(text))
+            wanted = bag(frame.collect())
+        except PySparkException:
+            found["refused by Spark"] += 1
+            continue
+        simple = simplified(catalyst, catalyst.analyzed(frame))
+        if simple.obstacles:
+            found["refreshed fully"] += 1
+            continue
+        rewritten = catalyst.frame(pushed_down(catalyst, simple.plan))
+        assert (text, bag(rewritten.collect())) == (text, wanted), f"queries of {FIRST}"
+        found["compared"] += 1
+    assert found["compared"] > QUERIES // 10, found
+
+
+def _filled(text: str) -> str:
+    for name in (*TABLES, *VIEWS):
+        text = text.replace(f"{{{name}}}", name)
+    return text

@@ -1,0 +1,42 @@
+"""The traps of incremental maintenance, by name: none of them makes a table differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.engine.oracle.__main__ import replay
+from tests.engine.oracle.tally import Tally
+from tests.engine.oracle.traps import TRAPS
+from tests.size import FULL
+
+pytestmark = pytest.mark.spark
+
+CHOSEN = tuple(TRAPS)[:: 1 if FULL else 8]
+
+
+@pytest.fixture(scope="module")
+def tallies(spark_root: SparkSession) -> Mapping[str, Tally]:
+    """What happened in each trap; two of them are sprung at a time."""
+
+    def sprung(name: str) -> Tally:
+        tally = Tally()
+        replay(spark_root, TRAPS[name], tally)
+        return tally
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(CHOSEN, pool.map(sprung, CHOSEN), strict=True))
+
+
+@pytest.mark.timeout(0 if FULL else 900)
+@pytest.mark.parametrize("name", CHOSEN)
+def test_trap(name: str, tallies: Mapping[str, Tally]) -> None:
+    tally = tallies[name]
+    stream = TRAPS[name]
+    assert tally.mismatches == []
+    assert tally.invalid == {}
+    assert tally.comparisons == len(stream.queries) * (1 + len(stream.steps))
+    assert tally.strategies["INCREMENTAL"] > 0, tally.reasons

@@ -1,0 +1,78 @@
+"""A catalog that was lost comes back from the tables' own properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.gateway.command.fakes import World, name
+from tests.gateway.command.tables import ALTER, BASE
+from tidegate_server.core.model.states import RefreshStatus
+from tidegate_server.core.refresh.request import CommittedRefresh
+from tidegate_server.gateway.catalog.memory import MemoryCatalog
+from tidegate_server.gateway.recovery.catalog import REBUILT, rebuild
+
+
+@pytest.fixture
+def lost(world: World) -> World:
+    """A world with two tables whose store is gone."""
+    world.execute(BASE)
+    world.execute("CREATE MATERIALIZED TABLE v (x AS upper(b)) AS SELECT * FROM t1")
+    world.catalog = MemoryCatalog()
+    world.scheduler.workflows.clear()
+    return world
+
+
+def rebuilt(world: World) -> int:
+    return rebuild(world.catalog, world.ledger, world.scheduler, world.engine, "UTC")  # type: ignore[arg-type]
+
+
+def test_definitions_come_back_suspended(world: World) -> None:
+    world.execute(BASE)
+    world.execute("CREATE MATERIALIZED TABLE v (x AS upper(b)) AS SELECT * FROM t1")
+    world.execute(f"{ALTER} base SET ('k'='v')")
+    world.execute(f"{ALTER} base SET IMMUTABLE WHERE (c < 5)")
+    kept, world.catalog = world.catalog, MemoryCatalog()
+    world.scheduler.workflows.clear()
+    assert rebuilt(world) == 2
+    for before in kept.tables():
+        after = world.table(before.name.table)
+        assert (after.refresh_status, after.status_reason) == (RefreshStatus.SUSPENDED, REBUILT)
+        assert replace(after, refresh_status=before.refresh_status, status_reason=None) == before
+        assert not world.workflow(before.name.table).active
+    assert world.ledger.epochs == {table.id: 5 for table in kept.tables()}
+
+
+def test_a_held_version_comes_back_with_its_table(lost: World) -> None:
+    held = CommittedRefresh(
+        epoch=6, version=1, definition_version=1, vector={}, refresh_id="r", breaks="some assertion"
+    )
+    lost.engine.storage.held[name("base")] = held
+    rebuilt(lost)
+    mark = lost.table("base").held
+    assert mark is not None
+    assert (mark.refresh_id, "breaks some assertion" in mark.reason) == ("r", True)
+    assert lost.table("v").held is None
+
+
+def test_doing_it_again_adds_nothing(lost: World) -> None:
+    rebuilt(lost)
+    lost.execute(f"{ALTER} base RESUME")
+    assert rebuilt(lost) == 0
+    assert lost.table("base").refresh_status is RefreshStatus.ACTIVATED
+
+
+def test_a_name_taken_meanwhile_is_left_alone(lost: World) -> None:
+    rebuilt(lost)
+    stored = lost.engine.storage.tables.pop(name("base"))
+    lost.engine.storage.tables[name("__tidegate_v")] = stored
+    lost.catalog.drop(lost.table("base").id)
+    assert rebuilt(lost) == 0
+
+
+def test_a_damaged_definition_hides_no_other(lost: World) -> None:
+    stored = lost.engine.storage.tables[name("base")]
+    damaged = {**stored.properties, "tidegate.definition": "{"}
+    lost.engine.storage.tables[name("base")] = replace(stored, properties=damaged)
+    assert rebuilt(lost) == 1

@@ -1,0 +1,40 @@
+"""Refused logins are counted, and nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.command.fakes import FixedClock
+from tidegate_server.core.config import Config
+from tidegate_server.core.errors import ServerError
+from tidegate_server.gateway.auth.access import build_access
+from tidegate_server.gateway.auth.base import Peer
+from tidegate_server.gateway.observability.metrics import Metrics
+from tidegate_server.gateway.protocol.counted import counted
+
+HOME = Peer(address="127.0.0.1")
+
+
+def test_a_refused_password_and_a_refused_token_are_counted(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("")
+    config = Config.model_validate(
+        {"server": {"auth": "PASSWORD"}, "login": {"password_file": str(users)}}
+    )
+    metrics = Metrics()
+    access = counted(build_access(config, FixedClock()), metrics)
+    for attempt in (access.with_password("ann", "wrong", HOME), access.with_bearer("x.y.z", HOME)):
+        with pytest.raises(ServerError) as caught:
+            asyncio.run(attempt)
+        assert caught.value.code == "LOGIN_REFUSED"
+    assert 'authentication_failures_total{port="thrift"} 2.0' in metrics.text().decode()
+
+
+def test_a_login_that_is_let_in_is_not_counted() -> None:
+    metrics = Metrics()
+    access = counted(build_access(Config(), FixedClock()), metrics)
+    assert asyncio.run(access.with_password("ann", "any", HOME)).user == "ann"
+    assert 'port="thrift"' not in metrics.text().decode()

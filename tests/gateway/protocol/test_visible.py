@@ -1,0 +1,59 @@
+"""Metadata calls and sessions of users who may not know of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+import tidegate
+from tests.contract.examples import table
+from tests.gateway.protocol.gateway import FakeCatalog, Gateway, running_gateway
+from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
+from tidegate_server.core.model.names import TableName
+
+NAME = TableName("spark_catalog", "default", "hidden")
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    config = Config(
+        server=ServerSection(port=0, workers=4, disconnect_grace=0.0),
+        authorization=AuthorizationSection(enabled=True, administrators=("root",)),
+    )
+    held = table(name=NAME, owner="ann")
+    stored = replace(NAME, table="hidden_rows")
+    other = replace(held, id="t-2", name=replace(NAME, table="shown"), owner="bob")
+    catalog = FakeCatalog(replace(held, storage_table=stored), other)
+    with running_gateway(config, catalog=catalog) as running:
+        yield running
+
+
+def names(gateway: Gateway, user: str) -> set[str]:
+    connection = tidegate.connect(host=gateway.host, port=gateway.port, user=user)
+    with closing(connection), closing(connection.cursor()) as cursor:
+        tables = {row[2] for row in cursor.tables().fetchall()}
+        columns = {row[2] for row in cursor.columns().fetchall()}
+        keys = {row[2] for row in cursor.primary_keys(None, None).fetchall()}
+    assert columns <= tables
+    assert keys <= tables
+    return tables - {"orders", "recent", "t"}
+
+
+def test_metadata_calls_leave_out_what_a_user_may_not_know_of(gateway: Gateway) -> None:
+    assert names(gateway, "ann") == {"hidden"}
+    assert names(gateway, "bob") == {"shown"}
+    assert names(gateway, "root") == {"hidden", "shown"}
+
+
+def test_no_session_opens_with_settings_its_user_may_not_change(gateway: Gateway) -> None:
+    asked = {"spark.sql.catalog.mine": "com.example.Mine", "spark.sql.shuffle.partitions": "3"}
+    with pytest.raises(tidegate.Error) as caught:
+        tidegate.connect(host=gateway.host, port=gateway.port, user="bob", settings=asked)
+    assert caught.value.code == "ACCESS_DENIED"
+    connection = tidegate.connect(host=gateway.host, port=gateway.port, user="root", settings=asked)
+    with closing(connection):
+        [session] = gateway.sessions.sessions()
+        assert session.state.settings == asked
