@@ -264,10 +264,12 @@ ROWS: dict[str, Row] = {
         wrong="",
     ),
     known.SCHEDULER_TYPE_OPTION: of_server(
-        "none", "test_config.py::test_a_key_may_be_written_with_dots_or_as_sections"
+        "none", "core/test_config.py::test_a_key_may_be_written_with_dots_or_as_sections"
     ),
-    known.STORE_KIND_OPTION: of_server("sqlite", "test_config.py::test_a_contradiction_is_told"),
-    known.STORE_PATH_OPTION: of_server("x", "test_config.py::test_flinks_sections_are_read"),
+    known.STORE_KIND_OPTION: of_server(
+        "sqlite", "core/test_config.py::test_a_contradiction_is_told"
+    ),
+    known.STORE_PATH_OPTION: of_server("x", "core/test_config.py::test_flinks_sections_are_read"),
 }
 PLACED = [(key, place) for key, option in OPTIONS.items() for place in option.places]
 MISPLACED = [(key, place) for key in OPTIONS for place in Place if (key, place) not in PLACED]
