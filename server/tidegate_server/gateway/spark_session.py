@@ -7,7 +7,7 @@ import re
 from contextlib import closing
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.messages.answers import Answer, Executed, Surveyed
+from tidegate_server.core.messages.answers import Surveyed
 from tidegate_server.core.messages.requests import (
     Execute,
     InlinedTable,
@@ -64,8 +64,6 @@ def run(
         pinned=pinned,
     )
     answer = context.services.engine.call(request, on_progress=context.progress)
-    if not isinstance(answer, Executed):
-        raise unexpected(answer)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
     if (made := temporary_object(text)) is not None:
         session.temporary.add(made)
@@ -93,10 +91,7 @@ def survey(text: str, context: Context) -> Surveyed:
         sql=text,
         settings=spark_settings(context.overlay),
     )
-    answer = context.services.engine.call(request)
-    if not isinstance(answer, Surveyed):
-        raise unexpected(answer)
-    return answer
+    return context.services.engine.call(request)
 
 
 def _ready_system_tables(text: str, context: Context) -> None:
@@ -136,8 +131,3 @@ def _open(context: Context) -> None:
     if session.temporary:
         lost, session.temporary = sorted(session.temporary), set()
         raise error(Code.SESSION_OBJECTS_LOST, objects=", ".join(lost))
-
-
-def unexpected(answer: Answer) -> Exception:
-    """Return the error for an answer of the wrong kind."""
-    return error(Code.INTERNAL, reason=f"the engine answered {type(answer).__name__}")

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
+from tidegate_server.core.messages import requests
 from tidegate_server.core.messages.answers import Answer
 from tidegate_server.core.messages.requests import ChunkTicket, Request
 
-REQUESTS: Mapping[str, type[Request]] = {kind.__name__: kind for kind in get_args(Request)}
+
+def _requests() -> Mapping[str, type[Request[Any]]]:
+    kinds = (kind for kind in vars(requests).values() if isinstance(kind, type))
+    return {
+        kind.__name__: kind for kind in kinds if issubclass(kind, Request) and kind is not Request
+    }
+
+
+REQUESTS = _requests()
+"""Every request by its name."""
 _ANSWERS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in get_args(Answer)}
 
 
-def encode_request(request: Request) -> tuple[str, bytes]:
+def answer_type(request: type[Request[Any]]) -> type[Any]:
+    """Return the type that a request declares for its answer."""
+    (base,) = request.__orig_bases__  # type: ignore[attr-defined]
+    found: tuple[type[Any]] = get_args(base)
+    return found[0]
+
+
+def encode_request(request: Request[Any]) -> tuple[str, bytes]:
     """Return the action name and body of a request."""
     return type(request).__name__, msgspec.msgpack.encode(request)
 
 
-def decode_request(action: str, body: bytes) -> Request:
+def decode_request(action: str, body: bytes) -> Request[Any]:
     """Read a request back.
 
     :raises KeyError: for an unknown action.
     :raises msgspec.ValidationError: if the body is not that request's.
     """
-    return msgspec.msgpack.decode(body, type=REQUESTS[action])
+    request: Request[Any] = msgspec.msgpack.decode(body, type=REQUESTS[action])
+    return request
 
 
 def encode_answer(answer: Answer) -> bytes:

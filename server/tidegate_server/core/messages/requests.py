@@ -1,16 +1,51 @@
-"""What the gateway asks of the engine: how to come up, then one record for each request."""
+"""What the gateway asks of the engine: how to start, then one record for each request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
+from tidegate_server.core.messages.answers import (
+    Analysis,
+    DefinitionsFound,
+    Done,
+    EngineInfo,
+    EngineMemory,
+    Executed,
+    ExpressionsChecked,
+    FilesLooked,
+    FilesLookedAfter,
+    FunctionList,
+    Inspected,
+    LastCommitted,
+    NameList,
+    Planned,
+    Refreshed,
+    Rewritten,
+    SettingsChecked,
+    Surveyed,
+    TableCreated,
+    TableList,
+    TablesFound,
+    TablesPlaced,
+    Verified,
+    Versions,
+)
 from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.refresh.upkeep import Horizon, RowPart
+
+A = TypeVar("A")
+
+
+class Request(Generic[A]):
+    """Asks the engine for something; it answers with an ``A``, or fails."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +70,13 @@ class EngineOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
-    """Ask whether Spark is up; answered by :class:`EngineInfo`."""
+class Ping(Request[EngineInfo]):
+    """Ask whether Spark is up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSession:
-    """Make a child SparkSession of the given id; answered by :class:`Done`.
+class OpenSession(Request[Done]):
+    """Make a child SparkSession of the given id.
 
     Opening an id that exists is harmless: settings and schema are applied again.
     """
@@ -52,8 +87,8 @@ class OpenSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSettings:
-    """Try Spark settings in a session of their own; answered by :class:`SettingsChecked`.
+class CheckSettings(Request[SettingsChecked]):
+    """Try Spark settings in a session of their own.
 
     One that SET would refuse is answered with the same error.
     """
@@ -62,8 +97,8 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseSession:
-    """Forget a session, its results and its temporary objects; answered by :class:`Done`."""
+class CloseSession(Request[Done]):
+    """Forget a session, its results and its temporary objects."""
 
     session_id: str
 
@@ -100,8 +135,8 @@ class PinnedVersions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execute:
-    """Run SQL verbatim in a session; answered by :class:`Executed`.
+class Execute(Request[Executed]):
+    """Run SQL verbatim in a session.
 
     ``settings`` hold for this statement alone. ``inline_bytes`` bounds the Arrow bytes that may
     ride in the answer. With ``inlined`` the SQL is one query, in which those tables are replaced;
@@ -122,22 +157,22 @@ class Execute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancel:
-    """Stop the Spark jobs of an operation or refresh; answered by :class:`Done`."""
+class Cancel(Request[Done]):
+    """Stop the Spark jobs of an operation or refresh."""
 
     operation_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseResult:
-    """Delete a result's chunks; unknown ids are harmless; answered by :class:`Done`."""
+class CloseResult(Request[Done]):
+    """Delete a result's chunks; unknown ids are harmless."""
 
     result_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Analyze:
-    """Analyze a definition query in a session without running it; answered by :class:`Analysis`.
+class Analyze(Request[Analysis]):
+    """Analyze a definition query in a session without running it.
 
     Spark may run jobs for it, to learn what is in files: they end with the operation.
     """
@@ -148,8 +183,8 @@ class Analyze:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """Ask what a statement would read, without running it; answered by :class:`Surveyed`.
+class Survey(Request[Surveyed]):
+    """Ask what a statement would read, without running it.
 
     ``settings`` hold for this look alone. Its jobs end with the operation, as those of
     :class:`Analyze`.
@@ -162,8 +197,8 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTable:
-    """Create the empty storage of a materialized table; answered by :class:`TableCreated`.
+class CreateTable(Request[TableCreated]):
+    """Create the empty storage of a materialized table.
 
     A storage of the same ``tidegate.id`` is kept, also if the metastore does not know it any more.
     """
@@ -178,17 +213,17 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetTableProperties:
-    """Change table properties of a materialized table's storage; answered by :class:`Done`."""
+class SetTableProperties(Request[Done]):
+    """Change table properties of a materialized table's storage."""
 
     name: TableName
     properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvolveTable:
+class EvolveTable(Request[Done]):
     """Bring a storage to exactly this schema, comment and properties in one commit that leaves
-    the rows alone; answered by :class:`Done`.
+    the rows alone.
 
     Columns are matched by name: new ones are NULL in existing rows, those that are not named
     disappear; only the types of ``widened`` columns change. A property of None is removed.
@@ -205,8 +240,8 @@ class EvolveTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameTable:
-    """Give a storage another name; answered by :class:`Done`.
+class RenameTable(Request[Done]):
+    """Give a storage another name.
 
     Nothing happens when ``name`` does not carry this ``tidegate.id``, as after doing it before.
     """
@@ -226,9 +261,8 @@ class TablePlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceTables:
-    """Let names that exist point at storages, one after the other; answered by
-    :class:`~.answers.TablesPlaced`.
+class PlaceTables(Request[TablesPlaced]):
+    """Let names that exist point at storages, one after the other.
 
     A name finds some whole table at every moment. Doing it again is harmless.
     """
@@ -250,9 +284,8 @@ class ViewColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutView:
-    """Create a view over a storage, or replace the one of this ``tidegate.id``; answered by
-    :class:`Done`."""
+class PutView(Request[Done]):
+    """Create a view over a storage, or replace the one of this ``tidegate.id``."""
 
     name: TableName
     table_id: str
@@ -267,46 +300,44 @@ class PutView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropView:
-    """Drop the view of this ``tidegate.id``; any other is left alone; answered by
-    :class:`Done`."""
+class DropView(Request[Done]):
+    """Drop the view of this ``tidegate.id``; any other is left alone."""
 
     name: TableName
     table_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InspectTable:
-    """Ask what a plain table is made of; answered by :class:`Inspected`."""
+class InspectTable(Request[Inspected]):
+    """Ask what a plain table is made of."""
 
     name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListDefinitions:
-    """Ask for the definitions that stand in the properties of tables; answered by
-    :class:`DefinitionsFound`."""
+class ListDefinitions(Request[DefinitionsFound]):
+    """Ask for the definitions that stand in the properties of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAtMemory:
-    """Ask how full the memory of the engine's JVM is; answered by :class:`EngineMemory`."""
+class LookAtMemory(Request[EngineMemory]):
+    """Ask how full the memory of the engine's JVM is."""
 
     with_use: bool = False
     """Whether to count what the end of the engine would interrupt or lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindTables:
+class FindTables(Request[TablesFound]):
     """Look for Delta tables that the metastore does not know, in the warehouse and at some
-    locations elsewhere; answered by :class:`TablesFound`."""
+    locations elsewhere."""
 
     locations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterTable:
-    """Give a Delta table an entry in the metastore; answered by :class:`Done`."""
+class RegisterTable(Request[Done]):
+    """Give a Delta table an entry in the metastore."""
 
     name: TableName
     location: str
@@ -315,9 +346,8 @@ class RegisterTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckExpressions:
-    """Analyze expressions over columns without running them; answered by
-    :class:`ExpressionsChecked`.
+class CheckExpressions(Request[ExpressionsChecked]):
+    """Analyze expressions over columns without running them.
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
     over both. ``stable`` conditions have to give the same answer about a row at any time.
@@ -336,8 +366,8 @@ class CheckExpressions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteNames:
-    """Replace a table's name wherever queries mention it; answered by :class:`Rewritten`."""
+class RewriteNames(Request[Rewritten]):
+    """Replace a table's name wherever queries mention it."""
 
     queries: tuple[str, ...]
     name: TableName
@@ -345,8 +375,8 @@ class RewriteNames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropTable:
-    """Drop a materialized table's storage with its data; answered by :class:`Done`.
+class DropTable(Request[Done]):
+    """Drop a materialized table's storage with its data.
 
     A table that is gone already, or that carries another ``tidegate.id``, is left alone.
     """
@@ -358,31 +388,31 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscardHeld:
-    """Throw away the version that a materialized table holds back; answered by :class:`Done`."""
+class DiscardHeld(Request[Done]):
+    """Throw away the version that a materialized table holds back."""
 
     name: TableName
     table_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refresh:
-    """Carry a refresh out; answered by :class:`Refreshed`."""
+class Refresh(Request[Refreshed]):
+    """Carry a refresh out."""
 
     order: RefreshOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainRefresh:
-    """Plan a refresh without running it; answered by :class:`Planned`."""
+class ExplainRefresh(Request[Planned]):
+    """Plan a refresh without running it."""
 
     order: RefreshOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTable:
+class VerifyTable(Request[Verified]):
     """Compare a version of a materialized table, None the newest, with its definition query on
-    the vector it recorded, or just a part of the rows; answered by :class:`Verified`."""
+    the vector it recorded, or just a part of the rows."""
 
     order: RefreshOrder
     version: int | None = None
@@ -390,9 +420,9 @@ class VerifyTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAtFiles:
+class LookAtFiles(Request[FilesLooked]):
     """Ask for what is known of a materialized table's files, when ``versions`` were made, and the
-    one ``back`` before the newest; answered by :class:`FilesLooked`."""
+    one ``back`` before the newest."""
 
     name: TableName
     table_id: str
@@ -401,9 +431,10 @@ class LookAtFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteFiles:
-    """Write a materialized table's small files as large ones; answered by
-    :class:`FilesLookedAfter`. The asker holds the table's lease."""
+class RewriteFiles(Request[FilesLookedAfter]):
+    """Write a materialized table's small files as large ones.
+
+    The asker holds the table's lease."""
 
     upkeep_id: str
     name: TableName
@@ -411,9 +442,8 @@ class RewriteFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveFiles:
-    """Delete files that no version since the horizon needs; answered by
-    :class:`FilesLookedAfter`."""
+class RemoveFiles(Request[FilesLookedAfter]):
+    """Delete files that no version since the horizon needs."""
 
     upkeep_id: str
     name: TableName
@@ -422,25 +452,25 @@ class RemoveFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceVersions:
-    """Ask for the newest version of each source, without a Spark job; answered by
-    :class:`Versions`. Of a source without versions, the fingerprint of its files is the version."""
+class SourceVersions(Request[Versions]):
+    """Ask for the newest version of each source, without a Spark job.
+
+    Of a source without versions, the fingerprint of its files is the version."""
 
     sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastCommit:
-    """Ask what a materialized table's own last refresh commit says; answered by
-    :class:`LastCommitted`."""
+class LastCommit(Request[LastCommitted]):
+    """Ask what a materialized table's own last refresh commit says."""
 
     name: TableName
     table_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTables:
-    """Ask for the metastore's content; answered by :class:`TableList`.
+class ListTables(Request[TableList]):
+    """Ask for the metastore's content.
 
     ``schema`` None means every schema, ``names`` None every table of it; ``with_columns`` also
     reads the columns.
@@ -452,13 +482,13 @@ class ListTables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListNames:
-    """Ask for the names of the metastore alone, which is quick; answered by :class:`NameList`."""
+class ListNames(Request[NameList]):
+    """Ask for the names of the metastore alone, which is quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTemporaryViews:
-    """Ask for a session's own views and the global ones; answered by :class:`TableList`.
+class ListTemporaryViews(Request[TableList]):
+    """Ask for a session's own views and the global ones.
 
     A view of the session alone has the empty text as its schema.
     """
@@ -467,20 +497,20 @@ class ListTemporaryViews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListFunctions:
-    """Ask for the functions that all sessions share; answered by :class:`FunctionList`."""
+class ListFunctions(Request[FunctionList]):
+    """Ask for the functions that all sessions share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTemporaryFunctions:
-    """Ask for a session's own functions; answered by :class:`FunctionList`."""
+class ListTemporaryFunctions(Request[FunctionList]):
+    """Ask for a session's own functions."""
 
     session_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterSystemTable:
-    """Make a Delta directory readable as a table of a system schema; answered by :class:`Done`."""
+class RegisterSystemTable(Request[Done]):
+    """Make a Delta directory readable as a table of a system schema."""
 
     name: TableName
     location: str
@@ -493,46 +523,3 @@ class ChunkTicket:
 
     result_id: str
     chunk: int
-
-
-Request = (
-    Ping
-    | LookAtMemory
-    | OpenSession
-    | CheckSettings
-    | CloseSession
-    | Execute
-    | Cancel
-    | CloseResult
-    | Analyze
-    | Survey
-    | CreateTable
-    | SetTableProperties
-    | EvolveTable
-    | RenameTable
-    | PlaceTables
-    | PutView
-    | DropView
-    | InspectTable
-    | ListDefinitions
-    | FindTables
-    | RegisterTable
-    | CheckExpressions
-    | RewriteNames
-    | DropTable
-    | DiscardHeld
-    | Refresh
-    | LookAtFiles
-    | RewriteFiles
-    | RemoveFiles
-    | ExplainRefresh
-    | SourceVersions
-    | VerifyTable
-    | LastCommit
-    | ListTables
-    | ListNames
-    | ListTemporaryViews
-    | ListFunctions
-    | ListTemporaryFunctions
-    | RegisterSystemTable
-)

@@ -34,7 +34,6 @@ from tidegate_server.gateway.definition.transaction import (
     write_definition,
 )
 from tidegate_server.gateway.options import CONVERSION_KEY
-from tidegate_server.gateway.spark_session import unexpected
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +53,6 @@ def plain_table(statement: CreateMaterializedTable, context: Context) -> PlainTa
     """Return the plain table or view of the statement's name; None if there is none."""
     name = resolve.table_name(statement.name, context)
     answer = context.services.engine.call(InspectTable(name=name))
-    if not isinstance(answer, Inspected):
-        raise unexpected(answer)
     return PlainTable(name=name, found=answer) if answer.format is not None else None
 
 

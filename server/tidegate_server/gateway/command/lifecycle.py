@@ -10,7 +10,6 @@ from functools import partial
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
-from tidegate_server.core.messages.answers import Inspected
 from tidegate_server.core.messages.requests import DropTable, InspectTable
 from tidegate_server.core.model.privileges import TableObject
 from tidegate_server.core.model.result import Result, RowsResult, nothing
@@ -229,7 +228,7 @@ def _has_storage(table: MaterializedTable, context: Context) -> bool:
     except ServerError as problem:
         log.warning("whether %s still has its storage is not known: %s", table.name, problem)
         return False
-    return isinstance(answer, Inspected) and answer.materialized_id == table.id
+    return answer.materialized_id == table.id
 
 
 def _warn_consumers(table: MaterializedTable, context: Context) -> None:

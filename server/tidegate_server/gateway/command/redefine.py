@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Analysis, Planned
+from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.messages.requests import Analyze, ExplainRefresh
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.runs import Trigger
@@ -50,7 +50,7 @@ from tidegate_server.gateway.definition.transaction import (
     write_definition,
 )
 from tidegate_server.gateway.runs.orders import informed_order, refuse_half_done
-from tidegate_server.gateway.spark_session import ensure_session, unexpected
+from tidegate_server.gateway.spark_session import ensure_session
 
 log = logging.getLogger(__name__)
 
@@ -229,10 +229,7 @@ def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
         operation_id=context.operation_id,
         sql=table.expanded_query,
     )
-    answer = context.services.engine.call(request)
-    if not isinstance(answer, Analysis):
-        raise unexpected(answer)
-    return answer
+    return context.services.engine.call(request)
 
 
 # ---- EXPLAIN ---------------------------------------------------------------------------------
@@ -274,7 +271,5 @@ def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
         asked_at=services.clock.now(),
     )
     answer = context.services.engine.call(ExplainRefresh(order=order))
-    if not isinstance(answer, Planned):
-        raise unexpected(answer)
     plan = answer.plan
     return "REFRESH", None, plan.strategy.value, plan.reason_code, plan.reason_text

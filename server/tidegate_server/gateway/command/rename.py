@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.faults import Point, hold
-from tidegate_server.core.messages.answers import Rewritten
 from tidegate_server.core.messages.requests import RewriteNames
 from tidegate_server.core.model.names import TableName, qualify, quarantine_name, storage_name
 from tidegate_server.core.model.result import Result, nothing
@@ -23,7 +22,6 @@ from tidegate_server.gateway.definition.transaction import (
     compensate,
     write_definition,
 )
-from tidegate_server.gateway.spark_session import unexpected
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +83,6 @@ def _following(
     queries = tuple(consumer.expanded_query for consumer in consumers)
     request = RewriteNames(queries=queries, name=table.name, new_name=new_name)
     answer = context.services.engine.call(request)
-    if not isinstance(answer, Rewritten):
-        raise unexpected(answer)
     pairs = list(zip(consumers, answer.queries, strict=True))
     if hidden := [str(consumer.name) for consumer, query in pairs if query is None]:
         raise error(Code.MT_RENAME_DEPENDANTS, table=table.name, consumers=", ".join(hidden))

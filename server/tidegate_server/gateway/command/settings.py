@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
-from tidegate_server.core.messages.answers import SettingsChecked
 from tidegate_server.core.messages.requests import CheckSettings
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.types import text_schema
@@ -15,7 +14,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.notices import warn
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.options import check_session_option, is_tidegate_key
-from tidegate_server.gateway.spark_session import run, session_zone, unexpected
+from tidegate_server.gateway.spark_session import run, session_zone
 
 _PAIRS = text_schema("key", "value")
 _VERBOSE = text_schema("key", "value", "meaning", "Since version")  # as Spark names them
@@ -69,8 +68,6 @@ def spark_notices(
     if not theirs:
         return []
     answer = engine.call(CheckSettings(settings=theirs), wait=wait)
-    if not isinstance(answer, SettingsChecked):
-        raise unexpected(answer)
     fixed = [f"{key} changes nothing here: {FIXED}" for key in theirs if is_fixed(key)]
     likely = answer.similar.items()
     return fixed + [f"Spark has no setting {key}: did you mean {near}?" for key, near in likely]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tidegate_server.core.messages.answers import TablesPlaced
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.table import MaterializedTable
@@ -19,7 +18,6 @@ from tidegate_server.gateway.definition.derived import refuse_view
 from tidegate_server.gateway.definition.places import places
 from tidegate_server.gateway.definition.transaction import changing, compensate, write_definition
 from tidegate_server.gateway.runs.orders import refuse_half_done
-from tidegate_server.gateway.spark_session import unexpected
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +90,6 @@ def _exchange(
         compensate(undo, lambda: _put_back(first, second, context))
         catalog.replace(*marked)
         answer = engine.call(places(*after))
-        if not isinstance(answer, TablesPlaced):
-            raise unexpected(answer)
         ids = dict(zip((table.name.folded() for table in after), answer.table_ids, strict=True))
         after += [_reading(reader, ids) for reader in readers]
         for before, changed in zip((first, second, *readers), after, strict=True):

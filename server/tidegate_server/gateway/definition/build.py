@@ -9,7 +9,7 @@ import msgspec
 
 from tidegate_server.core.config import SCHEDULER_OPTIONS
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Analysis, Inspected
+from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.messages.requests import Analyze, InspectTable
 from tidegate_server.core.model.freshness import Freshness
 from tidegate_server.core.model.names import STORAGE_PREFIX, SYSTEM_SCHEMA, TableName
@@ -61,7 +61,7 @@ from tidegate_server.gateway.options import (
     check_target,
 )
 from tidegate_server.gateway.scheduler.partitions import read_policy
-from tidegate_server.gateway.spark_session import ensure_session, unexpected
+from tidegate_server.gateway.spark_session import ensure_session
 
 _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PK_NOT_FOUND.name: ("PRIMARY", "KEY"),
@@ -167,8 +167,6 @@ def analyze(query: str, text: str, name: TableName, context: Context) -> Analysi
         answer = context.services.engine.call(request)
     except ServerError as problem:
         raise _placed(problem, query, text) from problem.__cause__
-    if not isinstance(answer, Analysis):
-        raise unexpected(answer)
     for temporary in answer.temporary_objects:
         kind, _, found = temporary.partition(" ")
         raise error(Code.MT_TEMPORARY_DEPENDENCY, kind=kind, name=found)
@@ -232,8 +230,6 @@ def refuse_taken(name: TableName, context: Context) -> None:
     if context.services.catalog.find(name) is not None:
         raise error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)
     answer = context.services.engine.call(InspectTable(name=name))
-    if not isinstance(answer, Inspected):
-        raise unexpected(answer)
     if answer.format is not None:
         kind = "View" if answer.format == "view" else "Table"
         raise error(Code.MT_ALREADY_EXISTS, kind=kind, table=name)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import ExpressionsChecked
 from tidegate_server.core.messages.requests import CheckExpressions, DropView, PutView, ViewColumn
 from tidegate_server.core.model.clauses import (
     Assertion,
@@ -26,7 +25,7 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.sql.statements import ColumnItem, ComputedColumn, MetadataColumn
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.columns import available, castable, is_stored, shown_type
-from tidegate_server.gateway.spark_session import ensure_session, unexpected
+from tidegate_server.gateway.spark_session import ensure_session
 
 Visible = Column | DerivedColumn
 
@@ -358,6 +357,4 @@ def _checked(request: CheckExpressions, name: str, code: Code, context: Context)
         if problem.code == Code.MT_COLUMN_EXPRESSION.name:
             reason = reason.partition(" is not usable: ")[2]
         raise error(code, name=name, reason=reason, hint=problem.hint) from problem
-    if not isinstance(answer, ExpressionsChecked):
-        raise unexpected(answer)
     return answer.computed

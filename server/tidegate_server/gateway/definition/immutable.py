@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Analysis, ExpressionsChecked
 from tidegate_server.core.messages.requests import Analyze, CheckExpressions
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Schema
@@ -13,7 +12,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.columns import available, castable, shown_type
 from tidegate_server.gateway.definition.derived import not_about_the_text
-from tidegate_server.gateway.spark_session import ensure_session, unexpected
+from tidegate_server.gateway.spark_session import ensure_session
 
 
 def check_region(predicate: str, schema: Schema, text: str, context: Context) -> None:
@@ -26,7 +25,7 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
     session_id = ensure_session(context)
     request = CheckExpressions(session_id=session_id, columns=schema, region=predicate)
     try:
-        answer = context.services.engine.call(request)
+        context.services.engine.call(request)
     except ServerError as problem:
         if not_about_the_text(problem):
             raise
@@ -38,8 +37,6 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
         raise error(
             Code.MT_PREDICATE, line=line, column=column, predicate=predicate, reason=reason
         ) from problem
-    if not isinstance(answer, ExpressionsChecked):
-        raise unexpected(answer)
 
 
 def backfill_source(written: Name, schema: Schema, text: str, context: Context) -> TableName:
@@ -61,8 +58,6 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
         if not not_about_the_text(problem):
             problem.line, problem.column = line, column
         raise
-    if not isinstance(answer, Analysis):
-        raise unexpected(answer)
     for temporary in answer.temporary_objects:
         kind, _, found = temporary.partition(" ")
         raise error(Code.MT_TEMPORARY_DEPENDENCY, line=line, column=column, kind=kind, name=found)

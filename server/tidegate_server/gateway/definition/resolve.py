@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import TableList
 from tidegate_server.core.messages.requests import ListTables
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify
 from tidegate_server.core.model.table import MaterializedTable
@@ -51,7 +50,7 @@ def check_schema(catalog: str, schema: str, context: Context) -> None:
     if not engine.ready:
         return
     answer = engine.call(ListTables(schema=schema, names=()), wait=0)
-    known = answer.schemas if isinstance(answer, TableList) else (schema,)
+    known = answer.schemas
     if schema.lower() not in {name.lower() for name in known}:
         raise error(Code.SCHEMA_NOT_FOUND, schema=f"{catalog}.{schema}")
 
@@ -100,7 +99,7 @@ def plain_kind(name: TableName, context: Context, *, wait: float | None) -> str 
     if wait == 0 and not engine.ready:
         return None
     answer = engine.call(ListTables(schema=name.schema, names=(name.table,)), wait=wait)
-    found = answer.tables if isinstance(answer, TableList) else ()
+    found = answer.tables
     for table in found:
         if table.name.folded() == name.folded():
             return "a view" if table.type == "VIEW" else "a table"

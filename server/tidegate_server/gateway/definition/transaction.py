@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.messages.answers import Inspected
 from tidegate_server.core.messages.requests import (
     EvolveTable,
     InspectTable,
@@ -28,7 +28,6 @@ from tidegate_server.gateway.scheduler.base import (
     Workflow,
 )
 from tidegate_server.gateway.scheduler.workflows import workflow_for
-from tidegate_server.gateway.spark_session import unexpected
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +163,7 @@ def change_storage(
     Every way back is noted before its step is taken: an engine may die after it did the work.
     """
 
-    def call(step: Request, back: Request) -> None:
+    def call(step: Request[Any], back: Request[Any]) -> None:
         compensate(undo, lambda: context.services.engine.call(back))
         context.services.engine.call(step)
 
@@ -259,6 +258,4 @@ def pipeline(table: MaterializedTable, context: Context) -> Workflow:
 
 def _location(table: MaterializedTable, context: Context) -> str:
     answer = context.services.engine.call(InspectTable(name=table.storage))
-    if not isinstance(answer, Inspected):
-        raise unexpected(answer)
     return answer.location

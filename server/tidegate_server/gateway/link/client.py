@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidegate_server.core.messages.answers import Answer, Progress
-from tidegate_server.core.messages.requests import ChunkTicket, Request
+from tidegate_server.core.messages.answers import Progress
+from tidegate_server.core.messages.requests import A, ChunkTicket, Request
 
 
 class Engine(Protocol):
@@ -16,12 +16,12 @@ class Engine(Protocol):
 
     def call(
         self,
-        request: Request,
+        request: Request[A],
         *,
         on_progress: Callable[[Progress], None] | None = None,
         wait: float | None = None,
-    ) -> Answer:
-        """Send a request and return its final answer; blocks.
+    ) -> A:
+        """Send a request and return its answer; blocks.
 
         ``wait`` is how many seconds to wait for an engine that is still starting (None: the
         configured start timeout; 0: not at all).

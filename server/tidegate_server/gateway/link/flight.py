@@ -14,9 +14,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Answer, Failure, Progress
-from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
-from tidegate_server.core.messages.requests import ChunkTicket, Request
+from tidegate_server.core.messages.answers import Failure, Progress
+from tidegate_server.core.messages.encoding import (
+    answer_type,
+    decode_answer,
+    encode_request,
+    encode_ticket,
+)
+from tidegate_server.core.messages.requests import A, ChunkTicket, Request
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +89,11 @@ class FlightEngine:
 
     def call(
         self,
-        request: Request,
+        request: Request[A],
         *,
         on_progress: Callable[[Progress], None] | None = None,
         wait: float | None = None,
-    ) -> Answer:
+    ) -> A:
         with self._under_way():
             endpoint = self._endpoints.wait(wait)
             with self._transport(endpoint):
@@ -152,15 +157,17 @@ class FlightEngine:
 
 def ask(
     client: flight.FlightClient,
-    request: Request,
+    request: Request[A],
     on_progress: Callable[[Progress], None] | None = None,
     timeout: float | None = None,
-) -> Answer:
-    """Send one request and return its final answer; ``timeout`` is in seconds.
+) -> A:
+    """Send one request and return its answer; ``timeout`` is in seconds.
 
-    :raises ServerError: what the engine answered as a Failure.
+    :raises ServerError: what the engine answered as a Failure, or INTERNAL for an answer of another
+        type than the request declares.
     :raises pyarrow.flight.FlightError: if the transport failed.
     """
+    expected: type[A] = answer_type(type(request))
     name, body = encode_request(request)
     options = flight.FlightCallOptions(timeout=timeout)
     for part in client.do_action(flight.Action(name, body), options):
@@ -170,8 +177,11 @@ def ask(
                     on_progress(progress)
             case Failure() as failed:
                 raise failed.to_error()
-            case answer:
+            case answer if isinstance(answer, expected):
                 return answer
+            case answer:
+                reason = f"the engine answered {name} by {type(answer).__name__}"
+                raise error(Code.INTERNAL, reason=reason)
     raise error(Code.INTERNAL, reason=f"the engine ended {name} without an answer")
 
 

@@ -104,7 +104,7 @@ class MemoryWatch:
         except ServerError as problem:
             log.info("the engine's memory could not be looked at: %s", problem)
             return None
-        return answer if isinstance(answer, EngineMemory) else None
+        return answer
 
     def _say(self, problem: str | None) -> None:
         if problem is not None and not self._said:

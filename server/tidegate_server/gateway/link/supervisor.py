@@ -19,7 +19,7 @@ import msgspec
 import pyarrow.flight as flight
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineInfo, EngineMemory
+from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions, LookAtMemory, Ping, Request
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
 
@@ -58,7 +58,7 @@ class Supervisor:
         logs: Path,
         start_timeout: float,
         announce: Callable[[str], None] = log.info,
-        prepare: Callable[[], Iterable[Request]] = tuple,
+        prepare: Callable[[], Iterable[Request[Done]]] = tuple,
         command: Sequence[str] = ENGINE_COMMAND,
     ) -> None:
         """Take the options of every start; their ``socket`` is filled in for each.
@@ -352,7 +352,7 @@ def _is_unused(location: str) -> bool:
     except (flight.FlightError, ServerError) as problem:
         log.info("The engine does not say what it does: %s", first_line(problem))
         return False
-    return isinstance(answer, EngineMemory) and answer.in_use == 0
+    return answer.in_use == 0
 
 
 def _ping(location: str) -> EngineInfo | None:
@@ -363,10 +363,7 @@ def _ping(location: str) -> EngineInfo | None:
     except (flight.FlightError, ServerError) as problem:
         log.debug("The engine does not answer yet: %s", first_line(problem))
         return None
-    if isinstance(answer, EngineInfo):
-        return answer
-    log.error("The engine answered Ping with %r", answer)
-    return None
+    return answer
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.messages.answers import DefinitionsFound, FoundDefinition, LastCommitted
+from tidegate_server.core.messages.answers import FoundDefinition
 from tidegate_server.core.messages.requests import LastCommit, ListDefinitions
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.states import RefreshStatus
@@ -39,8 +39,6 @@ def rebuild(
     is not known. Doing it again is harmless.
     """
     answer = engine.call(ListDefinitions())
-    if not isinstance(answer, DefinitionsFound):
-        raise error(Code.INTERNAL, reason=f"definitions were asked, {answer!r} came")
     added = 0
     for found in answer.found:
         table = _read(found)
@@ -91,11 +89,11 @@ def _add(
     options: Mapping[str, str] | None = None,
 ) -> None:
     answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
-    commit = answer.commit if isinstance(answer, LastCommitted) else None
+    commit = answer.commit
     if commit is not None:
         # The table itself refuses epochs up to that of its last commit.
         ledger.raise_epoch(table.id, commit.epoch)
-    held = answer.held if isinstance(answer, LastCommitted) else None
+    held = answer.held
     catalog.create(replace(table, held=None if held is None else _held(table, held)))
     workflow = workflow_for(table, timezone, options)
     scheduler.create(CreateWorkflow(workflow=workflow, table=table))

@@ -12,11 +12,7 @@ from datetime import datetime
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import (
-    DefinitionsFound,
-    Inspected,
-    LastCommitted,
     TableInfo,
-    TableList,
 )
 from tidegate_server.core.messages.requests import (
     DropView,
@@ -147,8 +143,6 @@ def realign_storage(
 
 def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
     answer = engine.call(ListTables(), wait=0)
-    if not isinstance(answer, TableList):
-        raise error(Code.INTERNAL, reason=f"tables were asked, {answer!r} came")
     listed = {info.name.folded(): info for info in answer.tables}
     return [table for table in _complete(catalog) if not _is_placed(table, listed)]
 
@@ -165,8 +159,6 @@ def brought_back(table: MaterializedTable, engine: Engine) -> tuple[Materialized
     if mark is None:
         raise error(Code.INTERNAL, reason=f"{table.name} is not being rolled back")
     answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
-    if not isinstance(answer, LastCommitted):
-        raise error(Code.INTERNAL, reason=f"LastCommit was asked, {answer!r} came")
     commit = answer.commit
     if commit is None or commit.refresh_id != mark.refresh_id:
         return replace(table, rolling_back=None), False
@@ -175,8 +167,6 @@ def brought_back(table: MaterializedTable, engine: Engine) -> tuple[Materialized
 
 def _location(table: MaterializedTable, engine: Engine) -> str:
     answer = engine.call(InspectTable(name=table.storage), wait=0)
-    if not isinstance(answer, Inspected):
-        raise error(Code.INTERNAL, reason=f"{table.storage} was asked for, {answer!r} came")
     return answer.location
 
 
@@ -254,8 +244,6 @@ def _is_there(view: PutView, listed: Mapping[TableName, TableInfo]) -> bool:
 def _places(engine: Engine) -> Mapping[str, TableName]:
     """Return where every materialized table's rows are, by its id."""
     answer = engine.call(ListDefinitions(), wait=0)
-    if not isinstance(answer, DefinitionsFound):
-        raise error(Code.INTERNAL, reason=f"definitions were asked, {answer!r} came")
     return {found.table_id: found.storage for found in answer.found}
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
 
-from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import FilesLooked, FilesLookedAfter, Verified
+from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.requests import (
     Cancel,
     LookAtFiles,
@@ -234,8 +233,6 @@ class Upkeep:
             name=table.storage, table_id=table.id, versions=needed, back=rules.versions
         )
         answer = self._engine.call(request, wait=0)
-        if not isinstance(answer, FilesLooked):
-            raise _unexpected(answer)
         return answer.found
 
     def _compacted(
@@ -249,8 +246,6 @@ class Upkeep:
                 return run
             request = RewriteFiles(upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id)
             answer = self._engine.call(request, wait=0)
-        if not isinstance(answer, FilesLookedAfter):
-            raise _unexpected(answer)
         found = self._look(table, rules)
         log.info("%s: %s", table.name, answer.rewritten)
         left = found.files if found is not None else None
@@ -279,8 +274,6 @@ class Upkeep:
             upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id, horizon=wanted
         )
         answer = self._engine.call(request, wait=0)
-        if not isinstance(answer, FilesLookedAfter):
-            raise _unexpected(answer)
         log.info("%s: %s before %s", table.name, answer.removed, wanted.before)
         return replace(run, removed=answer.removed, removed_before=wanted.before)
 
@@ -295,8 +288,6 @@ class Upkeep:
             asked_at=self._clock.now(),
         )
         answer = self._engine.call(VerifyTable(order=order, part=part), wait=0)
-        if not isinstance(answer, Verified):
-            raise _unexpected(answer)
         if not answer.equal:
             log.error("%s differs from its query: %s", table.name, answer)
         found = ContentCompared(
@@ -388,7 +379,3 @@ class Upkeep:
             except Exception:
                 # What goes wrong with one table must not end the upkeep of all.
                 log.exception("the upkeep of %s broke", table_id)
-
-
-def _unexpected(answer: object) -> ServerError:
-    return error(Code.INTERNAL, reason=f"upkeep was answered by {type(answer).__name__}")

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
-from tidegate_server.core.messages.answers import LastCommitted, Refreshed
+from tidegate_server.core.messages.answers import LastCommitted
 from tidegate_server.core.messages.requests import Cancel, LastCommit, Refresh
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
@@ -302,8 +302,6 @@ class Refresher:
             active.finished = True
             active.wake.set()
             keeper.join()
-        if not isinstance(answer, Refreshed):
-            raise error(Code.INTERNAL, reason=f"a refresh was answered by {type(answer).__name__}")
         outcome = answer.outcome
         run = replace(
             active.run,
@@ -372,10 +370,7 @@ class Refresher:
         return self._failed(active, failure)
 
     def _last_commit(self, order: RefreshOrder) -> LastCommitted:
-        answer = self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
-        if not isinstance(answer, LastCommitted):
-            raise error(Code.INTERNAL, reason=f"LastCommit answered by {type(answer).__name__}")
-        return answer
+        return self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
 
     # ---- the lease's keeper ----------------------------------------------------------------
 

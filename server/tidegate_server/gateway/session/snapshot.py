@@ -8,17 +8,18 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TypeVar
 
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.messages.answers import FunctionList, NameList, TableInfo, TableList
+from tidegate_server.core.messages.answers import TableInfo, TableList
 from tidegate_server.core.messages.requests import (
+    A,
     ListFunctions,
     ListNames,
     ListTables,
     ListTemporaryFunctions,
     ListTemporaryViews,
     OpenSession,
+    Request,
 )
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.names import DEFAULT_SCHEMA, STORAGE_PREFIX, FunctionName, TableName
@@ -53,7 +54,6 @@ GLOBAL_VIEWS = "global_temp"
 """The schema of the temporary views that all sessions share, which is always there."""
 READ_AT_ONCE = 100
 """Tables whose details a call waits for; those of more are read behind its back."""
-T = TypeVar("T")
 
 PATIENCE = 0.3
 """Seconds that a call waits for names when those that it has are merely old."""
@@ -152,7 +152,7 @@ class Snapshot:
 
     def temporary_views(self, session_id: str) -> tuple[ListedTable, ...]:
         """Return the views of a session and the global ones; none without an engine."""
-        listed = self._of_session(ListTemporaryViews(session_id=session_id), TableList)
+        listed = self._of_session(session_id, ListTemporaryViews(session_id=session_id))
         return tuple(_from_metastore(info) for info in listed.tables) if listed else ()
 
     def functions(self) -> tuple[FunctionName, ...]:
@@ -164,22 +164,17 @@ class Snapshot:
 
     def temporary_functions(self, session_id: str) -> tuple[FunctionName, ...]:
         """Return the functions of a session alone; none without an engine."""
-        listed = self._of_session(ListTemporaryFunctions(session_id=session_id), FunctionList)
+        listed = self._of_session(session_id, ListTemporaryFunctions(session_id=session_id))
         return listed.functions if listed else ()
 
-    def _of_session(
-        self, request: ListTemporaryViews | ListTemporaryFunctions, kind: type[T]
-    ) -> T | None:
+    def _of_session(self, session_id: str, request: Request[A]) -> A | None:
         """Return what the engine lists of a session; None without an engine."""
         try:
-            self._engine.call(OpenSession(session_id=request.session_id), wait=0)
-            answer = self._engine.call(request, wait=0)
+            self._engine.call(OpenSession(session_id=session_id), wait=0)
+            return self._engine.call(request, wait=0)
         except ServerError as problem:
             logger.debug("%s was not answered: %s", type(request).__name__, problem)
             return None
-        if not isinstance(answer, kind):
-            raise TypeError(f"{type(request).__name__} was answered by {type(answer).__name__}")
-        return answer
 
     def _merged(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
         """Return everything; the listing of before unless something changed."""
@@ -217,8 +212,6 @@ class Snapshot:
         except ServerError as problem:
             logger.debug("The metastore was not listed: %s", problem)
             return
-        if not isinstance(answer, NameList):
-            raise TypeError(f"ListNames was answered by {type(answer).__name__}")
         with self._changing:
             before = self._picture
             self._picture = with_names(before, answer)
@@ -285,8 +278,6 @@ class Snapshot:
         except ServerError as problem:
             logger.debug("Tables of %s were not read: %s", schema, problem)
             return False
-        if not isinstance(answer, TableList):
-            raise TypeError(f"ListTables was answered by {type(answer).__name__}")
         with self._changing:
             # If something changed meanwhile, this is shown, but read again next time.
             read_at = asked_at if self._changes == changes else None
@@ -302,8 +293,6 @@ class Snapshot:
         except ServerError as problem:
             logger.debug("The functions were not listed: %s", problem)
             return
-        if not isinstance(answer, FunctionList):
-            raise TypeError(f"ListFunctions was answered by {type(answer).__name__}")
         self._functions = answer.functions
         with self._changing:
             if self._changes == changes:

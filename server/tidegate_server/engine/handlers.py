@@ -1,0 +1,428 @@
+"""What the engine does for each request of the gateway."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate_server.core.log_context import serving
+from tidegate_server.core.messages.answers import (
+    Analysis,
+    Answer,
+    DefinitionsFound,
+    Done,
+    EngineInfo,
+    EngineMemory,
+    Executed,
+    ExpressionsChecked,
+    FilesLooked,
+    FilesLookedAfter,
+    FunctionList,
+    Inspected,
+    LastCommitted,
+    NameList,
+    Planned,
+    Refreshed,
+    Rewritten,
+    SettingsChecked,
+    Surveyed,
+    TableCreated,
+    TableList,
+    TablesFound,
+    TablesPlaced,
+    Verified,
+    Versions,
+)
+from tidegate_server.core.messages.requests import (
+    Analyze,
+    Cancel,
+    CheckExpressions,
+    CheckSettings,
+    CloseResult,
+    CloseSession,
+    CreateTable,
+    DiscardHeld,
+    DropTable,
+    DropView,
+    EvolveTable,
+    Execute,
+    ExplainRefresh,
+    FindTables,
+    InspectTable,
+    LastCommit,
+    ListDefinitions,
+    ListFunctions,
+    ListNames,
+    ListTables,
+    ListTemporaryFunctions,
+    ListTemporaryViews,
+    LookAtFiles,
+    LookAtMemory,
+    OpenSession,
+    Ping,
+    PlaceTables,
+    PutView,
+    Refresh,
+    RegisterSystemTable,
+    RegisterTable,
+    RemoveFiles,
+    RenameTable,
+    Request,
+    RewriteFiles,
+    RewriteNames,
+    SetTableProperties,
+    SourceVersions,
+    Survey,
+    VerifyTable,
+)
+from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.definition.evolve import (
+    check_expressions,
+    definitions,
+    drop_view,
+    inspect,
+    put_view,
+    rewrite_names,
+)
+from tidegate_server.engine.jvm.memory import JvmMemory
+from tidegate_server.engine.metastore.listing import Metastore
+from tidegate_server.engine.metastore.warehouse import find_tables, register_table
+from tidegate_server.engine.refresh.backfill import backfill
+from tidegate_server.engine.refresh.publish import publish
+from tidegate_server.engine.refresh.recache import read_again
+from tidegate_server.engine.refresh.rollback import roll_back
+from tidegate_server.engine.refresh.run import explain, refresh, source_versions
+from tidegate_server.engine.refresh.verify import verify
+from tidegate_server.engine.results.store import ResultStore
+from tidegate_server.engine.session.operations import Operation, Operations
+from tidegate_server.engine.session.sessions import Sessions
+from tidegate_server.engine.session.settings import check_settings
+from tidegate_server.engine.statement.execute import execute
+from tidegate_server.engine.statement.survey import survey
+from tidegate_server.engine.storage.base import TableFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A request that is answered from memory, without Spark."""
+
+    call: Callable[[Handlers, Any], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A request that is answered soon, and neither watched nor canceled."""
+
+    call: Callable[[Handlers, Any], Answer]
+    urgent: bool = False
+    """Whether it must not wait for other requests."""
+    counted: bool = True
+    """Whether it counts as work of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A request that runs as an operation: it reports progress and can be canceled."""
+
+    call: Callable[[Handlers, Any, Operation], Answer]
+    operation_id: Callable[[Any], str] = lambda request: str(uuid.uuid4())
+
+
+class Handlers:
+    """One method for each request; :data:`HANDLERS` says how each of them runs."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: TableFormat,
+        results: ResultStore,
+        operations: Operations,
+        info: EngineInfo,
+        at_work: Callable[[], int],
+    ) -> None:
+        """Take the parts; ``at_work`` counts the requests that the engine is working on."""
+        self._spark = spark
+        self._tables = tables
+        self._results = results
+        self._operations = operations
+        self._info = info
+        self._at_work = at_work
+        self._sessions = Sessions(spark)
+        self._metastore = Metastore(spark)
+        self._memory = JvmMemory(spark)
+
+    # ---- the engine ------------------------------------------------------------------------
+
+    def ping(self, request: Ping) -> EngineInfo:
+        return self._info
+
+    def look_at_memory(self, request: LookAtMemory) -> EngineMemory:
+        if not request.with_use:
+            return self._memory.look()
+        in_use = self._at_work() + self._results.count() + self._sessions.temporary()
+        return self._memory.look(in_use)
+
+    # ---- sessions and statements -----------------------------------------------------------
+
+    def open_session(self, request: OpenSession) -> Done:
+        self._sessions.open(request.session_id, request.settings, request.schema)
+        return Done()
+
+    def check_settings(self, request: CheckSettings) -> SettingsChecked:
+        return check_settings(self._spark, request.settings)
+
+    def close_session(self, request: CloseSession) -> Done:
+        self._sessions.close(request.session_id)
+        self._results.close_session(request.session_id)
+        return Done()
+
+    def execute(self, request: Execute, operation: Operation) -> Executed:
+        with (
+            serving(session_id=request.session_id, operation_id=operation.id),
+            self._sessions.using(request.session_id) as child,
+        ):
+            changes = self._sessions.changes
+            return execute(request, child, operation, self._results, self._tables, changes)
+
+    def cancel(self, request: Cancel) -> Done:
+        self._operations.cancel(request.operation_id)
+        return Done()
+
+    def close_result(self, request: CloseResult) -> Done:
+        self._results.close(request.result_id)
+        return Done()
+
+    def survey(self, request: Survey, operation: Operation) -> Surveyed:
+        with (
+            self._sessions.using(request.session_id) as child,
+            child.overlaid(request.settings),
+        ):
+            return survey(child, request.sql)
+
+    # ---- definitions and their storage -----------------------------------------------------
+
+    def analyze(self, request: Analyze, operation: Operation) -> Analysis:
+        with self._sessions.using(request.session_id) as child:
+            return analyze(child, request.sql, self._tables)
+
+    def check_expressions(self, request: CheckExpressions) -> ExpressionsChecked:
+        with self._sessions.using(request.session_id) as child:
+            return check_expressions(child, request)
+
+    def rewrite_names(self, request: RewriteNames) -> Rewritten:
+        return rewrite_names(self._spark, request)
+
+    def create_table(self, request: CreateTable, operation: Operation) -> TableCreated:
+        location, table_id = self._tables.create(
+            request.name,
+            request.schema,
+            request.partition_keys,
+            request.comment,
+            request.properties,
+            request.location,
+        )
+        return TableCreated(location=location, table_id=table_id)
+
+    def set_table_properties(self, request: SetTableProperties) -> Done:
+        self._tables.set_properties(request.name, request.properties)
+        return Done()
+
+    def evolve_table(self, request: EvolveTable, operation: Operation) -> Done:
+        self._tables.evolve(
+            request.name,
+            request.table_id,
+            request.schema,
+            request.comment,
+            request.properties,
+            widened=request.widened,
+            adopts=request.adopts,
+        )
+        return Done()
+
+    def rename_table(self, request: RenameTable) -> Done:
+        self._tables.rename(request.name, request.new_name, request.table_id)
+        return Done()
+
+    def place_tables(self, request: PlaceTables, operation: Operation) -> TablesPlaced:
+        return TablesPlaced(table_ids=self._tables.place(request.places))
+
+    def put_view(self, request: PutView) -> Done:
+        put_view(self._spark, request)
+        return Done()
+
+    def drop_view(self, request: DropView) -> Done:
+        drop_view(self._spark, request)
+        return Done()
+
+    def inspect_table(self, request: InspectTable) -> Inspected:
+        return inspect(self._spark, request, self._tables)
+
+    def drop_table(self, request: DropTable) -> Done:
+        self._tables.drop(request.name, request.table_id, request.location)
+        return Done()
+
+    def list_definitions(self, request: ListDefinitions, operation: Operation) -> DefinitionsFound:
+        return definitions(self._spark, self._tables)
+
+    def find_tables(self, request: FindTables, operation: Operation) -> TablesFound:
+        return find_tables(self._spark, request.locations)
+
+    def register_table(self, request: RegisterTable, operation: Operation) -> Done:
+        register_table(self._spark, request)
+        return Done()
+
+    # ---- refreshes -------------------------------------------------------------------------
+
+    def refresh(self, request: Refresh, operation: Operation) -> Refreshed:
+        order = request.order
+        with serving(refresh_id=operation.id):
+            outcome = _way(order)(order, self._spark, self._tables, operation)
+            read_again(self._spark, order.name)
+            if outcome.plan.strategy is not Strategy.NO_DATA:
+                metrics = self._operations.measured(outcome.metrics, operation)
+                outcome = replace(outcome, metrics=metrics)
+            return Refreshed(outcome=outcome)
+
+    def explain_refresh(self, request: ExplainRefresh, operation: Operation) -> Planned:
+        return Planned(plan=explain(request.order, self._spark, self._tables))
+
+    def source_versions(self, request: SourceVersions) -> Versions:
+        versions = source_versions(request.sources, self._spark, self._tables)
+        return Versions(versions=versions)
+
+    def verify_table(self, request: VerifyTable, operation: Operation) -> Verified:
+        return verify(
+            request.order,
+            request.version,
+            self._spark,
+            self._tables,
+            operation,
+            part=request.part,
+        )
+
+    def last_commit(self, request: LastCommit) -> LastCommitted:
+        exists = self._tables.find(request.name) is not None
+        commit = self._tables.last_commit(request.name, request.table_id) if exists else None
+        held = self._tables.held(request.name, request.table_id) if exists else None
+        return LastCommitted(commit=commit, exists=exists, held=held)
+
+    def discard_held(self, request: DiscardHeld) -> Done:
+        self._tables.discard_held(request.name, request.table_id)
+        return Done()
+
+    # ---- files -----------------------------------------------------------------------------
+
+    def look_at_files(self, request: LookAtFiles) -> FilesLooked:
+        return FilesLooked(
+            found=self._tables.look_at_files(
+                request.name, request.table_id, request.versions, request.back
+            )
+        )
+
+    def rewrite_files(self, request: RewriteFiles, operation: Operation) -> FilesLookedAfter:
+        done = self._tables.rewrite_files(request.name, request.table_id, request.upkeep_id)
+        return FilesLookedAfter(rewritten=done)
+
+    def remove_files(self, request: RemoveFiles, operation: Operation) -> FilesLookedAfter:
+        removed = self._tables.remove_files(
+            request.name, request.table_id, request.horizon, request.upkeep_id
+        )
+        return FilesLookedAfter(removed=removed)
+
+    # ---- the metastore ---------------------------------------------------------------------
+
+    def list_tables(self, request: ListTables) -> TableList:
+        return self._metastore.tables(
+            request.schema, with_columns=request.with_columns, names=request.names
+        )
+
+    def list_names(self, request: ListNames) -> NameList:
+        return self._metastore.names()
+
+    def list_temporary_views(self, request: ListTemporaryViews) -> TableList:
+        with self._sessions.using(request.session_id) as child:
+            return self._metastore.temporary_views(child)
+
+    def list_functions(self, request: ListFunctions) -> FunctionList:
+        return self._metastore.functions()
+
+    def list_temporary_functions(self, request: ListTemporaryFunctions) -> FunctionList:
+        with self._sessions.using(request.session_id) as child:
+            return self._metastore.temporary_functions(child)
+
+    def register_system_table(self, request: RegisterSystemTable, operation: Operation) -> Done:
+        self._metastore.register(request.name, request.location, request.comment)
+        return Done()
+
+
+def _given_operation(request: Analyze | Survey) -> str:
+    return request.operation_id or str(uuid.uuid4())
+
+
+def _refresh_id(request: Refresh | ExplainRefresh | VerifyTable) -> str:
+    return request.order.refresh_id
+
+
+def _upkeep_id(request: RewriteFiles | RemoveFiles) -> str:
+    return request.upkeep_id
+
+
+def _way(
+    order: RefreshOrder,
+) -> Callable[[RefreshOrder, SparkSession, TableFormat, Operation], RefreshOutcome]:
+    """Return what carries an order out."""
+    if order.rollback_to is not None:
+        return roll_back
+    if order.publish is not None:
+        return publish
+    return refresh if order.backfill_from is None else backfill
+
+
+HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
+    Ping: Instant(Handlers.ping),
+    LookAtMemory: Control(Handlers.look_at_memory, urgent=True, counted=False),
+    OpenSession: Control(Handlers.open_session),
+    CheckSettings: Control(Handlers.check_settings),
+    CloseSession: Control(Handlers.close_session),
+    Execute: Work(Handlers.execute, lambda request: str(request.operation_id)),
+    Cancel: Control(Handlers.cancel, urgent=True),
+    CloseResult: Control(Handlers.close_result),
+    Analyze: Work(Handlers.analyze, _given_operation),
+    Survey: Work(Handlers.survey, _given_operation),
+    CreateTable: Work(Handlers.create_table),
+    SetTableProperties: Control(Handlers.set_table_properties),
+    EvolveTable: Work(Handlers.evolve_table),
+    RenameTable: Control(Handlers.rename_table),
+    PlaceTables: Work(Handlers.place_tables),
+    PutView: Control(Handlers.put_view),
+    DropView: Control(Handlers.drop_view),
+    InspectTable: Control(Handlers.inspect_table),
+    ListDefinitions: Work(Handlers.list_definitions),
+    FindTables: Work(Handlers.find_tables),
+    RegisterTable: Work(Handlers.register_table),
+    CheckExpressions: Control(Handlers.check_expressions),
+    RewriteNames: Control(Handlers.rewrite_names),
+    DropTable: Control(Handlers.drop_table),
+    DiscardHeld: Control(Handlers.discard_held),
+    Refresh: Work(Handlers.refresh, _refresh_id),
+    LookAtFiles: Control(Handlers.look_at_files),
+    RewriteFiles: Work(Handlers.rewrite_files, _upkeep_id),
+    RemoveFiles: Work(Handlers.remove_files, _upkeep_id),
+    ExplainRefresh: Work(Handlers.explain_refresh, _refresh_id),
+    SourceVersions: Control(Handlers.source_versions),
+    VerifyTable: Work(Handlers.verify_table, _refresh_id),
+    LastCommit: Control(Handlers.last_commit),
+    ListTables: Control(Handlers.list_tables),
+    ListNames: Control(Handlers.list_names),
+    ListTemporaryViews: Control(Handlers.list_temporary_views),
+    ListFunctions: Control(Handlers.list_functions),
+    ListTemporaryFunctions: Control(Handlers.list_temporary_functions),
+    RegisterSystemTable: Work(Handlers.register_system_table),
+}
+"""How each request runs."""
