@@ -14,8 +14,8 @@ from tests.size import FULL
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
 
 QUICK = (
-    *("HasTableTest", "Bitwise", "CTETest", "CompoundSelect", "Exists", "FetchLimit", "DistinctOn"),
-    *("IsOrIsNotDistinct", "DateTest", "DateTimeTest", "BooleanTest", "Escaping"),
+    *("HasTableTest", "Bitwise", "CompoundSelect", "DistinctOn", "IsOrIsNotDistinct"),
+    *("BooleanTest", "Escaping"),
 )
 """Classes that make few tables; the others run where ``TIDEGATE_FULL`` is set, in half an hour."""
 ROOT = Path(__file__).parents[2]

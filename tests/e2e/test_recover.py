@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.fix_server import Rows, Server, StartServer, eventually, sorted_rows
+from tests.size import FULL
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +47,7 @@ def filled(start_server: StartServer) -> Server:
     return server
 
 
-@pytest.mark.parametrize("store_too", [False, True], ids=["metastore", "metastore and store"])
+@pytest.mark.parametrize("store_too", [False, True] if FULL else [True])
 def test_a_lost_metastore_comes_back_from_the_warehouse(
     start_server: StartServer, store_too: bool
 ) -> None:

@@ -97,8 +97,8 @@ def test_a_table_that_follows_its_sources_follows_what_a_view_reads_now(run: Run
 def test_an_excluded_source_that_was_created_again_stays_excluded(run: Run) -> None:
     run(
         "CREATE TABLE quiet (n INT) USING delta",
-        "CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS "
-        "WITH ('materialized-table.trigger.exclude' = 'quiet') "
+        "CREATE MATERIALIZED TABLE mt WITH ('materialized-table.trigger.exclude' = 'quiet') "
+        "FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS "
         "AS SELECT n FROM ev UNION ALL SELECT n FROM quiet",
     )
     eventually(lambda: run("SELECT n FROM mt") == [(1,)], "the first rows came")

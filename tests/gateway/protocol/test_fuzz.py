@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parents[2] / "fuzz" / "requests.py"
-SECONDS = os.environ.get("TIDEGATE_FUZZ_SECONDS", "60")
+SECONDS = os.environ.get("TIDEGATE_FUZZ_SECONDS", "20")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Atheris comes for Linux alone")
 @pytest.mark.timeout(int(SECONDS) + 300)
-def test_a_minute_of_fuzzing_finds_nothing(tmp_path: Path) -> None:
+def test_fuzzing_finds_nothing(tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), str(tmp_path / "corpus"), f"-max_total_time={SECONDS}"]
     # One input may take long only because something is wrong; memory must not grow with inputs.
     command += ["-timeout=20", "-rss_limit_mb=2048"]

@@ -82,6 +82,8 @@ def _read(caught: BaseException) -> ServerError:
     known = _out_of_resources(caught, causes) or _too_long_name(causes)
     if known is not None:
         return known
+    if causes and _is_stopping():
+        return _lost()
     found = _telling(causes)
     if found is not None:
         return _of_cause(found, causes)
@@ -94,6 +96,12 @@ def _read(caught: BaseException) -> ServerError:
         return _lost()
     reason = text or whole_message(str(caught)) or type(caught).__name__
     return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_around(None, causes[1:]))
+
+
+def _is_stopping() -> bool:
+    """Say whether the JVM is ending: whatever fails then was interrupted by that."""
+    context: Any = SparkContext._active_spark_context
+    return context is not None and bool(context._jsc.sc().isStopped())
 
 
 def _lost() -> ServerError:
