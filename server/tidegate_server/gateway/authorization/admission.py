@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import assert_never, cast
+from typing import cast
 
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
@@ -13,57 +14,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.zones import SESSION_ZONE
-from tidegate_server.core.refresh.waves import ancestors, descendants
-from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.core.sql.query import spark_text
-from tidegate_server.core.sql.statements import (
-    AlterAdd,
-    AlterAsQuery,
-    AlterCancelRefresh,
-    AlterConvertToTable,
-    AlterDiscardHeld,
-    AlterDrop,
-    AlterModify,
-    AlterPublishHeld,
-    AlterRefresh,
-    AlterRename,
-    AlterResetOptions,
-    AlterResume,
-    AlterRollback,
-    AlterRollbackDefinition,
-    AlterSetExecuteAs,
-    AlterSetFreshness,
-    AlterSetImmutable,
-    AlterSetOptions,
-    AlterSetRefreshMode,
-    AlterSetRefreshTrigger,
-    AlterSuspend,
-    AlterSwap,
-    Cascade,
-    CreateMaterializedTable,
-    DescribeTable,
-    DropMaterializedTable,
-    Explain,
-    GrantPrivileges,
-    Name,
-    ResetOption,
-    RevokePrivileges,
-    RolledBack,
-    SetOption,
-    ShowCreateMaterializedTable,
-    ShowCreateTable,
-    ShowGrants,
-    ShowLag,
-    ShowLineage,
-    ShowMaterializedTables,
-    ShowOption,
-    ShowOptions,
-    ShowRefreshHistory,
-    ShowVersions,
-    SparkStatement,
-    Statement,
-    VerifyMaterializedTable,
-)
 from tidegate_server.gateway.authorization.rights import (
     Action,
     Rights,
@@ -80,8 +31,6 @@ from tidegate_server.gateway.authorization.visibility import (
 )
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.context import Context, Services
-from tidegate_server.gateway.definition import history, resolve
-from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.spark_session import survey
 
@@ -92,22 +41,22 @@ _ASK = "Its owner or an administrator can GRANT it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
-    """A statement as it may be carried out: what it may see, and what of its result is shown."""
+class AdmittedSql:
+    """SQL of Spark as it may be run, and what of its result may be shown."""
 
-    statement: Statement
-    context: Context
+    text: str
     shown: Callable[[Result], Result] = lambda result: result
 
 
-def admit(statement: Statement, text: str, context: Context) -> Admission:
-    """Check a statement's user against all that the statement does.
+@contextmanager
+def admitting(context: Context) -> Iterator[None]:
+    """Check the settings that come with a statement; count what the block denies.
 
     :raises ServerError: ACCESS_DENIED naming the privilege and the object.
     """
     try:
         check_settings(context.overlay, context.services.config, context.session.user)
-        return _admit(statement, text, context)
+        yield
     except ServerError as problem:
         if problem.code == Code.ACCESS_DENIED.name:
             context.services.metrics.access_denied()
@@ -201,208 +150,45 @@ def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
 # ---- one statement ---------------------------------------------------------------------------
 
 
-def _admit(statement: Statement, text: str, context: Context) -> Admission:
-    match statement:
-        case SparkStatement(text=sql):
-            return _spark(sql, context)
-        case DescribeTable(name=name) | ShowCreateTable(name=name):
-            if resolve.find(name, context) is None:
-                _judge(_survey(text, context), context)
-            else:
-                _require(Action.SEE, name, context)
-        case SetOption(key=key):
-            check_settings({key: ""}, context.services.config, context.session.user)
-        case Explain(statement=inner):
-            _check(inner, context)
-        case _:
-            _check(statement, context)
-    return Admission(statement=statement, context=_narrow(statement, context))
-
-
-def _check(statement: Statement, context: Context) -> None:
-    match statement:
-        case CreateMaterializedTable(name=name, query=query, or_alter=or_alter):
-            if or_alter:
-                _require(Action.ALTER, name, context)
-            _check_executor(name, statement.execute_as, context)
-            _judge_definition(query, context)
-            _judge_expressions(expressions(statement), context)
-            if statement.backfill_from is not None:
-                source = resolve.table_name(statement.backfill_from, context)
-                _judge_definition(f"SELECT * FROM {source.quoted()}", context)
-        case AlterAsQuery(name=name, query=query):
-            _require(Action.ALTER, name, context)
-            _judge_definition(query, context)
-        case AlterRefresh():
-            _check_refresh(statement, context)
-        case AlterRollbackDefinition(name=name, version=version):
-            _check_restored(name, version, context)
-        case AlterRollback(name=name, version=version, what=what):
-            _require(Action.ALTER, name, context)
-            table = resolve.find(name, context)
-            if what is not RolledBack.DATA and table is not None:
-                made_by = history.of_data(table, version, context.services.ledger)
-                if made_by is not None:  # or the command says so
-                    _check_restored(name, made_by, context)
-        case AlterSetExecuteAs(name=name, execute_as=user):
-            _require(Action.OWN, name, context)
-            _check_executor(name, user, context)
-        case (
-            AlterRename(name=name)
-            | DropMaterializedTable(name=name)
-            | AlterConvertToTable(name=name)
-        ):
-            _require(Action.OWN, name, context)
-        case AlterSwap(name=name, other=other):
-            _require(Action.OWN, name, context)
-            _require(Action.OWN, other, context)
-        case AlterSuspend(name=name, cascade=True) | AlterResume(name=name, cascade=True):
-            _require_along(Action.ALTER, name, Cascade.DOWNSTREAM, context)
-        case AlterCancelRefresh(name=name):
-            _require(Action.REFRESH, name, context)
-        case VerifyMaterializedTable(name=name):
-            _require(Action.SELECT, name, context)
-        case (
-            AlterSuspend(name=name)
-            | AlterResume(name=name)
-            | AlterSetOptions(name=name)
-            | AlterResetOptions(name=name)
-            | AlterSetFreshness(name=name)
-            | AlterSetRefreshMode(name=name)
-            | AlterSetRefreshTrigger(name=name)
-            | AlterDrop(name=name)
-            | AlterPublishHeld(name=name)
-            | AlterDiscardHeld(name=name)
-        ):
-            _require(Action.ALTER, name, context)
-        case AlterAdd(name=name) | AlterModify(name=name) | AlterSetImmutable(name=name):
-            _require(Action.ALTER, name, context)
-            _judge_expressions(expressions(statement), context)
-        case (
-            ShowCreateMaterializedTable(name=name)
-            | ShowLineage(name=name)
-            | ShowVersions(name=name)
-        ):
-            _require(Action.SEE, name, context)
-        case ShowRefreshHistory(name=name):
-            if name is not None:
-                _require(Action.SEE, name, context)
-        case ShowMaterializedTables() | ShowLag() | ShowOption() | ShowOptions() | ResetOption():
-            pass
-        case GrantPrivileges() | RevokePrivileges() | ShowGrants():
-            pass  # these look at their objects themselves
-        case DescribeTable() | ShowCreateTable() | Explain() | SetOption() | SparkStatement():
-            pass  # looked at before
-        case _:
-            assert_never(statement)
-
-
-def _check_refresh(statement: AlterRefresh, context: Context) -> None:
-    """Check a refresh, the tables it takes along, and what its condition reads."""
-    _require_along(Action.REFRESH, statement.name, statement.cascade, context)
-    table = resolve.find(statement.name, context)
-    if table is not None and statement.predicate is not None:
-        query = f"SELECT 1 FROM {table.name.quoted()} WHERE {statement.predicate}\n"
-        _judge(_survey(query, context), context, besides=table)
-
-
-def _check_restored(name: Name, version: int | None, context: Context) -> None:
-    """Check that a user may bring an earlier definition back, as if it was written out."""
-    table = resolve.find(name, context)
-    if table is None:
-        return  # the command says so
-    require(Action.ALTER, table, context.session.user, context.services)
-    known = history.versions(table, context.services.catalog)
-    wanted = history.wanted(version, table)
-    for definition in known:
-        if definition.definition_version == wanted:
-            creation = creating(definition)
-            _check_executor(name, creation.execute_as, context)
-            _judge_definition(creation.query, context)
-            _judge_expressions(expressions(creation), context)
-
-
-def _check_executor(name: Name, user: str | None, context: Context) -> None:
-    """Check that refreshes of a table may run with a user's rights: the present one's, or with
-    those that they run with already; only an administrator lends another one's.
-
-    :raises ServerError: ACCESS_DENIED.
-    """
-    table = resolve.find(name, context)
-    if table is not None:
-        if user == table.execute_as:
-            return
-        require(Action.OWN, table, context.session.user, context.services)
+def narrow(context: Context) -> Context:
+    """Return a context that has only the tables of which the user may know."""
     rights = rights_of(context.session.user, context.services)
-    if user in (None, context.session.user) or rights is None or rights.administrator:
-        return
-    hint = "EXECUTE AS your own user, or let an administrator lend the rights of another one."
-    raise denied(context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint)
-
-
-def _require_along(action: Action, name: Name, cascade: Cascade | None, context: Context) -> None:
-    """Require a privilege on a table and on all that a cascade takes along."""
-    table = resolve.find(name, context)
-    if table is None:
-        return  # the command says so
-    user, services = context.session.user, context.services
-    along: Iterable[MaterializedTable] = ()
-    if cascade is Cascade.DOWNSTREAM:
-        along = descendants(table, services.catalog.consumers)
-    elif cascade is Cascade.UPSTREAM:
-        along = ancestors(table, services.catalog.find)
-    for taken in (table, *along):
-        require(action, taken, user, services)
-
-
-def _require(action: Action, name: Name, context: Context) -> None:
-    table = resolve.find(name, context)
-    if table is not None:
-        require(action, table, context.session.user, context.services)
-
-
-def _narrow(statement: Statement, context: Context) -> Context:
-    """Let statements that list tables see only those their user may know of."""
-    match statement:
-        case ShowMaterializedTables() | ShowLag() | ShowRefreshHistory() | ShowLineage():
-            rights = rights_of(context.session.user, context.services)
-            if rights is None or rights.administrator:
-                return context
-            catalog = VisibleCatalog(context.services.catalog, rights)
-            ledger = VisibleLedger(context.services.ledger, catalog)
-            # Everything that is not narrowed is the catalog's and the ledger's own.
-            services = replace(
-                context.services, catalog=cast(Catalog, catalog), ledger=cast(Ledger, ledger)
-            )
-            return replace(context, services=services)
-        case _:
-            return context
+    if rights is None or rights.administrator:
+        return context
+    catalog = VisibleCatalog(context.services.catalog, rights)
+    ledger = VisibleLedger(context.services.ledger, catalog)
+    # Everything that is not narrowed is the catalog's and the ledger's own.
+    services = replace(
+        context.services, catalog=cast(Catalog, catalog), ledger=cast(Ledger, ledger)
+    )
+    return replace(context, services=services)
 
 
 # ---- what Spark is asked to run --------------------------------------------------------------
 
 
-def _spark(sql: str, context: Context) -> Admission:
+def admit_spark(sql: str, context: Context) -> AdmittedSql:
+    """Return Spark's SQL with what its user may see of it; raises ACCESS_DENIED."""
     user, services = context.session.user, context.services
-    surveyed = _survey(sql, context)
+    surveyed = survey_for_judgement(sql, context)
     if surveyed is None:
-        return Admission(statement=SparkStatement(text=sql), context=context)
-    _judge(surveyed, context)
+        return AdmittedSql(text=sql)
+    judge(surveyed, context)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
-        return Admission(statement=SparkStatement(text=sql), context=context)
+        return AdmittedSql(text=sql)
     visible = rights.visible(services.catalog.tables())
     text = narrowed(sql, surveyed, visible)
     if text is None:
         raise denied(user, "administration", "information_schema other than by a SELECT on it")
-    admission = Admission(statement=SparkStatement(text=text), context=context)
+    admitted = AdmittedSql(text=text)
     if surveyed.lists_tables:
         hidden = hidden_names(user, services)
-        return replace(admission, shown=lambda result: without_hidden(result, hidden))
-    return admission
+        return replace(admitted, shown=lambda result: without_hidden(result, hidden))
+    return admitted
 
 
-def _survey(sql: str, context: Context) -> Surveyed | None:
+def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:
     """Ask the engine about a statement; None where nothing of the answer would be judged."""
     config, user = context.services.config, context.session.user
     if user in config.authorization.administrators:
@@ -412,21 +198,21 @@ def _survey(sql: str, context: Context) -> Surveyed | None:
     return survey(sql, context)
 
 
-def _judge_definition(query: str, context: Context) -> None:
+def judge_definition(query: str, context: Context) -> None:
     """Judge a query that refreshes run; information_schema has no rows of one user alone there."""
-    surveyed = _survey(spark_text(query), context)
-    _judge(surveyed, context)
+    surveyed = survey_for_judgement(spark_text(query), context)
+    judge(surveyed, context)
     rights = rights_of(context.session.user, context.services)
     if surveyed is not None and rights is not None and reads_system(surveyed):
         raise denied(rights.user, "administration", "information_schema in a definition query")
 
 
-def _judge_expressions(texts: Iterable[str], context: Context) -> None:
+def judge_expressions(texts: Iterable[str], context: Context) -> None:
     for text in texts:
-        _judge_definition(f"SELECT {text}", context)
+        judge_definition(f"SELECT {text}", context)
 
 
-def _judge(
+def judge(
     surveyed: Surveyed | None, context: Context, besides: MaterializedTable | None = None
 ) -> None:
     """Refuse what reaches beyond tables, then what reads tables its user may not read.

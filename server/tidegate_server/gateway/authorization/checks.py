@@ -1,0 +1,188 @@
+"""What the user of a statement has to be allowed, by the kind of statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.refresh.waves import ancestors, descendants
+from tidegate_server.core.sql import statements as st
+from tidegate_server.core.sql.expressions import expressions
+from tidegate_server.gateway.authorization.admission import (
+    check_settings,
+    denied,
+    judge,
+    judge_definition,
+    judge_expressions,
+    require,
+    rights_of,
+    survey_for_judgement,
+)
+from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import history, resolve
+from tidegate_server.gateway.definition.statement import creating
+
+Check = Callable[[Any, str, Context], None]
+"""Takes a statement, its text and its context; raises ACCESS_DENIED."""
+
+
+def nothing(statement: object, text: str, context: Context) -> None:
+    """Allow it to everybody: the command checks its objects itself, or shows what may be seen."""
+
+
+def needs(action: Action) -> Check:
+    """Require a privilege on the table that the statement names; None names none."""
+
+    def check(statement: Any, text: str, context: Context) -> None:
+        if statement.name is not None:
+            _require(action, statement.name, context)
+
+    return check
+
+
+def needs_downstream(action: Action) -> Check:
+    """Require a privilege on the table and, with CASCADE, on all that depend on it."""
+
+    def check(statement: Any, text: str, context: Context) -> None:
+        cascade = st.Cascade.DOWNSTREAM if statement.cascade else None
+        _require_along(action, statement.name, cascade, context)
+
+    return check
+
+
+def change_of_columns(
+    statement: st.AlterAdd | st.AlterModify | st.AlterSetImmutable, text: str, context: Context
+) -> None:
+    """Check a change that may bring expressions."""
+    _require(Action.ALTER, statement.name, context)
+    judge_expressions(expressions(statement), context)
+
+
+def creation(statement: st.CreateMaterializedTable, text: str, context: Context) -> None:
+    """Check a definition with its query and expressions."""
+    if statement.or_alter:
+        _require(Action.ALTER, statement.name, context)
+    _check_executor(statement.name, statement.execute_as, context)
+    judge_definition(statement.query, context)
+    judge_expressions(expressions(statement), context)
+    if statement.backfill_from is not None:
+        source = resolve.table_name(statement.backfill_from, context)
+        judge_definition(f"SELECT * FROM {source.quoted()}", context)
+
+
+def change_of_query(statement: st.AlterAsQuery, text: str, context: Context) -> None:
+    """Check a new query of a table."""
+    _require(Action.ALTER, statement.name, context)
+    judge_definition(statement.query, context)
+
+
+def rollback(statement: st.AlterRollback, text: str, context: Context) -> None:
+    """Check a rollback of the data, and of the definition that made them."""
+    _require(Action.ALTER, statement.name, context)
+    table = resolve.find(statement.name, context)
+    if statement.what is not st.RolledBack.DATA and table is not None:
+        made_by = history.of_data(table, statement.version, context.services.ledger)
+        if made_by is not None:  # or the command says so
+            _check_restored(statement.name, made_by, context)
+
+
+def rollback_of_definition(
+    statement: st.AlterRollbackDefinition, text: str, context: Context
+) -> None:
+    """Check an earlier definition as if it was written out."""
+    _check_restored(statement.name, statement.version, context)
+
+
+def executor(statement: st.AlterSetExecuteAs, text: str, context: Context) -> None:
+    """Check as whom refreshes are to run."""
+    _require(Action.OWN, statement.name, context)
+    _check_executor(statement.name, statement.execute_as, context)
+
+
+def exchange(statement: st.AlterSwap, text: str, context: Context) -> None:
+    """Require both tables of a SWAP."""
+    _require(Action.OWN, statement.name, context)
+    _require(Action.OWN, statement.other, context)
+
+
+def refresh(statement: st.AlterRefresh, text: str, context: Context) -> None:
+    """Check a refresh, the tables it takes along, and what its condition reads."""
+    _require_along(Action.REFRESH, statement.name, statement.cascade, context)
+    table = resolve.find(statement.name, context)
+    if table is not None and statement.predicate is not None:
+        query = f"SELECT 1 FROM {table.name.quoted()} WHERE {statement.predicate}\n"
+        judge(survey_for_judgement(query, context), context, besides=table)
+
+
+def any_table(
+    statement: st.DescribeTable | st.ShowCreateTable, text: str, context: Context
+) -> None:
+    """Check a statement about a table that is materialized, or Spark's."""
+    if resolve.find(statement.name, context) is None:
+        judge(survey_for_judgement(text, context), context)
+    else:
+        _require(Action.SEE, statement.name, context)
+
+
+def setting(statement: st.SetOption, text: str, context: Context) -> None:
+    """Check the setting that is changed."""
+    check_settings({statement.key: ""}, context.services.config, context.session.user)
+
+
+def _check_restored(name: st.Name, version: int | None, context: Context) -> None:
+    """Check that a user may bring an earlier definition back, as if it was written out."""
+    table = resolve.find(name, context)
+    if table is None:
+        return  # the command says so
+    require(Action.ALTER, table, context.session.user, context.services)
+    known = history.versions(table, context.services.catalog)
+    wanted = history.wanted(version, table)
+    for definition in known:
+        if definition.definition_version == wanted:
+            creation = creating(definition)
+            _check_executor(name, creation.execute_as, context)
+            judge_definition(creation.query, context)
+            judge_expressions(expressions(creation), context)
+
+
+def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
+    """Check that refreshes of a table may run with a user's rights: the present one's, or with
+    those that they run with already; only an administrator lends another one's.
+
+    :raises ServerError: ACCESS_DENIED.
+    """
+    table = resolve.find(name, context)
+    if table is not None:
+        if user == table.execute_as:
+            return
+        require(Action.OWN, table, context.session.user, context.services)
+    rights = rights_of(context.session.user, context.services)
+    if user in (None, context.session.user) or rights is None or rights.administrator:
+        return
+    hint = "EXECUTE AS your own user, or let an administrator lend the rights of another one."
+    raise denied(context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint)
+
+
+def _require_along(
+    action: Action, name: st.Name, cascade: st.Cascade | None, context: Context
+) -> None:
+    """Require a privilege on a table and on all that a cascade takes along."""
+    table = resolve.find(name, context)
+    if table is None:
+        return  # the command says so
+    user, services = context.session.user, context.services
+    along: Iterable[MaterializedTable] = ()
+    if cascade is st.Cascade.DOWNSTREAM:
+        along = descendants(table, services.catalog.consumers)
+    elif cascade is st.Cascade.UPSTREAM:
+        along = ancestors(table, services.catalog.find)
+    for taken in (table, *along):
+        require(action, taken, user, services)
+
+
+def _require(action: Action, name: st.Name, context: Context) -> None:
+    table = resolve.find(name, context)
+    if table is not None:
+        require(action, table, context.session.user, context.services)

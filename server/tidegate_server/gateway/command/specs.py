@@ -1,0 +1,235 @@
+"""One row for each statement: what its user needs, what it does, what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate_server.core.model.result import Result
+from tidegate_server.core.sql import statements as st
+from tidegate_server.core.sql.query import spark_statement
+from tidegate_server.gateway import spark_session
+from tidegate_server.gateway.authorization import checks, visibility
+from tidegate_server.gateway.authorization.admission import admit_spark, admitting
+from tidegate_server.gateway.authorization.checks import Check, needs, needs_downstream, nothing
+from tidegate_server.gateway.authorization.rights import Action
+from tidegate_server.gateway.command import (
+    alter,
+    convert,
+    create,
+    describe,
+    grant,
+    held,
+    history,
+    lifecycle,
+    redefine,
+    refresh,
+    rename,
+    rollback,
+    schema_changes,
+    settings,
+    show,
+    swap,
+    verify,
+)
+from tidegate_server.gateway.context import Context
+from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.reading import snapshot, staleness
+
+Run = Callable[[Any, str, Context], Result]
+"""Takes a statement, its text and its context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementSpec:
+    """How one kind of statement is carried out."""
+
+    check: Check
+    """Refuses a user who may not do that."""
+    run: Run
+    explain: Run | None = None
+    """Answers EXPLAIN, given the Explain statement."""
+    returns_rows: Callable[[Any], bool] | None = None
+    """Whether clients fetch its answer; None leaves it to the first words of the text."""
+    lists_tables: bool = False
+    """Whether it shows only the tables of which its user may know."""
+    redefines: Callable[[Any], st.Name] | None = None
+    """The table whose consumers, or what they need, may be other ones afterwards."""
+
+
+def _without_text(run: Callable[[Any, Context], Result]) -> Run:
+    return lambda statement, text, context: run(statement, context)
+
+
+def _always(statement: object) -> bool:
+    return True
+
+
+def _its_table(statement: Any) -> st.Name:
+    name: st.Name = statement.name
+    return name
+
+
+def _with_cascade(statement: st.AlterSuspend | st.AlterResume) -> bool:
+    return statement.cascade
+
+
+def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Result:
+    with admitting(context):
+        admitted = admit_spark(statement.text, context)
+    sql, catalog = admitted.text, context.services.catalog
+    inlined = staleness.keep_bound(sql, context)
+    pinned = snapshot.agreed(sql, inlined, context)
+    answered = spark_session.execute(sql, context, inlined, pinned)
+    owned = show.with_owners(sql, answered, catalog)
+    return admitted.shown(visibility.without_storages(sql, owned, catalog))
+
+
+def _suspend(statement: st.AlterSuspend, context: Context) -> Result:
+    suspend = lifecycle.suspend_cascade if statement.cascade else lifecycle.suspend
+    return suspend(statement, context)
+
+
+def _resume(statement: st.AlterResume, context: Context) -> Result:
+    resume = lifecycle.resume_cascade if statement.cascade else lifecycle.resume
+    return resume(statement, context)
+
+
+def _show_create_table(statement: st.ShowCreateTable, text: str, context: Context) -> Result:
+    if resolve.find(statement.name, context) is None:
+        return spark_session.execute(spark_statement(text), context)
+    return show.show_create(st.ShowCreateMaterializedTable(name=statement.name), context)
+
+
+def _check_explained(statement: st.Explain, text: str, context: Context) -> None:
+    SPECS[type(statement.statement)].check(statement.statement, text, context)
+
+
+def _explain(statement: st.Explain, text: str, context: Context) -> Result:
+    explain = SPECS[type(statement.statement)].explain
+    if explain is None:
+        raise AssertionError(f"EXPLAIN of {type(statement.statement).__name__} was parsed")
+    return explain(statement, text, context)
+
+
+SPECS: Mapping[type[st.Statement], StatementSpec] = {
+    st.SparkStatement: StatementSpec(check=nothing, run=_run_sql),
+    # ---- definitions
+    st.CreateMaterializedTable: StatementSpec(
+        check=checks.creation,
+        run=create.create,
+        explain=lambda e, text, context: create.explain_create(
+            e.statement, text, context, e.detail
+        ),
+        redefines=_its_table,
+    ),
+    st.DropMaterializedTable: StatementSpec(
+        check=needs(Action.OWN), run=_without_text(lifecycle.drop), redefines=_its_table
+    ),
+    st.AlterAsQuery: StatementSpec(
+        check=checks.change_of_query,
+        run=redefine.alter_query,
+        explain=lambda e, text, context: redefine.explain_alter_query(e.statement, text, context),
+        redefines=_its_table,
+    ),
+    st.AlterAdd: StatementSpec(check=checks.change_of_columns, run=schema_changes.add),
+    st.AlterModify: StatementSpec(check=checks.change_of_columns, run=schema_changes.modify),
+    st.AlterDrop: StatementSpec(check=needs(Action.ALTER), run=_without_text(schema_changes.drop)),
+    st.AlterSetFreshness: StatementSpec(
+        check=needs(Action.ALTER), run=alter.set_freshness, redefines=_its_table
+    ),
+    st.AlterSetRefreshMode: StatementSpec(
+        check=needs(Action.ALTER), run=_without_text(alter.set_refresh_mode), redefines=_its_table
+    ),
+    st.AlterSetRefreshTrigger: StatementSpec(
+        check=needs(Action.ALTER), run=_without_text(alter.set_refresh_trigger)
+    ),
+    st.AlterSetExecuteAs: StatementSpec(
+        check=checks.executor, run=_without_text(alter.set_execute_as)
+    ),
+    st.AlterSetImmutable: StatementSpec(check=checks.change_of_columns, run=alter.set_immutable),
+    st.AlterSetOptions: StatementSpec(
+        check=needs(Action.ALTER), run=_without_text(alter.set_options)
+    ),
+    st.AlterResetOptions: StatementSpec(
+        check=needs(Action.ALTER), run=_without_text(alter.reset_options)
+    ),
+    st.AlterRename: StatementSpec(
+        check=needs(Action.OWN), run=_without_text(rename.rename), redefines=_its_table
+    ),
+    st.AlterSwap: StatementSpec(
+        check=checks.exchange, run=_without_text(swap.swap), redefines=_its_table
+    ),
+    st.AlterConvertToTable: StatementSpec(
+        check=needs(Action.OWN), run=_without_text(convert.convert_to_table), redefines=_its_table
+    ),
+    st.AlterRollbackDefinition: StatementSpec(
+        check=checks.rollback_of_definition,
+        run=rollback.roll_back_definition,
+        explain=lambda e, text, context: rollback.explain_definition(e.statement, text, context),
+        redefines=_its_table,
+    ),
+    # ---- data
+    st.AlterRefresh: StatementSpec(
+        check=checks.refresh,
+        run=_without_text(refresh.refresh),
+        explain=lambda e, text, context: refresh.explain_refresh(e.statement, context),
+        returns_rows=_always,
+    ),
+    st.AlterCancelRefresh: StatementSpec(
+        check=needs(Action.REFRESH),
+        run=_without_text(refresh.cancel_refresh),
+        returns_rows=_always,
+    ),
+    st.AlterSuspend: StatementSpec(
+        check=needs_downstream(Action.ALTER),
+        run=_without_text(_suspend),
+        returns_rows=_with_cascade,
+    ),
+    st.AlterResume: StatementSpec(
+        check=needs_downstream(Action.ALTER),
+        run=_without_text(_resume),
+        returns_rows=_with_cascade,
+    ),
+    st.AlterRollback: StatementSpec(
+        check=checks.rollback, run=rollback.roll_back, redefines=_its_table
+    ),
+    st.AlterPublishHeld: StatementSpec(check=needs(Action.ALTER), run=_without_text(held.publish)),
+    st.AlterDiscardHeld: StatementSpec(check=needs(Action.ALTER), run=_without_text(held.discard)),
+    st.VerifyMaterializedTable: StatementSpec(
+        check=needs(Action.SELECT), run=_without_text(verify.verify), returns_rows=_always
+    ),
+    # ---- what there is
+    st.ShowMaterializedTables: StatementSpec(
+        check=nothing, run=_without_text(show.show_tables), lists_tables=True
+    ),
+    st.ShowCreateMaterializedTable: StatementSpec(
+        check=needs(Action.SEE), run=_without_text(show.show_create)
+    ),
+    st.ShowRefreshHistory: StatementSpec(
+        check=needs(Action.SEE), run=_without_text(history.show_history), lists_tables=True
+    ),
+    st.ShowLineage: StatementSpec(
+        check=needs(Action.SEE), run=_without_text(show.show_lineage), lists_tables=True
+    ),
+    st.ShowLag: StatementSpec(
+        check=nothing,
+        run=lambda statement, text, context: show.show_lag(context),
+        lists_tables=True,
+    ),
+    st.ShowVersions: StatementSpec(
+        check=needs(Action.SEE), run=_without_text(history.show_versions)
+    ),
+    st.ShowCreateTable: StatementSpec(check=checks.any_table, run=_show_create_table),
+    st.DescribeTable: StatementSpec(check=checks.any_table, run=describe.describe),
+    st.Explain: StatementSpec(check=_check_explained, run=_explain),
+    # ---- settings and privileges
+    st.SetOption: StatementSpec(check=checks.setting, run=_without_text(settings.set_option)),
+    st.ShowOption: StatementSpec(check=nothing, run=_without_text(settings.show_option)),
+    st.ShowOptions: StatementSpec(check=nothing, run=_without_text(settings.show_options)),
+    st.ResetOption: StatementSpec(check=nothing, run=_without_text(settings.reset_option)),
+    st.GrantPrivileges: StatementSpec(check=nothing, run=_without_text(grant.grant)),
+    st.RevokePrivileges: StatementSpec(check=nothing, run=_without_text(grant.revoke)),
+    st.ShowGrants: StatementSpec(check=nothing, run=_without_text(grant.show_grants)),
+}
