@@ -32,7 +32,7 @@ from tidegate_server.gateway.auth.token_store import SqlTokenStore
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.authorization.admission import check_owner, engine_settings
 from tidegate_server.gateway.catalog.sql import SqlCatalog
-from tidegate_server.gateway.command.dispatch import execute, returns_rows
+from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.information_schema.tables import SystemTables
 from tidegate_server.gateway.link.cluster import check_cluster_storage
@@ -246,7 +246,7 @@ class Gateway:
         )
         self._services = services
         kept = KeptPicture(self.data / "metastore.msgpack")
-        sessions = SessionManager(services, execute, returns_rows, kept)
+        sessions = SessionManager(services, prepare, kept)
         self._snapshot = sessions.snapshot
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
         access = counted(build_access(config, self._clock, tokens), metrics)

@@ -45,7 +45,7 @@ from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
-from tidegate_server.gateway.command.dispatch import execute
+from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.runs.background import Background
 from tidegate_server.gateway.runs.waves import Waves
@@ -327,7 +327,7 @@ class World:
             overlay=overlay or {},
             require_wanted=self.require_wanted,
         )
-        return execute(text, context)
+        return prepare(text).run(context)
 
     def rows(self, text: str) -> list[tuple[object, ...]]:
         result = self.execute(text)

@@ -11,7 +11,7 @@ from tests.gateway.command.tables import ALTER, produces, refusal
 from tests.gateway.command.test_atomicity import Saboteur, picture
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.states import RefreshStatus
-from tidegate_server.gateway.command.dispatch import returns_rows
+from tidegate_server.gateway.command.dispatch import prepare
 
 CREATE = "CREATE MATERIALIZED TABLE {} FRESHNESS = INTERVAL '1' DAY AS {}"
 CHAIN = ("m", "z", "a", "last")
@@ -103,9 +103,9 @@ def test_unknown_names_are_refused_and_no_engine_is_needed(chain: World) -> None
 
 
 def test_clients_are_told_to_fetch() -> None:
-    assert returns_rows(f"{ALTER} m SUSPEND CASCADE")
-    assert returns_rows(f"{ALTER} m RESUME CASCADE")
-    assert not returns_rows(f"{ALTER} m SUSPEND")
+    assert prepare(f"{ALTER} m SUSPEND CASCADE").returns_rows
+    assert prepare(f"{ALTER} m RESUME CASCADE").returns_rows
+    assert not prepare(f"{ALTER} m SUSPEND").returns_rows
 
 
 @pytest.mark.parametrize("done", [False, True])

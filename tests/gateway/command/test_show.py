@@ -9,7 +9,7 @@ from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import TableInfo
 from tidegate_server.core.messages.requests import Execute, OpenSession
 from tidegate_server.core.model.names import TableName
-from tidegate_server.gateway.command.dispatch import returns_rows
+from tidegate_server.gateway.command.dispatch import prepare
 
 BASE = (
     "CREATE MATERIALIZED TABLE m (a BIGINT COMMENT 'id', CONSTRAINT ct1 PRIMARY KEY(a) NOT "
@@ -187,7 +187,7 @@ def test_all_settings_are_tidegates_and_then_sparks(world: World) -> None:
     ],
 )
 def test_whether_rows_come_is_known_from_the_text(text: str, expected: bool) -> None:
-    assert returns_rows(text) is expected
+    assert prepare(text).returns_rows is expected
 
 
 @pytest.mark.parametrize("name", ["SHOW CREATE MATERIALIZED TABLE p", "SHOW VERSIONS p"])

@@ -8,7 +8,7 @@ from tests.gateway.command.fakes import FakeEngine, World
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import Answer, Verified
 from tidegate_server.core.messages.requests import Request, VerifyTable
-from tidegate_server.gateway.command.dispatch import returns_rows
+from tidegate_server.gateway.command.dispatch import prepare
 
 
 class VerifyingEngine(FakeEngine):
@@ -57,7 +57,7 @@ def test_it_says_which_rows_were_not_compared(world: World) -> None:
 
 
 def test_clients_fetch_its_row() -> None:
-    assert returns_rows("VERIFY MATERIALIZED TABLE m")
+    assert prepare("VERIFY MATERIALIZED TABLE m").returns_rows
 
 
 def test_only_materialized_tables_are_verified(world: World) -> None:

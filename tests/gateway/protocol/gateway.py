@@ -217,8 +217,19 @@ class Gateway:
         return sum(c.laddr.port == self.port and c.status == "ESTABLISHED" for c in own)
 
 
-def returns_rows(text: str) -> bool:
-    return text.split()[0].upper() in ("SELECT", "SHOW") if text.split() else False
+@dataclass(frozen=True)
+class Read:
+    """A statement that a function carries out."""
+
+    text: str
+    execute: Callable[[str, Context], Result]
+
+    @property
+    def returns_rows(self) -> bool:
+        return self.text.split()[0].upper() in ("SELECT", "SHOW") if self.text.split() else False
+
+    def run(self, context: Context) -> Result:
+        return self.execute(self.text, context)
 
 
 @contextmanager
@@ -254,7 +265,8 @@ def running_gateway(config: Config | None = None, catalog: Any = None) -> Iterat
         )
 
     sessions = SessionManager(
-        services(config, engine=engine, catalog=catalog), execute, returns_rows
+        services(config, engine=engine, catalog=catalog),
+        lambda text: Read(text, execute),
     )
     loop = asyncio.new_event_loop()
     server = ThriftServer(config, sessions, build_access(config, SystemClock(), tokens(config)))

@@ -11,8 +11,8 @@ from tests.gateway.protocol.gateway import (
     BatchResult,
     FakeClock,
     FakeEngine,
+    Read,
     eventually,
-    returns_rows,
     services,
 )
 from tidegate_server.core.config import Config, ServerSection
@@ -46,7 +46,7 @@ class World:
             **limits,
         )
         parts = services(Config(server=section), engine=self.engine, clock=self.clock)
-        self.manager = SessionManager(parts, self.execute, returns_rows)
+        self.manager = SessionManager(parts, lambda text: Read(text, self.execute))
 
     def execute(self, text: str, context: Context) -> Result:
         self.contexts.append(context)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import dataclass
 
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.sql.parse import parse
 from tidegate_server.core.sql.places import place_of, place_of_table
 from tidegate_server.core.sql.query import begins_like_rows
-from tidegate_server.core.sql.statements import SparkStatement
+from tidegate_server.core.sql.statements import SparkStatement, Statement
 from tidegate_server.gateway.authorization.admission import admitting, narrow
 from tidegate_server.gateway.command import settings
 from tidegate_server.gateway.command.specs import SPECS
@@ -26,13 +27,45 @@ _OF_TABLES = frozenset({Code.MT_NOT_FOUND.name, Code.MT_WRONG_KIND.name})
 _OF_PARTITIONS = frozenset({Code.MT_PARTITION_UNKNOWN.name, Code.MT_PARTITION_TYPE.name})
 
 
-def execute(text: str, context: Context) -> Result:
-    """Parse one statement, carry it out and return its result.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A statement that was read once, to be carried out later."""
 
-    :raises ServerError: whatever is wrong with the text or its execution.
+    text: str
+    statement: Statement | None
+    problem: ServerError | None = None
+    """Why the text could not be read, raised when it is to be carried out."""
+
+    @property
+    def returns_rows(self) -> bool:
+        """Whether clients should fetch after this statement, by its words alone."""
+        if self.statement is None:
+            return False
+        known = SPECS[type(self.statement)].returns_rows
+        return (known is not None and known(self.statement)) or begins_like_rows(self.text)
+
+    def run(self, context: Context) -> Result:
+        """Carry the statement out and return its result; raises ServerError."""
+        settings.check_overlay(context)
+        if self.statement is None:
+            raise self.problem or AssertionError("neither a statement nor a problem")
+        return carry_out(self.statement, self.text, context)
+
+
+def prepare(text: str) -> Prepared:
+    """Read one statement; what is wrong with it is raised when it runs."""
+    try:
+        return Prepared(text=text, statement=parse(text))
+    except ServerError as problem:
+        return Prepared(text=text, statement=None, problem=problem)
+
+
+def carry_out(statement: Statement, text: str, context: Context) -> Result:
+    """Check whether the user may do what a statement does, do it, and return the result.
+
+    :param text: in which errors are placed; empty for a statement that was not written.
+    :raises ServerError: whatever is wrong.
     """
-    settings.check_overlay(context)
-    statement = parse(text)
     spec = SPECS[type(statement)]
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
     try:
@@ -48,18 +81,6 @@ def execute(text: str, context: Context) -> Result:
     if spec.redefines is not None:
         downstream.settle(spec.redefines(statement), context)
     return result
-
-
-def returns_rows(text: str) -> bool:
-    """Say whether clients should fetch after this statement, by its words alone; never raises."""
-    try:
-        statement = parse(text)
-    except ServerError:
-        return False
-    known = SPECS[type(statement)].returns_rows
-    if known is not None and known(statement):
-        return True
-    return begins_like_rows(text)
 
 
 def _advise(problem: ServerError, text: str) -> None:

@@ -15,9 +15,10 @@ from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA, Ta
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
+from tidegate_server.core.sql.statements import AlterResume, AlterSuspend
 from tidegate_server.gateway.authorization.admission import check_settings, require, rights_of
 from tidegate_server.gateway.authorization.rights import Action
-from tidegate_server.gateway.command.dispatch import execute
+from tidegate_server.gateway.command.dispatch import carry_out
 from tidegate_server.gateway.context import Context, Services, SessionState
 from tidegate_server.gateway.rest.bodies import (
     Body,
@@ -75,11 +76,11 @@ class Api:
 
     def suspend(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/suspend``."""
-        return self._altered(request, "SUSPEND")
+        return self._altered(request, AlterSuspend)
 
     def resume(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/resume``."""
-        return self._altered(request, "RESUME")
+        return self._altered(request, AlterResume)
 
     # ---- refreshes -------------------------------------------------------------------------
 
@@ -156,12 +157,12 @@ class Api:
             raise error(Code.REFRESH_NOT_FOUND, refresh=refresh_id)
         return run
 
-    def _altered(self, request: Request, action: str) -> Response:
+    def _altered(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
         table = self._table(request, Action.ALTER)
         operation_id = self._services.new_id()
         with serving(user=self._user, session_id=SESSION, operation_id=operation_id):
-            text = f"ALTER MATERIALIZED TABLE {table.name.quoted()} {action}"
-            execute(text, self._context(operation_id)).close()
+            name = (table.name.catalog, table.name.schema, table.name.table)
+            carry_out(kind(name=name), "", self._context(operation_id)).close()
         changed = self._services.catalog.by_id(table.id) or table
         return _json(table_body(changed))
 

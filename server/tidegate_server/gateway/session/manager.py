@@ -20,7 +20,7 @@ from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
 from tidegate_server.gateway.session.kept import KeptPicture
 from tidegate_server.gateway.session.operation import Operation
-from tidegate_server.gateway.session.session import ExecuteText, ReturnsRows, Session
+from tidegate_server.gateway.session.session import Prepare, Session
 from tidegate_server.gateway.session.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -42,8 +42,7 @@ class SessionManager:
     def __init__(
         self,
         services: Services,
-        execute: ExecuteText,
-        returns_rows: ReturnsRows,
+        prepare: Prepare,
         kept: KeptPicture | None = None,
     ) -> None:
         """Take what sessions need; ``kept`` is what is known of the metastore from before."""
@@ -54,8 +53,7 @@ class SessionManager:
         self.metrics = services.metrics
         self._services = services
         self._settings = services.config.server
-        self._execute = execute
-        self._returns_rows = returns_rows
+        self._prepare = prepare
         self._sessions: dict[bytes, Session] = {}
         self._owners: dict[bytes, Session] = {}
         self._by_connection: dict[int, set[bytes]] = {}
@@ -198,8 +196,7 @@ class SessionManager:
             services=self._services,
             executor=self.executor,
             snapshot=self.snapshot,
-            execute=self._execute,
-            returns_rows=self._returns_rows,
+            prepare=self._prepare,
             require_turn=self._require_turn,
         )
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.log_context import serving
@@ -29,12 +30,24 @@ from tidegate_server.gateway.session.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-ExecuteText = Callable[[str, Context], Result]
-"""Runs a statement to its end; raises ServerError."""
+
+class Prepared(Protocol):
+    """A statement that was read."""
+
+    @property
+    def returns_rows(self) -> bool:
+        """Whether it answers rows."""
+        ...
+
+    def run(self, context: Context) -> Result:
+        """Carry it out to its end; raises ServerError."""
+        ...
+
+
+Prepare = Callable[[str], Prepared]
+"""Reads a statement; never raises."""
 RequireTurn = Callable[["Session"], None]
 """Raises TOO_MANY if who logged in has as many statements at work as one login may have."""
-ReturnsRows = Callable[[str], bool]
-"""Says from the text alone whether a statement answers rows."""
 
 _MAY_MAKE_TEMPORARY = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
 
@@ -61,8 +74,7 @@ class Session:
         services: Services,
         executor: Executor,
         snapshot: Snapshot,
-        execute: ExecuteText,
-        returns_rows: ReturnsRows,
+        prepare: Prepare,
         require_turn: RequireTurn,
     ) -> None:
         self.handle = handle
@@ -77,8 +89,7 @@ class Session:
         self._owners = owners
         self._services = services
         self._executor = executor
-        self._execute = execute
-        self._returns_rows = returns_rows
+        self._prepare = prepare
         self._require_turn = require_turn
         self._operations: dict[bytes, Operation] = {}
         self._lock = threading.Lock()
@@ -107,7 +118,8 @@ class Session:
         self._require_turn(self)
         overlay = sparks_names(overlay or {})
         statement = substitute(text, {**self.state.settings, **overlay})
-        answers_rows = self._returns_rows(statement)
+        prepared = self._prepare(statement)
+        answers_rows = prepared.returns_rows
         operation = self._register(
             OperationKind.EXECUTE_STATEMENT,
             statement,
@@ -115,7 +127,7 @@ class Session:
             overlay=overlay,
         )
         changes_names = not answers_rows or runs_others(statement)
-        work = self._statement_work(operation, changes_names=changes_names)
+        work = self._statement_work(operation, prepared, changes_names=changes_names)
         limit = self._services.config.server.query_timeout
         timeout = min(timeout or limit, limit) if limit else timeout
         with serving(user=self.user, session_id=self.id, operation_id=operation.id):
@@ -223,7 +235,9 @@ class Session:
             self._owners[operation.handle.guid] = self
         return operation
 
-    def _statement_work(self, operation: Operation, *, changes_names: bool) -> Callable[[], Result]:
+    def _statement_work(
+        self, operation: Operation, prepared: Prepared, *, changes_names: bool
+    ) -> Callable[[], Result]:
         context = Context(
             services=self._services,
             session=self.state,
@@ -236,7 +250,7 @@ class Session:
 
         def work() -> Result:
             try:
-                result = self._execute(operation.statement, context)
+                result = prepared.run(context)
                 alone = self.options.lists_names_alone and lists_names(operation.statement)
                 return NamesAlone(result) if alone else result
             finally:
