@@ -45,6 +45,8 @@ class AdmittedSql:
     """SQL of Spark as it may be run, and what of its result may be shown."""
 
     text: str
+    surveyed: Surveyed | None = None
+    """What the engine said of it; None where it was not asked."""
     shown: Callable[[Result], Result] = lambda result: result
 
 
@@ -176,12 +178,12 @@ def admit_spark(sql: str, context: Context) -> AdmittedSql:
     judge(surveyed, context)
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
-        return AdmittedSql(text=sql)
+        return AdmittedSql(text=sql, surveyed=surveyed)
     visible = rights.visible(services.catalog.tables())
     text = narrowed(sql, surveyed, visible)
     if text is None:
         raise denied(user, "administration", "information_schema other than by a SELECT on it")
-    admitted = AdmittedSql(text=text)
+    admitted = AdmittedSql(text=text, surveyed=surveyed)
     if surveyed.lists_tables:
         hidden = hidden_names(user, services)
         return replace(admitted, shown=lambda result: without_hidden(result, hidden))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tidegate_server.core.model.result import Result
@@ -79,8 +80,10 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     with admitting(context):
         admitted = admit_spark(statement.text, context)
     sql, catalog = admitted.text, context.services.catalog
-    inlined = staleness.keep_bound(sql, context)
-    pinned = snapshot.agreed(sql, inlined, context)
+    # Asked once, and only if an option needs it.
+    surveyed = cache(lambda: admitted.surveyed or spark_session.survey(sql, context))
+    inlined = staleness.keep_bound(sql, surveyed, context)
+    pinned = snapshot.agreed(sql, surveyed, inlined, context)
     answered = spark_session.execute(sql, context, inlined, pinned)
     owned = show.with_owners(sql, answered, catalog)
     return admitted.shown(visibility.without_storages(sql, owned, catalog))

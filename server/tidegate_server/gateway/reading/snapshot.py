@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Reach, Reading
+from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
 from tidegate_server.core.messages.requests import InlinedTable, PinnedVersions, TableVersion
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import RefreshRun
@@ -17,14 +17,16 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.freshness.agreement import DisagreementError, Member, newest_agreement
 from tidegate_server.gateway.options import READ_CONSISTENCY_KEY, SNAPSHOT, check_option
 from tidegate_server.gateway.reading import staleness
-from tidegate_server.gateway.spark_session import survey
 
 _COMMITS = 200
 
 
-def agreed(sql: str, inlined: tuple[InlinedTable, ...], context: Context) -> PinnedVersions | None:
+def agreed(
+    sql: str, surveyed: Callable[[], Surveyed], inlined: tuple[InlinedTable, ...], context: Context
+) -> PinnedVersions | None:
     """Choose the versions that a statement for Spark is to read, so that its tables agree.
 
+    :param surveyed: asks the engine what the statement reads.
     :param inlined: the tables whose queries are read instead, at the newest versions.
     :return: None if there is nothing to choose.
     :raises ServerError: MT_SNAPSHOT_UNAVAILABLE if no versions agree, MT_TOO_STALE if they are
@@ -37,11 +39,11 @@ def agreed(sql: str, inlined: tuple[InlinedTable, ...], context: Context) -> Pin
     check_option(READ_CONSISTENCY_KEY, value)
     if value.strip().upper() != SNAPSHOT:
         return None
-    surveyed = survey(sql, context)
-    if Reach.UNKNOWN in surveyed.reaches:
+    found = surveyed()
+    if Reach.UNKNOWN in found.reaches:
         hint = f"Run the statements in it one by one, or RESET {READ_CONSISTENCY_KEY}."
         raise _refused("a statement that cannot be judged before it runs", hint)
-    readings = [reading for reading in surveyed.readings if not reading.travelled]
+    readings = [reading for reading in found.readings if not reading.travelled]
     everything = context.services.catalog.tables()
     read = [t for t in everything if any(admission.is_of(each, t) for each in readings)]
     above = _above(read, context)

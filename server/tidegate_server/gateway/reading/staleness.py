@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import Reach
+from tidegate_server.core.messages.answers import Reach, Surveyed
 from tidegate_server.core.messages.requests import InlinedTable
 from tidegate_server.core.model.clauses import Violation
 from tidegate_server.core.model.names import quote_identifier
@@ -30,7 +30,7 @@ from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import step_id
 from tidegate_server.gateway.runs.waves import Step
 from tidegate_server.gateway.scheduler.continuous import excluded
-from tidegate_server.gateway.spark_session import run, survey
+from tidegate_server.gateway.spark_session import run
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,12 @@ _Ages = dict[str, float | None]
 """The age in seconds, by table id, of those that are too old; None for what nothing is known."""
 
 
-def keep_bound(sql: str, context: Context) -> tuple[InlinedTable, ...]:
+def keep_bound(
+    sql: str, surveyed: Callable[[], Surveyed], context: Context
+) -> tuple[InlinedTable, ...]:
     """See to it that a statement for Spark reads no rows older than its session allows.
 
+    :param surveyed: asks the engine what the statement reads.
     :return: the tables whose queries it has to read instead of their rows.
     :raises ServerError: MT_TOO_STALE, what a refresh fails with, ACCESS_DENIED to refresh, or
         NOT_SUPPORTED for a statement of which it cannot be told what it reads.
@@ -54,7 +57,7 @@ def keep_bound(sql: str, context: Context) -> tuple[InlinedTable, ...]:
     if value is None or not may_read_rows(sql):
         return ()
     bound = read_bound(MAX_STALENESS_KEY, value)
-    tables = _read_by(sql, bound, context)
+    tables = _read_by(surveyed(), bound, context)
     if not tables:
         return ()
     old = _too_old(tables, bound, context)
@@ -92,8 +95,7 @@ def _tell(tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context
         context.warn(f"{table.name} is stale: {reason}.")
 
 
-def _read_by(sql: str, bound: Bound, context: Context) -> list[MaterializedTable]:
-    surveyed = survey(sql, context)
+def _read_by(surveyed: Surveyed, bound: Bound, context: Context) -> list[MaterializedTable]:
     if Reach.UNKNOWN in surveyed.reaches and bound.on_stale is not OnStale.SERVE:
         what = f"A statement that cannot be judged before it runs, with {MAX_STALENESS_KEY},"
         hint = f"Run the statements in it one by one, or RESET {MAX_STALENESS_KEY}."
