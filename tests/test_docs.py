@@ -126,6 +126,15 @@ def test_every_column_of_show_is_documented() -> None:
         assert {name for name in names if f"`{name}`" not in page} == set()
 
 
+def test_files_that_the_architecture_cites_are_there() -> None:
+    cited = re.findall(
+        r"`((?:gateway|engine|core)/[\w/]+(?:\.py|/))`",
+        (ROOT / "ARCHITECTURE.md").read_text("utf-8"),
+    )
+    assert len(cited) > 50
+    assert not [path for path in cited if not (ROOT / "server" / "tidegate_server" / path).exists()]
+
+
 def test_the_page_of_errors_is_written_from_their_table() -> None:
     written = (ROOT / "docs" / "errors.md").read_text("utf-8")
     assert written == errors_page(), "run: python -m tests.errors_page > docs/errors.md"

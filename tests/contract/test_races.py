@@ -17,8 +17,8 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import RefreshMode
 from tidegate_server.gateway.catalog.sql import SqlCatalog
-from tidegate_server.gateway.scheduler.backlog import Backlog, Fire
 from tidegate_server.gateway.scheduler.base import Workflow
+from tidegate_server.gateway.scheduler.fire_queue import Backlog, Fire
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore
 from tidegate_server.gateway.store.database import Database

@@ -9,7 +9,7 @@ from tests.engine.maintained import Maintained
 from tests.size import FULL
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
-from tidegate_server.engine.incremental.totals import MOST_GROUPS
+from tidegate_server.engine.incremental.aggregate_state import MOST_GROUPS
 
 pytestmark = pytest.mark.spark
 

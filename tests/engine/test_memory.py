@@ -12,7 +12,7 @@ from tests.engine.conftest import EngineProcess, Session
 from tests.small import IN_MEMORY, SHORT_LIVED
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineMemory
-from tidegate_server.core.messages.requests import LookAtMemory
+from tidegate_server.core.messages.requests import InspectMemory
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -42,7 +42,7 @@ def test_reading_large_row_groups_needs_little_direct_memory(
     session = Session(client)
     session.execute(LARGE.format(rows=ROWS))
     assert session.rows(READ) == [(ROWS, ROWS * (ROWS - 1) // 2, True, True, True)]
-    memory = client.call(LookAtMemory(with_use=True))
+    memory = client.call(InspectMemory(with_use=True))
     assert isinstance(memory, EngineMemory)
     assert 0 <= memory.direct_used <= memory.direct_limit == 16 << 20
     assert 0 < memory.heap_used <= memory.heap_limit
@@ -50,7 +50,7 @@ def test_reading_large_row_groups_needs_little_direct_memory(
     assert memory.in_use == 0
     session.execute("CREATE TEMPORARY VIEW kept AS SELECT 1")
     session.execute("SELECT id FROM range(50000)", inline_bytes=0)
-    memory = client.call(LookAtMemory(with_use=True))
+    memory = client.call(InspectMemory(with_use=True))
     assert isinstance(memory, EngineMemory)
     assert memory.in_use == 2  # the view and the result
     client.close()

@@ -37,7 +37,7 @@ def mt(lake: Lake) -> Materialized:
 
 def look(mt: Materialized, *versions: int, back: int = 0) -> FilesFound:
     """Look at the table's files."""
-    found = mt.lake.format.look_at_files(mt.name, mt.id, versions, back)
+    found = mt.lake.format.inspect_files(mt.name, mt.id, versions, back)
     assert found is not None
     return found
 
@@ -135,7 +135,7 @@ def test_partitions_and_the_table_of_another_id_stay_as_they_are(lake: Lake) -> 
         lake.sql(f"INSERT INTO t VALUES ('a', {number}), ('b', {number})")
         mt.refresh()
     assert look(mt).files == 4
-    assert lake.format.look_at_files(mt.name, "other", (), 0) is None
+    assert lake.format.inspect_files(mt.name, "other", (), 0) is None
     assert lake.format.rewrite_files(mt.name, "other", "u").removed == 0
     assert (
         lake.format.remove_files(mt.name, "other", Horizon(before=later(), shortens_log=False), "u")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class LogContext:
     """The ids of the work at hand; None where there is no such thing.
 
     An operation's id is what clients get from GetQueryId.
@@ -32,11 +32,11 @@ class Served:
         return {name: value for name, value in known.items() if value is not None}
 
 
-_NOBODY = Served()
-_served: ContextVar[Served] = ContextVar("tidegate_served", default=_NOBODY)
+_NOBODY = LogContext()
+_served: ContextVar[LogContext] = ContextVar("tidegate_served", default=_NOBODY)
 
 
-def served() -> Served:
+def served() -> LogContext:
     """Return whom this thread or task works for."""
     return _served.get()
 

@@ -19,11 +19,11 @@ from tidegate_server.core.messages.answers import (
     EngineMemory,
     Executed,
     ExpressionsChecked,
-    FilesLooked,
-    FilesLookedAfter,
+    FilesInspected,
     FunctionList,
     Inspected,
     LastCommitted,
+    MaintenanceDone,
     NameList,
     Planned,
     Refreshed,
@@ -52,6 +52,8 @@ from tidegate_server.core.messages.requests import (
     Execute,
     ExplainRefresh,
     FindTables,
+    InspectFiles,
+    InspectMemory,
     InspectTable,
     LastCommit,
     ListDefinitions,
@@ -60,8 +62,6 @@ from tidegate_server.core.messages.requests import (
     ListTables,
     ListTemporaryFunctions,
     ListTemporaryViews,
-    LookAtFiles,
-    LookAtMemory,
     OpenSession,
     Ping,
     PlaceTables,
@@ -162,7 +162,7 @@ class Handlers:
     def ping(self, request: Ping) -> EngineInfo:
         return self._info
 
-    def look_at_memory(self, request: LookAtMemory) -> EngineMemory:
+    def inspect_memory(self, request: InspectMemory) -> EngineMemory:
         if not request.with_use:
             return self._memory.look()
         in_use = self._at_work() + self._results.count() + self._sessions.temporary()
@@ -318,22 +318,22 @@ class Handlers:
 
     # ---- files -----------------------------------------------------------------------------
 
-    def look_at_files(self, request: LookAtFiles) -> FilesLooked:
-        return FilesLooked(
-            found=self._tables.look_at_files(
+    def inspect_files(self, request: InspectFiles) -> FilesInspected:
+        return FilesInspected(
+            found=self._tables.inspect_files(
                 request.name, request.table_id, request.versions, request.back
             )
         )
 
-    def rewrite_files(self, request: RewriteFiles, operation: Operation) -> FilesLookedAfter:
+    def rewrite_files(self, request: RewriteFiles, operation: Operation) -> MaintenanceDone:
         done = self._tables.rewrite_files(request.name, request.table_id, request.upkeep_id)
-        return FilesLookedAfter(rewritten=done)
+        return MaintenanceDone(rewritten=done)
 
-    def remove_files(self, request: RemoveFiles, operation: Operation) -> FilesLookedAfter:
+    def remove_files(self, request: RemoveFiles, operation: Operation) -> MaintenanceDone:
         removed = self._tables.remove_files(
             request.name, request.table_id, request.horizon, request.upkeep_id
         )
-        return FilesLookedAfter(removed=removed)
+        return MaintenanceDone(removed=removed)
 
     # ---- the metastore ---------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ def _way(
 
 HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     Ping: Instant(Handlers.ping),
-    LookAtMemory: Control(Handlers.look_at_memory, urgent=True, counted=False),
+    InspectMemory: Control(Handlers.inspect_memory, urgent=True, counted=False),
     OpenSession: Control(Handlers.open_session),
     CheckSettings: Control(Handlers.check_settings),
     CloseSession: Control(Handlers.close_session),
@@ -411,7 +411,7 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     DropTable: Control(Handlers.drop_table),
     DiscardHeld: Control(Handlers.discard_held),
     Refresh: Work(Handlers.refresh, _refresh_id),
-    LookAtFiles: Control(Handlers.look_at_files),
+    InspectFiles: Control(Handlers.inspect_files),
     RewriteFiles: Work(Handlers.rewrite_files, _upkeep_id),
     RemoveFiles: Work(Handlers.remove_files, _upkeep_id),
     ExplainRefresh: Work(Handlers.explain_refresh, _refresh_id),

@@ -60,8 +60,8 @@ from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.plugged import fired_by
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone
-from tidegate_server.gateway.session.kept import KeptPicture
 from tidegate_server.gateway.session.manager import SessionManager
+from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
 from tidegate_server.gateway.store.breaches import Breaches
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.privileges import SqlPrivileges

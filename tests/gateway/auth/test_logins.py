@@ -15,9 +15,9 @@ from tidegate_server.core.config import LoginSection, ProxySection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth.base import Identity, Peer, is_loopback
 from tidegate_server.gateway.auth.cookies import Cookies
+from tidegate_server.gateway.auth.login_cache import SECONDS, LoginCache
 from tidegate_server.gateway.auth.logins import Logins, is_usable_name
 from tidegate_server.gateway.auth.proxies import Proxies
-from tidegate_server.gateway.auth.remembered import SECONDS, Remembered
 
 ADA = Identity(user="ada", method="PASSWORD")
 HERE = Peer(address="127.0.0.1")
@@ -223,7 +223,7 @@ def test_a_cookie_is_sent_so_that_pages_cannot_read_it() -> None:
 
 def test_a_secret_is_remembered_for_a_minute() -> None:
     clock = FakeClock()
-    remembered = Remembered(clock)
+    remembered = LoginCache(clock)
     remembered.keep(b"ada:secret", ADA)
     assert remembered.find(b"ada:secret") == ADA
     assert remembered.find(b"ada:Secret") is None
@@ -233,7 +233,7 @@ def test_a_secret_is_remembered_for_a_minute() -> None:
 
 
 def test_only_so_many_secrets_are_remembered() -> None:
-    remembered = Remembered(FakeClock())
+    remembered = LoginCache(FakeClock())
     for number in range(1001):
         remembered.keep(str(number).encode(), ADA)
     assert remembered.find(b"0") is None

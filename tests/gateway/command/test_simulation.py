@@ -37,10 +37,10 @@ from tidegate_server.core.refresh.request import (
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.recovery.runs import Recovery
 from tidegate_server.gateway.runs.runner import Refresher
-from tidegate_server.gateway.scheduler.backlog import Backlog
 from tidegate_server.gateway.scheduler.base import CreateWorkflow
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
 from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
+from tidegate_server.gateway.scheduler.fire_queue import Backlog
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 from tidegate_server.gateway.store.database import Database

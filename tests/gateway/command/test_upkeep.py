@@ -19,15 +19,15 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import (
     Answer,
     Done,
-    FilesLooked,
-    FilesLookedAfter,
+    FilesInspected,
+    MaintenanceDone,
     Progress,
     Verified,
 )
 from tidegate_server.core.messages.requests import (
     Cancel,
     ChunkTicket,
-    LookAtFiles,
+    InspectFiles,
     RemoveFiles,
     Request,
     RewriteFiles,
@@ -81,14 +81,14 @@ class FakeEngine:
     ) -> Answer:
         self.asked.append(request)
         match request:
-            case LookAtFiles():
-                return FilesLooked(found=self.found)
+            case InspectFiles():
+                return FilesInspected(found=self.found)
             case RewriteFiles():
                 self.rewriting()
                 self.found = FEW
-                return FilesLookedAfter(rewritten=FilesRewritten(added=1, removed=100))
+                return MaintenanceDone(rewritten=FilesRewritten(added=1, removed=100))
             case RemoveFiles():
-                return FilesLookedAfter(removed=FilesRemoved(files=7, size=700))
+                return MaintenanceDone(removed=FilesRemoved(files=7, size=700))
             case VerifyTable():
                 return self.comparing()
             case SetTableProperties():
@@ -153,7 +153,7 @@ def refreshed(**changes: Any) -> RefreshRun:
 
 def test_a_table_in_good_order_costs_a_look_and_leaves_no_record(world: World) -> None:
     assert world.look_after() is None
-    assert [type(request) for request in world.engine.asked] == [LookAtFiles]
+    assert [type(request) for request in world.engine.asked] == [InspectFiles]
     assert world.runs.runs(10) == ()
 
 
@@ -212,7 +212,7 @@ def test_versions_that_readers_compare_with_are_asked_for_and_kept(world: World)
         FEW, oldest_wanted=now - DAY, needed=(NeededVersion(made=left, left=left),)
     )
     world.look_after()
-    assert {request.versions for request in world.asked(LookAtFiles)} == {(41,)}
+    assert {request.versions for request in world.asked(InspectFiles)} == {(41,)}
     [removal] = world.asked(RemoveFiles)
     assert (removal.horizon.before, removal.horizon.shortens_log) == (left, False)
 

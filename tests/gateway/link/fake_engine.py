@@ -29,7 +29,7 @@ from tidegate_server.core.messages.requests import (
     CloseResult,
     EngineOptions,
     Execute,
-    LookAtMemory,
+    InspectMemory,
     Ping,
     Request,
 )
@@ -66,7 +66,7 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
         match request:
             case Ping():
                 yield EngineInfo(spark_version="0.0-fake", pid=os.getpid(), jvm_pid=0)
-            case LookAtMemory():
+            case InspectMemory():
                 yield memory(in_use=int(BUSY.exists()))
             case Execute(sql="progress"):
                 for done in (1, 2):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.gateway.protocol.repeat import Rally, Repeated
+from tidegate_server.gateway.protocol.reply_cache import Rally, Repeated
 
 AT = 4
 """Where the sequence number stands in what is asked and replied here."""

@@ -19,7 +19,6 @@ from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import RefreshMode
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
-from tidegate_server.gateway.scheduler.backlog import Backlog
 from tidegate_server.gateway.scheduler.base import (
     CreateWorkflow,
     DeleteWorkflow,
@@ -28,6 +27,7 @@ from tidegate_server.gateway.scheduler.base import (
 )
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
 from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
+from tidegate_server.gateway.scheduler.fire_queue import Backlog
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore, workflow_for
 from tidegate_server.gateway.store.database import Database

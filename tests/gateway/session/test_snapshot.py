@@ -22,10 +22,10 @@ from tidegate_server.core.model.names import FunctionName, TableName
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.core.model.types import Column, Schema
-from tidegate_server.gateway.session.kept import KeptPicture
 from tidegate_server.gateway.session.metadata import ListedTable, Listing, TablePattern
-from tidegate_server.gateway.session.picture import Picture
-from tidegate_server.gateway.session.snapshot import READ_AT_ONCE, Snapshot
+from tidegate_server.gateway.session.metadata_cache import READ_AT_ONCE, Snapshot
+from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
+from tidegate_server.gateway.session.metastore_snapshot import MetastoreSnapshot
 
 DAILY = MaterializedTable(
     id="1",
@@ -211,14 +211,14 @@ def test_a_stopped_gateway_keeps_what_it_forgot_too(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    KeptPicture(tmp_path / "nowhere" / "metastore").save(Picture())
+    KeptPicture(tmp_path / "nowhere" / "metastore").save(MetastoreSnapshot())
     assert "cannot be kept" in caplog.text
 
 
 def test_a_damaged_file_is_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = tmp_path / "metastore"
     place.write_bytes(b"\xc1")
-    assert KeptPicture(place).load() == Picture()
+    assert KeptPicture(place).load() == MetastoreSnapshot()
     assert "cannot be read" in caplog.text
 
 

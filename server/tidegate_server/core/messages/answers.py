@@ -294,14 +294,14 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesLooked:
+class FilesInspected:
     """What is known of a table's files; None if the table is gone."""
 
     found: FilesFound | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesLookedAfter:
+class MaintenanceDone:
     """What became of a table's files."""
 
     rewritten: FilesRewritten = FilesRewritten()
@@ -416,8 +416,8 @@ Answer = (
     | Planned
     | Verified
     | Versions
-    | FilesLooked
-    | FilesLookedAfter
+    | FilesInspected
+    | MaintenanceDone
     | LastCommitted
     | TableList
     | NameList

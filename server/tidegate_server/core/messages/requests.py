@@ -14,11 +14,11 @@ from tidegate_server.core.messages.answers import (
     EngineMemory,
     Executed,
     ExpressionsChecked,
-    FilesLooked,
-    FilesLookedAfter,
+    FilesInspected,
     FunctionList,
     Inspected,
     LastCommitted,
+    MaintenanceDone,
     NameList,
     Planned,
     Refreshed,
@@ -320,7 +320,7 @@ class ListDefinitions(Request[DefinitionsFound]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAtMemory(Request[EngineMemory]):
+class InspectMemory(Request[EngineMemory]):
     """Ask how full the memory of the engine's JVM is."""
 
     with_use: bool = False
@@ -420,7 +420,7 @@ class VerifyTable(Request[Verified]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAtFiles(Request[FilesLooked]):
+class InspectFiles(Request[FilesInspected]):
     """Ask for what is known of a materialized table's files, when ``versions`` were made, and the
     one ``back`` before the newest."""
 
@@ -431,7 +431,7 @@ class LookAtFiles(Request[FilesLooked]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteFiles(Request[FilesLookedAfter]):
+class RewriteFiles(Request[MaintenanceDone]):
     """Write a materialized table's small files as large ones.
 
     The asker holds the table's lease."""
@@ -442,7 +442,7 @@ class RewriteFiles(Request[FilesLookedAfter]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveFiles(Request[FilesLookedAfter]):
+class RemoveFiles(Request[MaintenanceDone]):
     """Delete files that no version since the horizon needs."""
 
     upkeep_id: str

@@ -33,7 +33,7 @@ class Source:
     """The columns it had when the query was defined; empty in older definitions."""
 
 
-def takes_in(sources: Sequence[Source]) -> bool:
+def is_streaming(sources: Sequence[Source]) -> bool:
     """Say whether a query with these sources takes in a stream, which then is its only one."""
     return any(source.kind is SourceKind.STREAM for source in sources)
 

@@ -47,7 +47,7 @@ _ORDERED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class ConsolidatedDelta:
     """A diff computed once and for all, with what one look at it told."""
 
     rows: DataFrame
@@ -75,7 +75,7 @@ def settle(
     ranged: bool = True,
     asked: Sequence[str] = (),
     beside: Sequence[DataFrame] = (),
-) -> Settled:
+) -> ConsolidatedDelta:
     """Compute a diff; one Spark job.
 
     A second computation might give other digits of a sum of doubles.
@@ -96,7 +96,7 @@ def settle(
     rows = unique.withColumn(ROW_ID, F.monotonically_increasing_id())
     computed = rows.localCheckpoint(eager=False)
     look = _look(computed, order, asked, beside, ranged=ranged)
-    return Settled(
+    return ConsolidatedDelta(
         rows=computed.drop(*diff.columns[len(order.columns) + 1 :]),
         gone=look["gone"],
         removed=look["removed"],
@@ -111,7 +111,7 @@ def apply(
     session: SparkSession,
     format: TableFormat,
     order: RefreshOrder,
-    diff: Settled,
+    diff: ConsolidatedDelta,
     vector: Mapping[str, int],
     *,
     base: int,
@@ -173,7 +173,7 @@ def _total(condition: str, weight: str) -> str:
     return f"coalesce(sum(CASE WHEN {condition} THEN {weight} END), 0L)"
 
 
-def _expected(diff: Settled, order: RefreshOrder) -> Mapping[str, int]:
+def _expected(diff: ConsolidatedDelta, order: RefreshOrder) -> Mapping[str, int]:
     """Return how many added rows break each expectation.
 
     :raises ServerError: MT_EXPECTATION_FAILED for the first one that is to stop the refresh.
@@ -191,7 +191,7 @@ def _key_checked(
     format: TableFormat,
     order: RefreshOrder,
     changed: DataFrame,
-    diff: Settled,
+    diff: ConsolidatedDelta,
 ) -> Mapping[str, int]:
     """Return how many values of the key would not be unique afterwards; raises MT_PK_VIOLATED."""
     if order.key is None:
@@ -210,7 +210,7 @@ def _commit(
     format: TableFormat,
     order: RefreshOrder,
     changed: DataFrame,
-    diff: Settled,
+    diff: ConsolidatedDelta,
     vector: Mapping[str, int],
     base: int,
 ) -> Written:
@@ -263,7 +263,7 @@ def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> D
     return format.rows(session, order.name, state.newest)
 
 
-def _within(changed: DataFrame, diff: Settled) -> Column:
+def _within(changed: DataFrame, diff: ConsolidatedDelta) -> Column:
     """Return the ranges of what is removed, by which files of the table can be skipped."""
     if not diff.ranged:
         return F.lit(True)

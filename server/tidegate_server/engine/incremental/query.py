@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.refresh.eligibility import Obstacle, Operator, obstacles
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.incremental.algebra import Algebra, read_algebra
+from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
 from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
 from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
-from tidegate_server.engine.incremental.first_rows import FirstRows, read_first_rows
-from tidegate_server.engine.incremental.provisos import Proviso, read_provisos
-from tidegate_server.engine.incremental.totals import Totals, read_totals
+from tidegate_server.engine.incremental.mergeable_aggregates import Algebra, read_algebra
+from tidegate_server.engine.incremental.preconditions import Proviso, read_provisos
+from tidegate_server.engine.incremental.top_n import FirstRows, read_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.query.resolution import Tables

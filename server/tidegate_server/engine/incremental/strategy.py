@@ -24,19 +24,29 @@ from tidegate_server.core.refresh.request import (
     RefreshPlan,
     RefreshPolicy,
 )
-from tidegate_server.engine.incremental.algebra import (
+from tidegate_server.engine.incremental.aggregate_state import Recorded, Totals, recorded_after
+from tidegate_server.engine.incremental.analysis.classify import is_key
+from tidegate_server.engine.incremental.analysis.shape import incomparable
+from tidegate_server.engine.incremental.apply import ConsolidatedDelta, settle
+from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
+from tidegate_server.engine.incremental.delta import ChangedSource, DeltaBuilder, Replaced
+from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
+from tidegate_server.engine.incremental.mergeable_aggregates import (
     DOUBT,
     FIRST,
     Algebra,
     changed_groups,
     combined,
 )
-from tidegate_server.engine.incremental.analysis.classify import is_key
-from tidegate_server.engine.incremental.analysis.shape import incomparable
-from tidegate_server.engine.incremental.apply import Settled, settle
-from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
-from tidegate_server.engine.incremental.difference import ChangedSource, Difference, Replaced
-from tidegate_server.engine.incremental.first_rows import (
+from tidegate_server.engine.incremental.preconditions import (
+    BROKEN,
+    HOLD,
+    NotFollowingError,
+    look,
+    require,
+)
+from tidegate_server.engine.incremental.query import Query, estimated_rows
+from tidegate_server.engine.incremental.top_n import (
     CLEAR,
     TIED,
     TIES,
@@ -45,16 +55,6 @@ from tidegate_server.engine.incremental.first_rows import (
     merged,
     projected,
 )
-from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
-from tidegate_server.engine.incremental.provisos import (
-    BROKEN,
-    HOLD,
-    NotFollowingError,
-    look,
-    require,
-)
-from tidegate_server.engine.incremental.query import Query, estimated_rows
-from tidegate_server.engine.incremental.totals import Recorded, Totals, recorded_after
 from tidegate_server.engine.planning.planner import (
     SOURCES_REPLACED,
     TOTALS_NOT_RECORDED,
@@ -90,11 +90,11 @@ _UNKNOWN_ROWS = Obstacle(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class IncrementalWork:
     """A plan, and the diff that carries it out when it is incremental."""
 
     plan: RefreshPlan
-    diff: DataFrame | Settled | None = None
+    diff: DataFrame | ConsolidatedDelta | None = None
     """What :func:`settle` takes or, computed already, returned."""
     content: DataFrame | None = None
     """All of the table's rows, where these follow from what the last commit recorded as
@@ -132,7 +132,7 @@ def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Preparation:
+class IncrementalPlanner:
     """Prepares one refresh whose sources changed.
 
     :param check: called between steps; raises when the work is not wanted any more.
@@ -157,7 +157,7 @@ class Preparation:
     _provisos: str | None = None
     """Whether they held when the table was refreshed, as far as it has any."""
 
-    def prepare(self, full: RefreshPlan) -> Prepared:
+    def prepare(self, full: RefreshPlan) -> IncrementalWork:
         """Return what improves on the full refresh that was planned, or just that.
 
         :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
@@ -181,20 +181,20 @@ class Preparation:
             self._provisos = failed.broken or self._provisos
             return replace(self._chosen(full, changes), provisos=failed.broken)
 
-    def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> Prepared:
+    def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> IncrementalWork:
         changed = {id_: c for id_, c in changes.items() if c.method is not Method.UNCHANGED}
         found = self._obstacles(full.vector, changed)
         self._evidence = self._gathered(changes, frozenset(changed), found)
         plan = plan_incremental(self.order, full, self._evidence)
         if plan.strategy is not Strategy.INCREMENTAL:
-            return Prepared(plan=plan)
+            return IncrementalWork(plan=plan)
         try:
             with planned_once(self.spark, self._evidence.few):
                 return self._incremental(full, changed)
         except _DeclinedError as declined:
-            return Prepared(plan=declined.plan)
+            return IncrementalWork(plan=declined.plan)
 
-    def _incremental(self, full: RefreshPlan, changed: Mapping[str, Change]) -> Prepared:
+    def _incremental(self, full: RefreshPlan, changed: Mapping[str, Change]) -> IncrementalWork:
         catalyst = Catalyst(self.spark)
 
         def accept(count: int) -> None:
@@ -203,7 +203,7 @@ class Preparation:
             if plan.strategy is not Strategy.INCREMENTAL:
                 raise _DeclinedError(plan)
 
-        difference = Difference(
+        difference = DeltaBuilder(
             catalyst=catalyst,
             changed={id_: self._changed_source(change) for id_, change in changed.items()},
             key_limit=_KEY_LIMIT,
@@ -229,7 +229,9 @@ class Preparation:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
         return self._prepared(plan, self._looked_at(diff, difference))
 
-    def _looked_at(self, diff: DataFrame, difference: Difference) -> DataFrame | Settled:
+    def _looked_at(
+        self, diff: DataFrame, difference: DeltaBuilder
+    ) -> DataFrame | ConsolidatedDelta:
         """Take the looks that are left together with the diff, which saves an action.
 
         :raises NotFollowingError: if a proviso does not hold any more.
@@ -244,9 +246,11 @@ class Preparation:
             require(settled.row[f"broken{number}"])
         return settled
 
-    def _prepared(self, plan: RefreshPlan, diff: DataFrame | Settled | None) -> Prepared:
+    def _prepared(
+        self, plan: RefreshPlan, diff: DataFrame | ConsolidatedDelta | None
+    ) -> IncrementalWork:
         _, work = incremental_work(self._evidence)
-        return Prepared(
+        return IncrementalWork(
             plan=plan,
             diff=diff,
             appends=self._evidence.appends,
@@ -256,8 +260,8 @@ class Preparation:
         )
 
     def _added_up(
-        self, catalyst: Catalyst, totals: Totals, difference: Difference, full: RefreshPlan
-    ) -> Prepared:
+        self, catalyst: Catalyst, totals: Totals, difference: DeltaBuilder, full: RefreshPlan
+    ) -> IncrementalWork:
         """Return the rows that follow from the totals.
 
         :raises NotFollowingError: if there are none, they do not follow, or there are too many
@@ -294,8 +298,8 @@ class Preparation:
             require(look(own, catalyst, [inputs[id(proviso.node)] for proviso in own]))
 
     def _merged(
-        self, catalyst: Catalyst, first: FirstRows, difference: Difference, full: RefreshPlan
-    ) -> Prepared:
+        self, catalyst: Catalyst, first: FirstRows, difference: DeltaBuilder, full: RefreshPlan
+    ) -> IncrementalWork:
         """Return the first rows as they follow from those in the table.
 
         :raises NotFollowingError: if they do not.
@@ -321,8 +325,8 @@ class Preparation:
         return replace(prepared, content=done.rows, totals=done.text)
 
     def _combined(
-        self, catalyst: Catalyst, algebra: Algebra, difference: Difference, full: RefreshPlan
-    ) -> Settled | None:
+        self, catalyst: Catalyst, algebra: Algebra, difference: DeltaBuilder, full: RefreshPlan
+    ) -> ConsolidatedDelta | None:
         """Return the diff that follows from the groups' change; None if it does not follow.
 
         The keys are then known, by which the groups are computed anew.
@@ -364,7 +368,7 @@ class Preparation:
         wanted = [(columns[index], values) for group, index, values in groups if is_key(group)]
         return catalyst.frame(nearly(catalyst, plan, wanted))
 
-    def _settled(self, diff: DataFrame) -> Settled:
+    def _settled(self, diff: DataFrame) -> ConsolidatedDelta:
         asked = (
             f"coalesce(bool_or({DOUBT}), false) AS doubt",
             f"count_if({FIRST}) AS affected",

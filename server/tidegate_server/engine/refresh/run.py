@@ -14,7 +14,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.runs import Rejection, RunMetrics, Strategy
-from tidegate_server.core.model.versions import Source, SourceKind, takes_in
+from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import (
     CommittedRefresh,
     RefreshOrder,
@@ -24,18 +24,18 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.core.refresh.waves import forward
 from tidegate_server.engine.definition.analyze import analyzed_plan, refuse_reading_functions
+from tidegate_server.engine.incremental.aggregate_state import recorded_anew
 from tidegate_server.engine.incremental.apply import apply, settle
-from tidegate_server.engine.incremental.first_rows import cut_anew
-from tidegate_server.engine.incremental.provisos import HOLD, TIED, look
+from tidegate_server.engine.incremental.preconditions import HOLD, TIED, look
 from tidegate_server.engine.incremental.query import Query, read_query
 from tidegate_server.engine.incremental.strategy import (
-    Preparation,
-    Prepared,
+    IncrementalPlanner,
+    IncrementalWork,
     adds_up,
     merges,
     planned_once,
 )
-from tidegate_server.engine.incremental.totals import recorded_anew
+from tidegate_server.engine.incremental.top_n import cut_anew
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.jvm.references import released
 from tidegate_server.engine.planning.planner import (
@@ -84,11 +84,11 @@ _STARTS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedRefresh:
     """A plan with what it was made from."""
 
     order: RefreshOrder
-    prepared: Prepared
+    prepared: IncrementalWork
     last: CommittedRefresh | None
     query: Query
     tables: Tables
@@ -129,7 +129,7 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
 
 
 def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
-    if takes_in(order.sources):
+    if is_streaming(order.sources):
         return plan_ingest(order)
     with ExitStack() as resources, asked_once(session, order.tables):
         return _plan(order, session, format, lambda: None, resources).plan
@@ -156,7 +156,7 @@ def refresh(
 def _refreshed(
     order: RefreshOrder, session: SparkSession, format: TableFormat, operation: Operation
 ) -> RefreshOutcome:
-    if takes_in(order.sources):
+    if is_streaming(order.sources):
         return ingest(order, session, format, operation)
     with ExitStack() as resources:
         with asked_once(session, order.tables):
@@ -190,7 +190,7 @@ def _plan(
     format: TableFormat,
     check: Callable[[], None],
     resources: ExitStack,
-) -> Planned:
+) -> PlannedRefresh:
     check_present(order, session, format)
     last = format.last_commit(order.name, order.table_id)
     order = with_region(order, last)
@@ -221,16 +221,16 @@ def _plan(
     full = plan_refresh(order, tables.vector(), last, stable=stable, others=tuple(map(str, others)))
     if full.reason_code == UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
-    planned = Planned(
+    planned = PlannedRefresh(
         order=order,
-        prepared=Prepared(plan=full),
+        prepared=IncrementalWork(plan=full),
         last=last,
         query=query,
         tables=tables,
         frame=frame,
     )
     if last is not None and full.reason_code == SOURCES_CHANGED:
-        preparation = Preparation(
+        preparation = IncrementalPlanner(
             order, session, format, tables, query, last, check=check, resources=resources
         )
         planned = replace(planned, prepared=_prepared(preparation, full))
@@ -239,7 +239,7 @@ def _plan(
     return replace(planned, prepared=replace(planned.prepared, plan=told))
 
 
-def _prepared(preparation: Preparation, full: RefreshPlan) -> Prepared:
+def _prepared(preparation: IncrementalPlanner, full: RefreshPlan) -> IncrementalWork:
     try:
         return preparation.prepare(full)
     except ServerError:
@@ -248,7 +248,7 @@ def _prepared(preparation: Preparation, full: RefreshPlan) -> Prepared:
         # Whatever a rule stumbles over, the query itself can still be computed.
         preparation.check()
         logger.exception("%s cannot be refreshed incrementally", preparation.order.name)
-        return Prepared(plan=_failed(full, failed))
+        return IncrementalWork(plan=_failed(full, failed))
 
 
 def _failed(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
@@ -268,7 +268,7 @@ def _failed(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
     )
 
 
-def _check_policy(planned: Planned) -> None:
+def _check_policy(planned: PlannedRefresh) -> None:
     """:raises ServerError: MT_NOT_INCREMENTAL if the policy forbids this full refresh."""
     order, plan = planned.order, planned.plan
     if order.policy is not RefreshPolicy.INCREMENTAL_STRICT or plan.strategy is not Strategy.FULL:
@@ -284,7 +284,7 @@ def _check_policy(planned: Planned) -> None:
 
 
 def _carried_out(
-    planned: Planned,
+    planned: PlannedRefresh,
     session: SparkSession,
     format: TableFormat,
     operation: Operation,
@@ -302,12 +302,12 @@ def _carried_out(
             operation.check()
             logger.exception("%s is refreshed fully instead", planned.order.name)
             plan = telling_region(_failed(planned.plan, failed), planned.order)
-            planned = replace(planned, prepared=Prepared(plan=plan))
+            planned = replace(planned, prepared=IncrementalWork(plan=plan))
             _check_policy(planned)
     return _outcome(planned, _written(planned, session, format, operation, resources))
 
 
-def _listed(planned: Planned) -> Planned:
+def _listed(planned: PlannedRefresh) -> PlannedRefresh:
     """List the files to be read, then look whether they are those of the recorded fingerprints.
 
     One that was there for the moment between would else be in the table's rows for ever. Of what
@@ -323,7 +323,7 @@ def _listed(planned: Planned) -> Planned:
     plan = without_fingerprints(planned.plan, {id_: str(name) for id_, name in moved.items()})
     if plan.strategy is planned.plan.strategy:
         return replace(planned, prepared=replace(planned.prepared, plan=plan))
-    planned = replace(planned, prepared=Prepared(plan=telling_region(plan, planned.order)))
+    planned = replace(planned, prepared=IncrementalWork(plan=telling_region(plan, planned.order)))
     _check_policy(planned)
     return planned
 
@@ -335,7 +335,7 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
     )
 
 
-def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Written:
+def _applied(planned: PlannedRefresh, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
     order = replace(order, provisos=prepared.provisos)
@@ -358,7 +358,7 @@ def _applied(planned: Planned, session: SparkSession, format: TableFormat) -> Wr
 
 
 def _followed(
-    planned: Planned,
+    planned: PlannedRefresh,
     session: SparkSession,
     format: TableFormat,
     order: RefreshOrder,
@@ -375,7 +375,7 @@ def _followed(
 
 
 def _written(
-    planned: Planned,
+    planned: PlannedRefresh,
     session: SparkSession,
     format: TableFormat,
     operation: Operation,
@@ -401,7 +401,7 @@ def _written(
 
 
 def _recorded(
-    planned: Planned, session: SparkSession, operation: Operation, resources: ExitStack
+    planned: PlannedRefresh, session: SparkSession, operation: Operation, resources: ExitStack
 ) -> tuple[DataFrame | None, RefreshOrder]:
     """Return the query's rows, if they were computed for it, and an order that says what to record
     for the next refresh to follow from."""
@@ -428,7 +428,7 @@ def _recorded(
         return None, planned.order
 
 
-def _known_broken(planned: Planned) -> str | None:
+def _known_broken(planned: PlannedRefresh) -> str | None:
     """Return which proviso is taken to be broken without another look.
 
     To look for ties may cost half as much as the query: where some were, the policy AUTO does so
@@ -443,7 +443,7 @@ def _known_broken(planned: Planned) -> str | None:
 
 
 def _by_totals(
-    planned: Planned, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
+    planned: PlannedRefresh, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
 ) -> tuple[DataFrame, RefreshOrder] | None:
     """Return the rows and the groups' totals, to which the next refresh can add."""
     totals = planned.query.totals
@@ -457,7 +457,7 @@ def _by_totals(
 
 
 def _cut(
-    planned: Planned, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
+    planned: PlannedRefresh, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
 ) -> tuple[DataFrame, RefreshOrder] | None:
     """Return the first rows and whether others tie with them."""
     first = planned.query.first
@@ -467,7 +467,7 @@ def _cut(
     return catalyst.frame(cut.plan), replace(order, totals=cut.text)
 
 
-def _outcome(planned: Planned, written: Written) -> RefreshOutcome:
+def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
     plan, last = planned.plan, planned.last
     return RefreshOutcome(
         plan=plan,
@@ -490,7 +490,7 @@ def _outcome(planned: Planned, written: Written) -> RefreshOutcome:
     )
 
 
-def _rows_read(planned: Planned) -> int:
+def _rows_read(planned: PlannedRefresh) -> int:
     """Return what the cost model takes for the rows read, so that it learns from the run."""
     incremental = planned.plan.strategy is Strategy.INCREMENTAL
     return planned.prepared.rows_read if incremental else planned.query.rows

@@ -17,7 +17,7 @@ from tidegate_server.engine.storage.jvm import java
 
 
 @dataclass(frozen=True, slots=True)
-class Asleep:
+class DormantSession:
     """All that tells a session without temporary objects from a new one."""
 
     catalog: str
@@ -28,7 +28,7 @@ class Asleep:
     """Settings of a new session that this one has not."""
 
 
-def asleep(session: SparkSession, new: SparkSession) -> Asleep | None:
+def asleep(session: SparkSession, new: SparkSession) -> DormantSession | None:
     """Return what it takes to make a session again; None if that would lose anything.
 
     Temporary views, functions and variables cannot be made again: what they were made from may be
@@ -41,7 +41,7 @@ def asleep(session: SparkSession, new: SparkSession) -> Asleep | None:
         return None
     settings, first = _settings(session, state), _settings(new, unused)
     manager = state.catalogManager()
-    return Asleep(
+    return DormantSession(
         catalog=str(manager.currentCatalog().name()),
         namespace=tuple(manager.currentNamespace()),
         changed={key: value for key, value in settings.items() if first.get(key) != value},
@@ -49,7 +49,7 @@ def asleep(session: SparkSession, new: SparkSession) -> Asleep | None:
     )
 
 
-def awaken(session: SparkSession, known: Asleep) -> None:
+def awaken(session: SparkSession, known: DormantSession) -> None:
     """Give a new session what tells the old one from it.
 
     :raises pyspark.errors.PySparkException: SCHEMA_NOT_FOUND if its current schema is gone.

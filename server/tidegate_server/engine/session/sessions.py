@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import quote_identifier
-from tidegate_server.engine.session.dormant import Asleep, asleep, awaken, has_temporary
+from tidegate_server.engine.session.dormant import DormantSession, asleep, awaken, has_temporary
 from tidegate_server.engine.session.file_changes import FileChanges, forget_files
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class _Known:
     """A session that is open: awake as a child, or asleep."""
 
     child: Child | None = None
-    asleep: Asleep | None = None
+    asleep: DormantSession | None = None
     users: int = 0
     turning: threading.Lock = field(default_factory=threading.Lock)
     """Held while it falls asleep or awakes."""

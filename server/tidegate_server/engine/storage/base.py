@@ -345,7 +345,7 @@ class TableFormat(Protocol):
         """Commit vector and epoch without rows; raises as ``write``."""
         ...
 
-    def look_at_files(
+    def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
     ) -> FilesFound | None:
         """Return what is known of the files; None if there is no table of this ``tidegate.id``.

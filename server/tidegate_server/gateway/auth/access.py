@@ -22,10 +22,10 @@ from tidegate_server.gateway.auth.base import (
 from tidegate_server.gateway.auth.bearer import BearerTokens
 from tidegate_server.gateway.auth.cookies import Cookies
 from tidegate_server.gateway.auth.custom import load_authenticator
+from tidegate_server.gateway.auth.login_cache import LoginCache
 from tidegate_server.gateway.auth.logins import Logins
 from tidegate_server.gateway.auth.passwords import PasswordFile, PasswordFileError
 from tidegate_server.gateway.auth.proxies import Proxies
-from tidegate_server.gateway.auth.remembered import Remembered
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Access:
     bearer: BearerTokens | None
     cookies: Cookies | None
     proxies: Proxies
-    remembered: Remembered
+    remembered: LoginCache
     tokens: DelegationTokens | None
     kerberos: Kerberos | None
 
@@ -148,7 +148,7 @@ def build_access(config: Config, clock: Clock, tokens: DelegationTokens | None =
         bearer=_bearer(config),
         cookies=Cookies(config.http.cookie_max_age, clock) if config.http.cookie_max_age else None,
         proxies=Proxies(config.proxy),
-        remembered=Remembered(clock),
+        remembered=LoginCache(clock),
         tokens=tokens if config.server.auth not in UNCHECKED else None,
         kerberos=_kerberos(config),
     )

@@ -28,7 +28,7 @@ from tidegate_server.gateway.definition.build import (
     refuse_unstable,
 )
 from tidegate_server.gateway.definition.checks import (
-    Pace,
+    RefreshCadence,
     check_enforced,
     check_neighbours,
     check_options,
@@ -39,7 +39,7 @@ from tidegate_server.gateway.definition.checks import (
 from tidegate_server.gateway.definition.columns import check_formatters
 from tidegate_server.gateway.definition.immutable import check_region
 from tidegate_server.gateway.definition.notices import warn
-from tidegate_server.gateway.definition.transaction import put_in_place
+from tidegate_server.gateway.definition.transaction import apply_definition
 from tidegate_server.gateway.options import Place
 from tidegate_server.gateway.scheduler.cron import TIMEZONE_OPTION
 
@@ -100,7 +100,7 @@ def set_execute_as(statement: AlterSetExecuteAs, context: Context) -> Result:
     table = alterable(statement.name, context)
     changed = replace(table, execute_as=statement.execute_as)
     if changed != table:
-        put_in_place(table, changed, context)
+        apply_definition(table, changed, context)
     return nothing()
 
 
@@ -162,7 +162,7 @@ def restart_with(table: MaterializedTable, changed: MaterializedTable, context: 
     if changed == table:
         return nothing()
     restarts = table.refresh_mode is RefreshMode.CONTINUOUS
-    put_in_place(table, changed, context, restarts=restarts)
+    apply_definition(table, changed, context, restarts=restarts)
     return nothing()
 
 
@@ -181,7 +181,7 @@ def _with_options(
     return replace(changed, refresh_mode=chosen.mode)
 
 
-def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Result:
+def _change_pace(table: MaterializedTable, chosen: RefreshCadence, context: Context) -> Result:
     need_scheduler("ALTER", chosen.mode, context)
     changed = replace(
         table,
@@ -194,5 +194,5 @@ def _change_pace(table: MaterializedTable, chosen: Pace, context: Context) -> Re
     catalog, setting = context.services.catalog, layered(table.options, context.setting)
     check_neighbours(changed, catalog.consumers, catalog.find, setting)
     if changed != table:
-        put_in_place(table, changed, context)
+        apply_definition(table, changed, context)
     return nothing()

@@ -17,7 +17,7 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
-from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.statements import AlterConvertToTable, CreateMaterializedTable
 from tidegate_server.gateway.command.redefine import alterable
 from tidegate_server.gateway.context import Context
@@ -72,7 +72,7 @@ def taken_over(
             hint="Create the table under another name, with BACKFILL FROM the plain one.",
         )
     table = _fitted(define(statement, text, context), plain.found)
-    if takes_in(table.sources):
+    if is_streaming(table.sources):
         raise error(
             Code.MT_STREAM_UNSUPPORTED,
             what="Taking over a plain table",

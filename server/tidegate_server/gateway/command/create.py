@@ -14,7 +14,7 @@ from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import text_schema
-from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.sql.statements import CreateMaterializedTable
 from tidegate_server.gateway.command import convert, redefine
@@ -79,7 +79,7 @@ def explain_create(
         table = convert.taken_over(statement, plain, text, context)
     else:
         table = define(statement, text, context)
-    if takes_in(table.sources):
+    if is_streaming(table.sources):
         return RowsResult(text_schema("plan"), [(_ingest_text(table),)])
     planned = run(" ".join(filter(None, ("EXPLAIN", detail, table.expanded_query))), context)
     checks = check_rows(table)

@@ -44,9 +44,9 @@ from tidegate_server.gateway.definition.evolution import (
 )
 from tidegate_server.gateway.definition.locks import alone
 from tidegate_server.gateway.definition.transaction import (
+    apply_definition,
     changing,
     compensate,
-    put_in_place,
     write_definition,
 )
 from tidegate_server.gateway.runs.orders import informed_order, refuse_half_done
@@ -121,7 +121,7 @@ def carry_out(found: Evolution, context: Context) -> None:
         log.info("%s has the wanted definition already", found.before.name)
         _note_sources(found, context)
         return
-    put_in_place(found.before, found.after, context, restarts=found.restarts)
+    apply_definition(found.before, found.after, context, restarts=found.restarts)
 
 
 def _note_sources(found: Evolution, context: Context) -> None:

@@ -14,7 +14,7 @@ from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
-from tidegate_server.core.model.versions import PartitionSpec, takes_in
+from tidegate_server.core.model.versions import PartitionSpec, is_streaming
 from tidegate_server.core.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors, descendants, needs, spread
 from tidegate_server.core.sql.statements import (
@@ -51,7 +51,7 @@ _KINDS = {RefreshKind.FULL: RefreshPolicy.FULL, RefreshKind.INCREMENTAL: Refresh
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _RefreshJob:
     """What a REFRESH does: refreshes that wait under their ids, and the work that runs them."""
 
     first: RefreshRun
@@ -175,7 +175,7 @@ def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
 # ---- what is to be done ----------------------------------------------------------------------
 
 
-def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) -> _Job:
+def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) -> _RefreshJob:
     """Check a statement against its table and enqueue what it asks for."""
     if statement.range is not None:
         start = _checked(statement.range.start, table)
@@ -184,7 +184,7 @@ def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) ->
     return _enqueued(_wave(statement, table, _request(statement, table, context), context), context)
 
 
-def _enqueued(steps: Sequence[Step], context: Context) -> _Job:
+def _enqueued(steps: Sequence[Step], context: Context) -> _RefreshJob:
     services = context.services
     shown = ", ".join(str(step.table.name) for step in steps)
     services.waves.enqueue(steps)
@@ -198,7 +198,7 @@ def _enqueued(steps: Sequence[Step], context: Context) -> _Job:
             return [services.run_refresh(steps[0].request)]
         return services.waves.run(steps)
 
-    return _Job(first, work)
+    return _RefreshJob(first, work)
 
 
 def _range_job(
@@ -207,7 +207,7 @@ def _range_job(
     start: PartitionSpec,
     end: PartitionSpec,
     context: Context,
-) -> _Job:
+) -> _RefreshJob:
     if statement.cascade is Cascade.UPSTREAM:
         what = "REFRESH PARTITION FROM ... TO ... CASCADE UPSTREAM"
         hint = "Refresh the tables it reads first."
@@ -225,7 +225,7 @@ def _range_job(
         context.services.waves.enqueue(steps)
         return [*runs, *context.services.waves.run(steps)]
 
-    return _Job(first, work)
+    return _RefreshJob(first, work)
 
 
 def _request(statement: AlterRefresh, table: MaterializedTable, context: Context) -> RefreshRequest:
@@ -297,7 +297,7 @@ def _steps(
                 requested_by=context.session.user,
                 partitions=replaced.get(table.id, ()),
                 # What a stream brought is not there to be computed anew.
-                force=statement.kind is RefreshKind.FULL and not takes_in(table.sources),
+                force=statement.kind is RefreshKind.FULL and not is_streaming(table.sources),
                 policy=_policy(statement),
                 wave_id=context.operation_id,
                 refresh_id=step_id(context.operation_id, f"{mark}{number}"),

@@ -23,7 +23,7 @@ from tidegate_server.gateway.definition.build import asked_mode, define
 from tidegate_server.gateway.definition.evolution import Evolution
 from tidegate_server.gateway.definition.locks import settling
 from tidegate_server.gateway.definition.statement import creating
-from tidegate_server.gateway.definition.transaction import changing, compensate, put_in_place
+from tidegate_server.gateway.definition.transaction import apply_definition, changing, compensate
 from tidegate_server.gateway.recovery.definitions import brought_back
 from tidegate_server.gateway.runs.failures import raise_failure
 from tidegate_server.gateway.runs.orders import refuse_half_done, step_id
@@ -80,7 +80,7 @@ def _table(statement: AlterRollback, context: Context) -> MaterializedTable:
         refuse_half_done(table, "ROLLBACK")
         return table
     settled, came = brought_back(table, context.services.engine)
-    put_in_place(table, settled, context)
+    apply_definition(table, settled, context)
     if not came:
         _resume(settled, mark, context)
     return lifecycle.current(table, context)

@@ -54,7 +54,7 @@ from tidegate_server.gateway.definition.derived import (
     typed,
 )
 from tidegate_server.gateway.definition.notices import metadata_notices, warn, watermark_notices
-from tidegate_server.gateway.definition.transaction import put_in_place
+from tidegate_server.gateway.definition.transaction import apply_definition
 
 
 def add(statement: AlterAdd, text: str, context: Context) -> Result:
@@ -116,7 +116,7 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
         warn(watermark_notices(after.watermark), context)
     if _content(before) != _content(after):
         return restart_with(before, after, context)
-    put_in_place(before, after, context)
+    apply_definition(before, after, context)
     return nothing()
 
 

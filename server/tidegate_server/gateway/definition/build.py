@@ -29,7 +29,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
 from tidegate_server.gateway.definition.announcements import zone_warning
 from tidegate_server.gateway.definition.checks import (
-    Pace,
+    RefreshCadence,
     Setting,
     check_enforced,
     check_neighbours,
@@ -328,7 +328,7 @@ def _marked(source: Source, context: Context) -> Source:
 def _definition(
     statement: CreateMaterializedTable,
     name: TableName,
-    chosen: Pace,
+    chosen: RefreshCadence,
     fitted: Shape,
     analysis: Analysis,
     target: str,

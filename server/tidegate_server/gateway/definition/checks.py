@@ -57,7 +57,7 @@ text it keeps of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class RefreshCadence:
     """How fresh a table is to be and how that is reached."""
 
     freshness: Freshness
@@ -81,7 +81,7 @@ def pace(
     requested: RequestedMode | None,
     setting: Setting,
     on_update: OnUpdate | None = None,
-) -> Pace:
+) -> RefreshCadence:
     """Fill in defaults and choose the refresh mode.
 
     :raises ServerError: MT_FRESHNESS_* if cron cannot express a FULL table's freshness,
@@ -100,7 +100,7 @@ def pace(
         shown = _default_freshness(LogicalRefreshMode.FULL, setting)
         scheduled = logical is LogicalRefreshMode.AUTOMATIC
         mode = RefreshMode.FULL if scheduled else physical_mode(logical, shown, setting)
-        return Pace(freshness=shown, logical_mode=logical, mode=mode, downstream=True)
+        return RefreshCadence(freshness=shown, logical_mode=logical, mode=mode, downstream=True)
     if freshness is None:
         freshness = _default_freshness(logical, setting)
     mode = physical_mode(logical, freshness, setting)
@@ -111,7 +111,7 @@ def pace(
     elif cron is not None:
         reason = "a CONTINUOUS table has no schedule"
         raise error(Code.MT_OPTION_VALUE, key=CRON_OPTION, value=repr(cron), reason=reason)
-    return Pace(freshness=freshness, logical_mode=logical, mode=mode)
+    return RefreshCadence(freshness=freshness, logical_mode=logical, mode=mode)
 
 
 def _on_update(
@@ -119,7 +119,7 @@ def _on_update(
     freshness: Freshness | Downstream | None,
     logical: LogicalRefreshMode,
     setting: Setting,
-) -> Pace:
+) -> RefreshCadence:
     """Return the pace of a table that follows its sources; no cron has to express its freshness."""
     if isinstance(freshness, Downstream):
         reason = "with FRESHNESS = DOWNSTREAM a table is refreshed when its consumers are"
@@ -140,7 +140,7 @@ def _on_update(
         raise _no_trigger(reason, "Write a shorter interval or a longer FRESHNESS.")
     scheduled = logical is LogicalRefreshMode.AUTOMATIC
     mode = RefreshMode.FULL if scheduled else physical_mode(logical, freshness, setting)
-    return Pace(freshness=freshness, logical_mode=logical, mode=mode, on_update=on_update)
+    return RefreshCadence(freshness=freshness, logical_mode=logical, mode=mode, on_update=on_update)
 
 
 def _no_trigger(reason: str, hint: str) -> ServerError:

@@ -16,7 +16,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import Assertion, Expectation
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.core.model.types import Column, Schema, plain_type
-from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.dialect import tokenize
 from tidegate_server.core.sql.render import render_trigger
 from tidegate_server.gateway.definition.columns import shown_type
@@ -142,14 +142,14 @@ def _words(query: str) -> list[tuple[TokenType, str]]:
 
 def _rebuilding(table: MaterializedTable) -> Effect:
     # What a stream brought stays, and it is taken in further from where it was.
-    rebuilt = table.refresh_mode is RefreshMode.CONTINUOUS and not takes_in(table.sources)
+    rebuilt = table.refresh_mode is RefreshMode.CONTINUOUS and not is_streaming(table.sources)
     return Effect.REBUILD if rebuilt else Effect.NEXT_REFRESH
 
 
 def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
     """Return the effect of what leaves the content alone but starts a pipeline afresh."""
     continuous = before.refresh_mode is RefreshMode.CONTINUOUS
-    goes_on = resumes(wanted.start_mode) or takes_in(before.sources)
+    goes_on = resumes(wanted.start_mode) or is_streaming(before.sources)
     return Effect.REBUILD if continuous and not goes_on else Effect.NONE
 
 

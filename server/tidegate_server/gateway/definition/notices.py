@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate_server.core.model.clauses import Watermark
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.render import render_start_mode
 from tidegate_server.core.sql.statements import ColumnItem, MetadataColumn
 from tidegate_server.gateway.context import Context
@@ -75,7 +75,7 @@ def _start_without_effect(
     mode = table.start_mode
     if mode is None:
         return None
-    if takes_in(table.sources):
+    if is_streaming(table.sources):
         reads_kafka = any(source.name.table.startswith(_KAFKA) for source in table.sources)
         return "the stream begins where its startingOffsets say" if reads_kafka else None
     if table.watched:

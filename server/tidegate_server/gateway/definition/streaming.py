@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import StartKind
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.model.versions import takes_in
+from tidegate_server.core.model.versions import is_streaming
 from tidegate_server.core.sql.statements import AlterRefresh, CreateMaterializedTable, RefreshKind
 
 _DOWNSTREAM = "Declare it for a materialized table that reads this one."
@@ -27,14 +27,14 @@ def check_ingest(table: MaterializedTable) -> None:
 
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
-    if takes_in(table.sources):
+    if is_streaming(table.sources):
         for what, hint in _unsupported(table):
             raise _refused(table, what, hint)
 
 
 def check_created(statement: CreateMaterializedTable, table: MaterializedTable) -> None:
     """Refuse what a statement asks for besides, as :func:`check_ingest`."""
-    if takes_in(table.sources) and statement.backfill_from is not None:
+    if is_streaming(table.sources) and statement.backfill_from is not None:
         raise _refused(table, "BACKFILL FROM", "INSERT the rows into a table of their own.")
 
 
@@ -43,7 +43,7 @@ def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
 
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
-    if not takes_in(table.sources):
+    if not is_streaming(table.sources):
         return
     if statement.kind is RefreshKind.FULL:
         raise _refused(table, "REFRESH FULL", _ANEW)
@@ -55,7 +55,7 @@ def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
 
 def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> ServerError | None:
     """Return why a table cannot go over to another stream, or between a stream and tables."""
-    if not (takes_in(before.sources) or takes_in(wanted.sources)):
+    if not (is_streaming(before.sources) or is_streaming(wanted.sources)):
         return None
     names = [", ".join(str(s.name.table) for s in t.sources) for t in (before, wanted)]
     if names[0] == names[1]:

@@ -32,7 +32,7 @@ from tidegate_server.gateway.scheduler.workflows import workflow_for
 log = logging.getLogger(__name__)
 
 
-def put_in_place(
+def apply_definition(
     before: MaterializedTable,
     after: MaterializedTable,
     context: Context,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import EngineMemory
-from tidegate_server.core.messages.requests import LookAtMemory
+from tidegate_server.core.messages.requests import InspectMemory
 from tidegate_server.gateway.link.client import Engine
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class MemoryWatch:
         if not self._engine.ready:
             return None
         try:
-            answer = self._engine.call(LookAtMemory(), wait=0)
+            answer = self._engine.call(InspectMemory(), wait=0)
         except ServerError as problem:
             log.info("the engine's memory could not be looked at: %s", problem)
             return None

@@ -20,7 +20,7 @@ import pyarrow.flight as flight
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineInfo
-from tidegate_server.core.messages.requests import EngineOptions, LookAtMemory, Ping, Request
+from tidegate_server.core.messages.requests import EngineOptions, InspectMemory, Ping, Request
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
 
 log = logging.getLogger(__name__)
@@ -348,7 +348,7 @@ def _is_unused(location: str) -> bool:
     """Say whether an engine has nothing that its end would interrupt or lose."""
     try:
         with flight.FlightClient(location) as client:
-            answer = ask(client, LookAtMemory(with_use=True), timeout=_PING_SECONDS)
+            answer = ask(client, InspectMemory(with_use=True), timeout=_PING_SECONDS)
     except (flight.FlightError, ServerError) as problem:
         log.info("The engine does not say what it does: %s", first_line(problem))
         return False

@@ -18,8 +18,14 @@ from tidegate.wire.service import (
     result_class,
 )
 from tidegate_server.core.errors import ServerError
-from tidegate_server.gateway.protocol.handler import Caller, Encoded, Handler, Said, failure
-from tidegate_server.gateway.protocol.repeat import Repeated
+from tidegate_server.gateway.protocol.handler import (
+    CachedStatusReply,
+    Caller,
+    Encoded,
+    Handler,
+    failure,
+)
+from tidegate_server.gateway.protocol.reply_cache import Repeated
 from tidegate_server.gateway.protocol.scan import CALL, Message
 
 logger = logging.getLogger(__name__)
@@ -58,7 +64,7 @@ class Answerer:
         if found is None:
             return None
         reply = _reply(message, found[1])
-        caller.said = Said(message.body, found[0], reply)
+        caller.said = CachedStatusReply(message.body, found[0], reply)
         return reply
 
     def repeated(self, caller: Caller, header: Callable[[int], bytes | None]) -> Repeated | None:

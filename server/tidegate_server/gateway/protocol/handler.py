@@ -55,7 +55,7 @@ _YEAR = 366 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CachedStatusReply:
     """A reply about an operation that has ended, which is the same until that is closed."""
 
     body: bytes
@@ -74,7 +74,7 @@ class Caller:
     act_as: str = ""
     """Whom the transport was told to act as; empty for nobody else."""
     has_session: bool = False
-    said: Said | None = None
+    said: CachedStatusReply | None = None
     """What was answered last about an operation's status."""
 
 
@@ -184,7 +184,7 @@ class Handler:
             return None
         return operation, _operation_status(operation, with_progress=with_progress)
 
-    def still_holds(self, said: Said, caller: Caller) -> bool:
+    def still_holds(self, said: CachedStatusReply, caller: Caller) -> bool:
         """Tell whether a reply is still true; the operation and its session count as used."""
         return self._sessions.still_open(said.operation, caller.connection_id)
 
@@ -207,7 +207,7 @@ class Handler:
     async def CloseOperation(self, request: Any, caller: Caller) -> Any:
         handle = convert.read_operation_handle(request.operationHandle)
         found = self._sessions.find_operation(handle, caller.connection_id)
-        if found is not None and not _is_strange(found[0], caller):
+        if found is not None and not _belongs_to_another_user(found[0], caller):
             session, operation = found
             await self._pooled(lambda: session.release(operation))
         return ttypes.TCloseOperationResp(status=status.success())
@@ -378,7 +378,7 @@ class Handler:
     def _session(self, request: Any, caller: Caller) -> Session:
         handle = convert.read_session_handle(request.sessionHandle)
         session = self._sessions.get(handle, caller.connection_id)
-        if _is_strange(session, caller):
+        if _belongs_to_another_user(session, caller):
             raise error(Code.INVALID_SESSION_HANDLE, handle=handle)
         caller.has_session = True
         note(user=session.user, session_id=session.id)
@@ -387,7 +387,7 @@ class Handler:
     def _operation(self, request: Any, caller: Caller) -> tuple[Session, Operation]:
         handle = convert.read_operation_handle(request.operationHandle)
         found = self._sessions.find_operation(handle, caller.connection_id)
-        if found is None or _is_strange(found[0], caller):
+        if found is None or _belongs_to_another_user(found[0], caller):
             raise error(Code.INVALID_OPERATION_HANDLE, handle=handle)
         caller.has_session = True
         session, operation = found
@@ -427,7 +427,7 @@ class Handler:
         return await loop.run_in_executor(pool, context.run, work)
 
 
-def _is_strange(session: Session, caller: Caller) -> bool:
+def _belongs_to_another_user(session: Session, caller: Caller) -> bool:
     """Tell whether a handle came to somebody who did not open its session."""
     return caller.identity.proven and caller.identity.user != session.real_user
 

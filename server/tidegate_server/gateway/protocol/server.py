@@ -25,7 +25,7 @@ from tidegate_server.gateway.protocol.handler import Caller, Handler
 from tidegate_server.gateway.protocol.http import HttpTransport
 from tidegate_server.gateway.protocol.listen import Streams, accept, bind, open_streams
 from tidegate_server.gateway.protocol.negotiate import linger, negotiate
-from tidegate_server.gateway.protocol.repeat import Rally
+from tidegate_server.gateway.protocol.reply_cache import Rally
 from tidegate_server.gateway.protocol.scan import FrameError, Message
 from tidegate_server.gateway.protocol.tls import load_certificates
 from tidegate_server.gateway.session.manager import SessionManager

@@ -108,7 +108,7 @@ def _chosen(
             key=READ_CONSISTENCY_KEY,
         ) from failed
     versions = {table.id: found.tables[table.id] for table in read}
-    staleness.keep_bound_at(read, versions, context)
+    staleness.enforce_max_staleness_at(read, versions, context)
     shown = ", ".join(f"version {versions[table.id]} of {table.name}" for table in read)
     context.log(f"Reading {shown}")
     return PinnedVersions(

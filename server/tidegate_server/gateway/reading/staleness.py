@@ -17,7 +17,7 @@ from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.model.versions import Source, SourceKind, takes_in
+from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.core.refresh.waves import ancestors
 from tidegate_server.core.sql.query import may_read_rows
@@ -43,7 +43,7 @@ _Ages = dict[str, float | None]
 """The age in seconds, by table id, of those that are too old; None for what nothing is known."""
 
 
-def keep_bound(
+def enforce_max_staleness(
     sql: str, surveyed: Callable[[], Surveyed], context: Context
 ) -> tuple[InlinedTable, ...]:
     """See to it that a statement for Spark reads no rows older than its session allows.
@@ -70,7 +70,7 @@ def keep_bound(
     return ()
 
 
-def keep_bound_at(
+def enforce_max_staleness_at(
     tables: Iterable[MaterializedTable], versions: Mapping[str, int], context: Context
 ) -> None:
     """See to it that versions chosen for tables, by their ids, are no older than allowed.
@@ -234,7 +234,7 @@ def _inlined(
 
 def _of_its_own(table: MaterializedTable) -> str | None:
     """Return what a table's rows depend on besides its query, if anything."""
-    if takes_in(table.sources):
+    if is_streaming(table.sources):
         return "a stream"
     if table.derived:
         return "columns that are evaluated on read"

@@ -11,9 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.messages.answers import (
-    TableInfo,
-)
+from tidegate_server.core.messages.answers import TableInfo
 from tidegate_server.core.messages.requests import (
     DropView,
     InspectTable,

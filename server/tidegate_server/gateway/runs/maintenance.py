@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.requests import (
     Cancel,
-    LookAtFiles,
+    InspectFiles,
     RemoveFiles,
     RewriteFiles,
     SetTableProperties,
@@ -229,7 +229,7 @@ class Upkeep:
 
     def _look(self, table: MaterializedTable, rules: UpkeepRules) -> FilesFound | None:
         needed = tuple(sorted(self._needed(table)))
-        request = LookAtFiles(
+        request = InspectFiles(
             name=table.storage, table_id=table.id, versions=needed, back=rules.versions
         )
         answer = self._engine.call(request, wait=0)

@@ -55,7 +55,7 @@ _CLOSED_BY = {
 
 
 @dataclass(slots=True)
-class _Active:
+class _ActiveRun:
     """A run at work in this process; the events are how others reach it."""
 
     run: RefreshRun
@@ -101,7 +101,7 @@ class Refresher:
         self._patience = patience
         self._check_owner = check_owner
         self._changed = threading.Condition()
-        self._active: dict[str, _Active] = {}
+        self._active: dict[str, _ActiveRun] = {}
         self._stopping = False
 
     def run(self, request: RefreshRequest) -> RefreshRun:
@@ -193,9 +193,9 @@ class Refresher:
 
     # ---- one run ---------------------------------------------------------------------------
 
-    def _begin(self, request: RefreshRequest, *, begun: bool = False) -> _Active:
+    def _begin(self, request: RefreshRequest, *, begun: bool = False) -> _ActiveRun:
         run = self._queued(request)
-        active = _Active(run, self.lease_owner(run), begun=begun)
+        active = _ActiveRun(run, self.lease_owner(run), begun=begun)
         with self._changed:
             self._active[run.refresh_id] = active
         try:
@@ -205,7 +205,7 @@ class Refresher:
             raise
         return active
 
-    def _enqueued(self, refresh_id: str | None) -> _Active | None:
+    def _enqueued(self, refresh_id: str | None) -> _ActiveRun | None:
         with self._changed:
             active = self._active.get(refresh_id) if refresh_id is not None else None
             if active is None or active.begun:
@@ -213,7 +213,7 @@ class Refresher:
             active.begun = True
             return active
 
-    def _end(self, active: _Active) -> None:
+    def _end(self, active: _ActiveRun) -> None:
         try:
             self._ledger.release(active.run.table_id, active.owner)
         finally:
@@ -221,7 +221,7 @@ class Refresher:
                 self._active.pop(active.run.refresh_id, None)
                 self._changed.notify_all()
 
-    def _run(self, active: _Active, request: RefreshRequest) -> RefreshRun:
+    def _run(self, active: _ActiveRun, request: RefreshRequest) -> RefreshRun:
         hold(Point.BEFORE_LEASE)
         epoch = self._claim(active, wait=request.trigger not in GIVES_WAY)
         hold(Point.AFTER_LEASE)
@@ -256,7 +256,7 @@ class Refresher:
         )
         return self._carry_out(active, order)
 
-    def _claim(self, active: _Active, *, wait: bool) -> int | None:
+    def _claim(self, active: _ActiveRun, *, wait: bool) -> int | None:
         """Take the lease, waiting for its holder if asked to; None without it."""
         deadline = active.run.queued_at + self._patience
         while True:
@@ -273,12 +273,12 @@ class Refresher:
                 self._changed.wait(_LOOK_FOR_LEASE)
             self._heed(active)
 
-    def _is_changing(self, active: _Active, now: datetime) -> bool:
+    def _is_changing(self, active: _ActiveRun, now: datetime) -> bool:
         """Say whether the lease is held for a moment, by a statement that changes the table."""
         holder = self._ledger.holder(active.run.table_id, now)
         return holder is None or holder.partition("/")[2].startswith(DEFINITION_LEASE)
 
-    def _carry_out(self, active: _Active, order: RefreshOrder) -> RefreshRun:
+    def _carry_out(self, active: _ActiveRun, order: RefreshOrder) -> RefreshRun:
         active.run = replace(
             active.run,
             state=RunState.RUNNING,
@@ -336,7 +336,7 @@ class Refresher:
         return f" ({UPSTREAM_SUSPENDED}: {', '.join(names)})" if names else ""
 
     def _after_failure(
-        self, active: _Active, order: RefreshOrder, failure: ServerError
+        self, active: _ActiveRun, order: RefreshOrder, failure: ServerError
     ) -> RefreshRun:
         """Decide what a failed call means: the commit may have been made nevertheless."""
         if failure.code == Code.MT_VERSION_HELD.name:
@@ -362,7 +362,7 @@ class Refresher:
             self._ledger.raise_epoch(order.table_id, commit.epoch)
         return self._failed(active, failure)
 
-    def _held(self, active: _Active, failure: ServerError) -> RefreshRun:
+    def _held(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
         """Note that a run's result is held, then that the run ended so."""
         if not active.lease_lost:
             mark = held_version(active.run, failure, self._clock.now())
@@ -374,7 +374,7 @@ class Refresher:
 
     # ---- the lease's keeper ----------------------------------------------------------------
 
-    def _keep(self, active: _Active) -> None:
+    def _keep(self, active: _ActiveRun) -> None:
         """Prolong the lease at a third of its life; pass a wish to cancel on to the engine."""
         pause = self._lease_seconds / 3
         while not active.finished:
@@ -392,7 +392,7 @@ class Refresher:
                 # The next round tries again; until then the epoch guards the table.
                 log.warning("refresh %s: its lease or cancel", active.run.refresh_id, exc_info=True)
 
-    def _prolong(self, active: _Active) -> None:
+    def _prolong(self, active: _ActiveRun) -> None:
         if active.lease_lost:
             return
         self._heed(active)
@@ -401,7 +401,7 @@ class Refresher:
             active.lease_lost = True
             log.warning("refresh %s lost its lease", active.run.refresh_id)
 
-    def _heed(self, active: _Active) -> None:
+    def _heed(self, active: _ActiveRun) -> None:
         """Notice a wish to cancel that another server left in the store."""
         if not active.canceled:
             active.canceled = self._ledger.cancel_asked(active.run.refresh_id)
@@ -415,7 +415,7 @@ class Refresher:
         refresh_id = request.refresh_id or self._new_id()
         return queued_run(table, request, refresh_id, self._clock.now(), self._server_id)
 
-    def _failed(self, active: _Active, failure: ServerError) -> RefreshRun:
+    def _failed(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
         end = _CLOSED_BY.get(failure.code, RunState.FAILED)
         reason: tuple[str | None, str | None] = (None, None)
         if active.run.state is RunState.QUEUED:
@@ -431,7 +431,7 @@ class Refresher:
         """Return why a run was canceled: by somebody, or since the server stops."""
         return (SERVER_STOPPED, "its server was stopped") if self._stopping else (CANCELED, text)
 
-    def _settle(self, active: _Active, end: RunState, code: str, text: str) -> RefreshRun:
+    def _settle(self, active: _ActiveRun, end: RunState, code: str, text: str) -> RefreshRun:
         active.run = self._close(active.run, end, code, text)
         return active.run
 

@@ -14,7 +14,6 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.refresh.request import RefreshRequest
-from tidegate_server.gateway.scheduler.backlog import Fire
 from tidegate_server.gateway.scheduler.base import (
     CreateWorkflow,
     DeleteWorkflow,
@@ -25,7 +24,8 @@ from tidegate_server.gateway.scheduler.base import (
 )
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher, Tables
 from tidegate_server.gateway.scheduler.cron import next_fire
-from tidegate_server.gateway.scheduler.firing import Firing, SkipRefresh, Suspended
+from tidegate_server.gateway.scheduler.fire_queue import Fire
+from tidegate_server.gateway.scheduler.firing import FireProcessor, SkipRefresh, Suspended
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore
 from tidegate_server.gateway.store.database import Database
 
@@ -66,7 +66,7 @@ class EmbeddedScheduler:
         """
         self._arms = arms
         self._workflows = WorkflowStore(database)
-        self._firing = Firing(
+        self._firing = FireProcessor(
             database=database,
             ledger=ledger,
             tables=tables,

@@ -27,9 +27,9 @@ from tidegate_server.gateway.freshness.retries import (
     suspension_reason,
     whole_number,
 )
-from tidegate_server.gateway.scheduler.backlog import Backlog, Fire
 from tidegate_server.gateway.scheduler.base import Ledger, Workflow
 from tidegate_server.gateway.scheduler.continuous import Tables
+from tidegate_server.gateway.scheduler.fire_queue import Backlog, Fire
 from tidegate_server.gateway.scheduler.fires import (
     JITTER_OPTION,
     MISFIRE_OPTION,
@@ -65,7 +65,7 @@ _MOST_WAITING = 100
 """Fires of one table that may wait before more missed ones are taken up."""
 
 
-class Firing:
+class FireProcessor:
     """Takes due workflows into the store's backlog, and fires out of it.
 
     A fire stays in the store until it is done with: when its server dies, another one, or the

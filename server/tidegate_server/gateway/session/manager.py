@@ -18,10 +18,10 @@ from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.configuration import SessionOptions, normalise
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
-from tidegate_server.gateway.session.kept import KeptPicture
+from tidegate_server.gateway.session.metadata_cache import Snapshot
+from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
 from tidegate_server.gateway.session.operation import Operation
 from tidegate_server.gateway.session.session import Prepare, Session
-from tidegate_server.gateway.session.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.configuration import SessionOptions, substitute
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
-from tidegate_server.gateway.session.listed import NamesAlone
+from tidegate_server.gateway.session.hive_listing import NamesOnly
 from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_plain_tables
+from tidegate_server.gateway.session.metadata_cache import Snapshot
 from tidegate_server.gateway.session.operation import Operation, OperationKind, shortened
-from tidegate_server.gateway.session.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +252,7 @@ class Session:
             try:
                 result = prepared.run(context)
                 alone = self.options.lists_names_alone and lists_names(operation.statement)
-                return NamesAlone(result) if alone else result
+                return NamesOnly(result) if alone else result
             finally:
                 if changes_names:
                     self._note_names(operation.statement)

@@ -18,7 +18,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     rounding,
     shared,
 )
-from tidegate_server.engine.incremental.analysis.dependencies import (
+from tidegate_server.engine.incremental.analysis.functional_dependencies import (
     PASSING,
     ROW_WISE,
     equated,

@@ -16,7 +16,11 @@ from tidegate_server.engine.incremental.analysis.classify import (
     pretty,
     ties,
 )
-from tidegate_server.engine.incremental.analysis.dependencies import PEERS, covers_peers, fixed_by
+from tidegate_server.engine.incremental.analysis.functional_dependencies import (
+    PEERS,
+    covers_peers,
+    fixed_by,
+)
 from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
 

@@ -480,7 +480,7 @@ class DeltaFormat:
                 return False
         return False
 
-    def look_at_files(
+    def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
     ) -> FilesFound | None:
         snapshot = self._owned(name, materialized_id)

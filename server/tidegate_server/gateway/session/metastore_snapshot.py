@@ -36,7 +36,7 @@ class KnownTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class MetastoreSnapshot:
     """Schemas and tables of the metastore, by their folded names."""
 
     schemas: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Picture:
         return TableList(schemas=self.schemas, tables=tuple(infos))
 
 
-def with_names(picture: Picture, names: NameList) -> Picture:
+def with_names(picture: MetastoreSnapshot, names: NameList) -> MetastoreSnapshot:
     """Take new names in, drop those that are gone, keep what is known of the others."""
     tables: dict[TableName, KnownTable] = {}
     for schema in names.schemas:
@@ -62,12 +62,18 @@ def with_names(picture: Picture, names: NameList) -> Picture:
                 if known is None or known.type != kind:
                     known = KnownTable(name=name, type=kind)
                 tables[name.folded()] = known
-    return Picture(schemas=tuple(schema.schema for schema in names.schemas), tables=tables)
+    return MetastoreSnapshot(
+        schemas=tuple(schema.schema for schema in names.schemas), tables=tables
+    )
 
 
 def with_details(
-    picture: Picture, infos: Iterable[TableInfo], read_at: datetime | None, *, with_columns: bool
-) -> Picture:
+    picture: MetastoreSnapshot,
+    infos: Iterable[TableInfo],
+    read_at: datetime | None,
+    *,
+    with_columns: bool,
+) -> MetastoreSnapshot:
     """Take in what was read of some tables; those that are not known by name stay out."""
     tables = dict(picture.tables)
     for info in infos:
@@ -83,7 +89,7 @@ def with_details(
     return replace(picture, tables=tables)
 
 
-def forgetting(picture: Picture, words: Collection[str] | None) -> Picture:
+def forgetting(picture: MetastoreSnapshot, words: Collection[str] | None) -> MetastoreSnapshot:
     """Forget all but the names of the tables that ``words`` name; None means of all tables."""
     tables = {
         name: KnownTable(name=known.name, type=known.type)

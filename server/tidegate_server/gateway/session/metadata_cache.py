@@ -27,7 +27,6 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition.derived import visible_schema
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.session.kept import KeptPicture
 from tidegate_server.gateway.session.metadata import (
     MATERIALIZED_TABLE,
     TABLE,
@@ -36,15 +35,16 @@ from tidegate_server.gateway.session.metadata import (
     Listing,
     TablePattern,
 )
-from tidegate_server.gateway.session.patterns import compile_pattern
-from tidegate_server.gateway.session.picture import (
+from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
+from tidegate_server.gateway.session.metastore_snapshot import (
     KnownTable,
-    Picture,
+    MetastoreSnapshot,
     forgetting,
     mentioned,
     with_details,
     with_names,
 )
+from tidegate_server.gateway.session.patterns import compile_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -81,14 +81,14 @@ class Snapshot:
         self._engine = engine
         self._clock = clock
         self._kept = kept
-        self._picture = Picture()
+        self._picture = MetastoreSnapshot()
         self._names_at: datetime | None = None
         self._asking = threading.Lock()
         self._changing = threading.Lock()
         self._changes = 0
         self._reader: threading.Thread | None = None
         self._namer: threading.Thread | None = None
-        self._made: tuple[Picture, tuple[MaterializedTable, ...], Listing] | None = None
+        self._made: tuple[MetastoreSnapshot, tuple[MaterializedTable, ...], Listing] | None = None
         self.shared_views = False
         """Whether a session may have made a view that all sessions see."""
         self._functions: tuple[FunctionName, ...] = ()
@@ -185,7 +185,7 @@ class Snapshot:
         self._made = (picture, materialized, listing)
         return listing
 
-    def _named(self) -> Picture:
+    def _named(self) -> MetastoreSnapshot:
         """Return the picture with names that are not old, or with old ones of a slow metastore."""
         if self._names_at is None:  # never asked for, or changed by a statement of ours
             self._renew_names()

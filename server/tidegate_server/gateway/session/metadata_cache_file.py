@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidegate_server.gateway.session.picture import KnownTable, Picture
+from tidegate_server.gateway.session.metastore_snapshot import KnownTable, MetastoreSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -26,19 +26,19 @@ class KeptPicture:
         self._path = path
         self._saving = threading.Lock()
 
-    def load(self) -> Picture:
+    def load(self) -> MetastoreSnapshot:
         """Return the picture, an empty one if there is none that can be read."""
         try:
             content = msgspec.msgpack.decode(self._path.read_bytes(), type=_Content)
         except FileNotFoundError:
-            return Picture()
+            return MetastoreSnapshot()
         except (OSError, msgspec.MsgspecError) as problem:
             logger.warning("What was known of the metastore cannot be read: %s", problem)
-            return Picture()
+            return MetastoreSnapshot()
         tables = {table.name.folded(): table for table in content.tables}
-        return Picture(schemas=content.schemas, tables=tables)
+        return MetastoreSnapshot(schemas=content.schemas, tables=tables)
 
-    def save(self, picture: Picture) -> None:
+    def save(self, picture: MetastoreSnapshot) -> None:
         """Replace the file; a disk that does not take it is logged."""
         content = _Content(picture.schemas, tuple(picture.tables.values()))
         beside = self._path.with_suffix(".new")

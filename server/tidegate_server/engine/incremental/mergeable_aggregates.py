@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.core.refresh.eligibility import Rule
 from tidegate_server.engine.incremental.analysis.classify import is_key
-from tidegate_server.engine.incremental.analysis.dependencies import PASSING
+from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id

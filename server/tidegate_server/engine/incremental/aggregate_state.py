@@ -17,17 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.incremental.algebra import (
+from tidegate_server.engine.incremental.analysis.classify import is_key
+from tidegate_server.engine.incremental.analysis.functional_dependencies import ROW_WISE
+from tidegate_server.engine.incremental.analysis.shape import Node
+from tidegate_server.engine.incremental.changes import WEIGHT
+from tidegate_server.engine.incremental.mergeable_aggregates import (
     INTEGERS,
     fails_on_overflow,
     is_long,
     sums_numbers,
     weighted,
 )
-from tidegate_server.engine.incremental.analysis.classify import is_key
-from tidegate_server.engine.incremental.analysis.dependencies import ROW_WISE
-from tidegate_server.engine.incremental.analysis.shape import Node
-from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.storage.exact import as_text, from_text
 from tidegate_server.engine.storage.jvm import items, kind

@@ -17,7 +17,7 @@ SECONDS: Final = 60.0
 _MOST: Final = 1000
 
 
-class Remembered:
+class LoginCache:
     """Keeps keyed digests, never the secrets.
 
     Clients in Python send their password with every HTTP request, and open a connection for each.

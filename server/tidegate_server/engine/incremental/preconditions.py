@@ -24,7 +24,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     is_choice,
     shared,
 )
-from tidegate_server.engine.incremental.analysis.dependencies import PASSING, conjuncts
+from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING, conjuncts
 from tidegate_server.engine.incremental.analysis.shape import NULLS, Node
 from tidegate_server.engine.incremental.analysis.windows import window_functions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id

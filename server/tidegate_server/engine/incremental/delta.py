@@ -14,11 +14,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidegate_server.core.refresh.eligibility import Rule
-from tidegate_server.engine.incremental.analysis.dependencies import PASSING
+from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.keys import Keys, attempted, collect_keys, restrict
-from tidegate_server.engine.incremental.provisos import Proviso, looks, require
+from tidegate_server.engine.incremental.preconditions import Proviso, looks, require
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.storage.jvm import items
 
@@ -53,7 +53,7 @@ class Replaced:
 
 
 @dataclass(slots=True)
-class Difference:
+class DeltaBuilder:
     """Builds the signed change of a query.
 
     :param check: called between steps; raises when the work is not wanted any more.

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.refresh.eligibility import Obstacle, Rule
-from tidegate_server.engine.incremental.analysis.dependencies import PASSING
+from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING
 from tidegate_server.engine.incremental.analysis.shape import Node, passed, root_trace
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.provisos import NotFollowingError, directions
+from tidegate_server.engine.incremental.preconditions import NotFollowingError, directions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.base import DiffMismatchError
 from tidegate_server.engine.storage.exact import named, summed

@@ -13,7 +13,7 @@ _NAME = 1
 """Where Spark has the name: behind the schema's."""
 
 
-class NamesAlone:
+class NamesOnly:
     """SHOW TABLES or SHOW VIEWS in one column, which is the first one to clients of Hive."""
 
     schema = Schema((Column(name="tab_name", type="string"),))
