@@ -90,7 +90,7 @@ class Code(Enum):
     )
     MT_FRESHNESS_LITERAL = ErrorSpec(
         "22007",
-        "FRESHNESS only supports define interval type FRESHNESS, not {found}.",
+        "FRESHNESS must be an INTERVAL literal, not {found}.",
         "Write it as INTERVAL '3' MINUTE.",
     )
     MT_FRESHNESS_UNIT = ErrorSpec(
@@ -215,7 +215,7 @@ class Code(Enum):
         "Write for example METADATA FROM 'file_name' VIRTUAL.",
     )
     MT_COLUMN_EXPRESSION = ErrorSpec(
-        "42611", "The expression of {name} is not usable: {reason}.", "{hint}"
+        "42611", "The expression of {name} is invalid: {reason}.", "{hint}"
     )
     MT_ALTER_SCHEMA_EXISTS = ErrorSpec("42710", "{table} has {what} already.", "{hint}")
     MT_ALTER_SCHEMA_NOT_FOUND = ErrorSpec("42704", "{table} has no {what}.", "{hint}")
@@ -233,7 +233,7 @@ class Code(Enum):
         "Write the CAST in the query and create the table again.",
     )
     MT_ALTER_SCHEMA_EXPRESSION = ErrorSpec(
-        "42611", "The new expression of {name} is not usable: {reason}.", "{hint}"
+        "42611", "The new expression of {name} is invalid: {reason}.", "{hint}"
     )
     MT_RENAME_DEPENDANTS = ErrorSpec(
         "2BP01",
@@ -309,7 +309,7 @@ class Code(Enum):
     )
     MT_PARTITION_RANGE = ErrorSpec(
         "22023",
-        "The range of partitions is not usable: {reason}.",
+        "The range of partitions is invalid: {reason}.",
         "FROM and TO name the same partition columns, both ends are included.",
     )
     MT_PREDICATE = ErrorSpec(
@@ -328,7 +328,7 @@ class Code(Enum):
     )
     MT_STREAM_UNUSABLE = ErrorSpec(
         "42601",
-        "The stream is not usable: {reason}.",
+        "The stream is invalid: {reason}.",
         "Write for example FROM STREAM read_files('/place', format => 'json', schema => 'a INT').",
     )
     MT_STREAM_QUERY = ErrorSpec(
@@ -351,7 +351,7 @@ class Code(Enum):
         "Spark has no streaming source {source} here.",
         "Set engine.kafka = true in the server's configuration and start the server again.",
     )
-    MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is not usable: {reason}.")
+    MT_QUERY_UNSUPPORTED = ErrorSpec("0A000", "The definition query is invalid: {reason}.")
     MT_EXECUTION_MODE = ErrorSpec(
         "22023",
         "execution.mode {mode} is not supported.",
@@ -436,7 +436,7 @@ class Code(Enum):
     SCHEDULER_FAILED = ErrorSpec(
         "58000",
         "The workflow scheduler {scheduler} failed to {action} the workflow of {table}: {reason}.",
-        "Nothing was changed; see to the scheduler and repeat the statement.",
+        "Nothing was changed; check the scheduler and retry.",
     )
     ALERTS_CONFIGURATION = ErrorSpec(
         "55000",
@@ -528,7 +528,7 @@ class Code(Enum):
     INVALID_OPERATION_HANDLE = ErrorSpec("HY000", "Invalid OperationHandle: {handle}.")
     FETCH_ORIENTATION = ErrorSpec("HY106", "FetchResults does not support {orientation}.")
     NOT_SUPPORTED = ErrorSpec("0A000", "{what} is not supported.", "{hint}")
-    INVALID_REQUEST = ErrorSpec("HY000", "The request is not usable: {reason}.")
+    INVALID_REQUEST = ErrorSpec("HY000", "The request is invalid: {reason}.")
     TOO_MANY = ErrorSpec("53300", "Too many {what}: at most {limit} are allowed.", "{hint}")
     SCHEMA_NOT_FOUND = ErrorSpec(
         "42704", "There is no schema {schema}.", "SHOW SCHEMAS lists them."
@@ -545,7 +545,7 @@ class Code(Enum):
         "With server.auth = {method}, passwords or tokens would travel to {host} unencrypted.",
         "Set tls.certificate and tls.key, or server.plaintext_passwords to allow it.",
     )
-    LOGIN_CONFIGURATION = ErrorSpec("28000", "{what} is not usable: {reason}.", "{hint}")
+    LOGIN_CONFIGURATION = ErrorSpec("28000", "{what} is invalid: {reason}.", "{hint}")
     TLS_CONFIGURATION = ErrorSpec(
         "28000",
         "TLS cannot be offered: {reason}.",

@@ -109,7 +109,7 @@ class Gateway:
             config.options, embedded=config.fires_itself, master=config.engine.master
         )
         if config.authorization.enabled and config.server.auth in UNCHECKED:
-            log.warning("Privileges are checked, but nobody checks who a user is: set server.auth")
+            log.warning("authorization.enabled is set but authentication is off: set server.auth")
         self.data = config.data.resolve()
         engine = config.engine
         check_cluster_storage(

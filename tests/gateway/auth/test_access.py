@@ -111,12 +111,12 @@ def test_a_server_without_keys_takes_no_tokens() -> None:
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"server": {"auth": "PASSWORD"}}, "login.password_file is not usable: it is not set"),
+        ({"server": {"auth": "PASSWORD"}}, "login.password_file is invalid: it is not set"),
         (
             {"server": {"auth": "PASSWORD"}, "login": {"password_file": "/nowhere/users"}},
             "/nowhere/users cannot be read",
         ),
-        ({"server": {"auth": "LDAP"}}, "ldap.url is not usable"),
+        ({"server": {"auth": "LDAP"}}, "ldap.url is invalid"),
         ({"server": {"auth": "LDAP"}, "ldap": {"url": "ldaps://d"}}, "ldap.user_dn or ldap.base"),
         (
             {"server": {"auth": "LDAP"}, "ldap": {"url": "ldaps://d", "user_dn": "uid=x"}},
@@ -126,7 +126,7 @@ def test_a_server_without_keys_takes_no_tokens() -> None:
             {"server": {"auth": "LDAP"}, "ldap": {"url": "ldap://d", "user_dn": "uid={user}"}},
             "passwords would travel to it unencrypted",
         ),
-        ({"server": {"auth": "CUSTOM"}}, "login.custom is not usable: it is not set"),
+        ({"server": {"auth": "CUSTOM"}}, "login.custom is invalid: it is not set"),
         ({"server": {"auth": "CUSTOM"}, "login": {"custom": "x"}}, "tidegate.authenticators"),
         ({"server": {"auth": "CUSTOM"}, "login": {"custom": "no.mod:X"}}, "cannot be loaded"),
         ({"server": {"auth": "CUSTOM"}, "login": {"custom": f"{__name__}:X"}}, "cannot be loaded"),
@@ -134,14 +134,14 @@ def test_a_server_without_keys_takes_no_tokens() -> None:
             {"server": {"auth": "CUSTOM"}, "login": {"custom": f"{__name__}:Useless"}},
             "without a method authenticate",
         ),
-        ({"server": {"auth": "JWT"}}, "jwt.jwks is not usable: it is not set"),
-        ({"server": {"auth": "KERBEROS"}}, "kerberos.keytab is not usable: it is not set"),
+        ({"server": {"auth": "JWT"}}, "jwt.jwks is invalid: it is not set"),
+        ({"server": {"auth": "KERBEROS"}}, "kerberos.keytab is invalid: it is not set"),
         (
             {"server": {"auth": "KERBEROS"}, "kerberos": {"keytab": "/etc/x"}},
-            "kerberos.realm is not usable: it is not set",
+            "kerberos.realm is invalid: it is not set",
         ),
-        ({"jwt": {"jwks": "keys.json"}}, "jwt.audience is not usable"),
-        ({"jwt": {"jwks": "keys.json", "audience": "a"}}, "jwt.issuer is not usable"),
+        ({"jwt": {"jwks": "keys.json"}}, "jwt.audience is invalid"),
+        ({"jwt": {"jwks": "keys.json", "audience": "a"}}, "jwt.issuer is invalid"),
         ({"jwt": {"jwks": "http://keys.example/"}}, "could exchange the keys"),
     ],
 )

@@ -108,7 +108,7 @@ def test_an_expression_that_spark_refuses_is_named(world: World) -> None:
     )
     problem = refusal(world, f"{CREATE} (x AS nope(b)) AS SELECT * FROM t1")
     assert problem.code == Code.MT_COLUMN_EXPRESSION.name
-    assert problem.message == "The expression of x is not usable: Cannot resolve nope."
+    assert problem.message == "The expression of x is invalid: Cannot resolve nope."
 
 
 def test_expectations_are_stored_and_checked(world: World) -> None:

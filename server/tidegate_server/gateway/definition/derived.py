@@ -355,6 +355,6 @@ def _checked(request: CheckExpressions, name: str, code: Code, context: Context)
             raise
         reason = problem.message.rstrip(".")
         if problem.code == Code.MT_COLUMN_EXPRESSION.name:
-            reason = reason.partition(" is not usable: ")[2]
+            reason = reason.partition(" is invalid: ")[2]
         raise error(code, name=name, reason=reason, hint=problem.hint) from problem
     return answer.computed

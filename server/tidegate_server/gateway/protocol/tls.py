@@ -53,7 +53,7 @@ class Certificates:
                 self._stamps = stamps
                 logger.info("The certificate %s was read again", self._settings.certificate)
         except (OSError, ValueError) as problem:
-            logger.error("The new certificate is not usable, the old one stays: %s", problem)
+            logger.error("The new certificate is invalid, the old one stays in use: %s", problem)
         return self._context
 
     def _look(self) -> list[tuple[int, int, int]]:

@@ -131,7 +131,7 @@ def realign_storage(
             _place(table, places[table.id], engine)
             if table.id in back:
                 catalog.replace(replace(table, location=_location(table, engine)))
-            log.warning("the storage of %s is again where it belongs", table.name)
+            log.warning("restored the storage location of %s", table.name)
         return tuple({table.id: table.name for table in (*kept, *found)}.values())
     finally:
         for table in suspects:

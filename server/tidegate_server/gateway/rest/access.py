@@ -44,7 +44,7 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
     host = headers.get("host", "")
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2].lower() != host.lower():
-        return _refused(f"Calls from pages of {origin} are not taken")
+        return _refused(f"Cross-origin requests from {origin} are not allowed")
     if is_loopback(server.host) and not is_loopback(_name(host)):
         return _refused(f"This address is not {_name(host) or 'without a name'}")
     if path in OPEN_PATHS:

@@ -390,7 +390,11 @@ class Refresher:
                     self._engine.call(Cancel(operation_id=active.run.refresh_id), wait=0)
             except Exception:
                 # The next round tries again; until then the epoch guards the table.
-                log.warning("refresh %s: its lease or cancel", active.run.refresh_id, exc_info=True)
+                log.warning(
+                    "refresh %s: renewing the lease or forwarding the cancel failed",
+                    active.run.refresh_id,
+                    exc_info=True,
+                )
 
     def _prolong(self, active: _ActiveRun) -> None:
         if active.lease_lost:
