@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,13 +11,24 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
 from tidegate_server.gateway.scheduler.cron import (
     check_cron,
-    fires_between,
+    fire_after,
     freshness_to_cron,
     interval_schedule,
     last_fire,
     next_fire,
     read_timezone,
 )
+
+
+def fires_between(
+    schedule: str, timezone: str, after: datetime, until: datetime
+) -> Iterator[datetime]:
+    """Yield the fires later than ``after`` and not later than ``until``, earliest first."""
+    fire = fire_after(schedule, timezone, after)
+    while fire is not None and fire <= until:
+        yield fire
+        fire = fire_after(schedule, timezone, fire)
+
 
 DAILY = "0 0 0 * * ? *"
 BERLIN = "Europe/Berlin"

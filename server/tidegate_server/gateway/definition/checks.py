@@ -298,11 +298,6 @@ def date_formatters(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def not_yet(what: str, hint: str) -> Exception:
-    """Return the error for grammar that is known but cannot be carried out."""
-    return error(Code.NOT_SUPPORTED, what=what, hint=hint)
-
-
 def is_text(data_type: str) -> bool:
     """Say whether a type is STRING, VARCHAR or CHAR."""
     return parse_type(data_type).kind in _TEXTS

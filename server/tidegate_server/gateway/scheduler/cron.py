@@ -10,7 +10,6 @@ in every hour goes by elapsed time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -95,19 +94,6 @@ def fire_after(schedule: str, timezone: str, after: datetime) -> datetime | None
         return _next_interval(int(interval[1]), TimeUnit[interval[2]], zone, after)
     quartz = _read(schedule)
     return (_next_elapsed if quartz.every_hour else _next_named)(quartz, zone, after)
-
-
-def fires_between(
-    schedule: str, timezone: str, after: datetime, until: datetime
-) -> Iterator[datetime]:
-    """Yield the fires later than ``after`` and not later than ``until``, in UTC, earliest first.
-
-    Raises as :func:`fire_after`.
-    """
-    fire = fire_after(schedule, timezone, after)
-    while fire is not None and fire <= until:
-        yield fire
-        fire = fire_after(schedule, timezone, fire)
 
 
 def last_fire(schedule: str, timezone: str, until: datetime) -> datetime:
