@@ -57,7 +57,7 @@ class Metrics:
         )
         self._logins = self._counter("tidegate_authentication_failures", "Refused logins.", "port")
         self._denials = self._counter(
-            "tidegate_access_denials", "Statements refused for want of a privilege."
+            "tidegate_access_denials", "Statements denied for insufficient privileges."
         )
         self._upkeeps = self._counter(
             "tidegate_upkeeps", "Times that a table was looked after.", "outcome"
@@ -109,7 +109,7 @@ class Metrics:
         self._logins.labels(port).inc()
 
     def access_denied(self) -> None:
-        """Count a statement refused for want of a privilege."""
+        """Count a statement denied for insufficient privileges."""
         self._denials.inc()
 
     def add(self, collector: Collector) -> None:
