@@ -211,12 +211,15 @@ def tables_remembered(driver_memory: str) -> int:
 
 
 def class_archive(java_home: str, jars: Sequence[Path]) -> Path:
-    """Return where the archive for a Java and its class path stands, if it was made.
+    """Return where the archive for a Java and its class path is, if it was made.
+
+    The JVM takes an archive only if no jar was written since.
 
     :param java_home: empty for $JAVA_HOME, or else the first ``java`` of $PATH.
     """
-    path = [str(Path(pyspark.__file__).parent), pyspark.__version__, *map(str, jars)]
-    identity = "\n".join([_java(java_home), *path])
+    paths = (Path(pyspark.__file__).parent / "jars", *jars)
+    written = (f"{path} {path.stat().st_mtime_ns if path.exists() else ''}" for path in paths)
+    identity = "\n".join([_java(java_home), pyspark.__version__, *written])
     return cache_dir() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
 
 
