@@ -41,7 +41,7 @@ from tidegate_server.engine.query.immutable_region import check_region
 from tidegate_server.engine.query.references import Edit, edited, parse_query
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.sessions import Child, apply_settings
-from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.base import TableDescription, TableFormat
 from tidegate_server.engine.storage.delta.sql import property_list
 from tidegate_server.engine.storage.delta.table_files import (
     PROPERTY_DEFINITION,
@@ -166,7 +166,9 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
     if state is None:
         provider = entry.provider()
         return Inspected(format=str(provider.get()) if provider.isDefined() else "unknown")
-    described = format.describe(request.name)
+    described = _description(request.name, format)
+    if described is None:
+        return Inspected(format=None)
     return Inspected(
         format=format.name,
         schema=described.schema,
@@ -176,6 +178,16 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
         properties=described.properties,
         materialized_id=state.materialized_id,
     )
+
+
+def _description(name: TableName, format: TableFormat) -> TableDescription | None:
+    """Return what a table is made of; None if another session has just dropped it."""
+    try:
+        return format.describe(name)
+    except ServerError as problem:
+        if problem.code != Code.MT_NOT_FOUND.name:
+            raise
+        return None
 
 
 def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
@@ -191,7 +203,9 @@ def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
             entry = entry_of(spark, name)
             if entry is None or entry.tableType().name() == "VIEW" or format.find(name) is None:
                 continue
-            described = format.describe(name)
+            described = _description(name, format)
+            if described is None:
+                continue
             definition = described.properties.get(PROPERTY_DEFINITION)
             if definition is not None:
                 found.append(

@@ -167,7 +167,10 @@ class TableFormat(Protocol):
         ...
 
     def describe(self, name: TableName) -> TableDescription:
-        """Return what a table that :meth:`find` found is made of."""
+        """Return what a table that :meth:`find` found is made of.
+
+        :raises ServerError: MT_NOT_FOUND if it was dropped meanwhile.
+        """
         ...
 
     def set_properties(self, name: TableName, properties: Mapping[str, str]) -> None:

@@ -181,6 +181,8 @@ class DeltaFormat:
 
     def describe(self, name: TableName) -> TableDescription:
         snapshot = self._tables.newest(name)
+        if snapshot is None:
+            raise error(Code.MT_NOT_FOUND, table=name)
         metadata = metadata_of(snapshot)
         return TableDescription(
             schema=Schema(tuple(map(_column, fields_of(metadata)))),
