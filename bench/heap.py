@@ -21,7 +21,7 @@ OFTEN = 10
 REFRESHES = 50
 WARM = 8
 REST_SECONDS = 660
-"""Longer than the ten minutes for which Delta keeps the state of a table that nobody uses."""
+"""Longer than the ten minutes after which Delta drops the state of an unused table."""
 GOAL_MIB = 0.05
 
 

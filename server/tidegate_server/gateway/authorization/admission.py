@@ -87,7 +87,7 @@ def require(action: Action, table: MaterializedTable, user: str, services: Servi
 
 
 def hidden_names(user: str, services: Services) -> frozenset[TableName]:
-    """Return the names under which materialized tables lie of which a user may not know."""
+    """Return the names of the materialized tables that a user may not see."""
     rights = rights_of(user, services)
     if rights is None or rights.administrator:
         return frozenset()
@@ -153,7 +153,7 @@ def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
 
 
 def narrow(context: Context) -> Context:
-    """Return a context that has only the tables of which the user may know."""
+    """Return a context with only the tables that the user may see."""
     rights = rights_of(context.session.user, context.services)
     if rights is None or rights.administrator:
         return context

@@ -236,7 +236,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
 
 
 def refuse_held(table: MaterializedTable) -> None:
-    """Refuse to leave a held version behind that nobody could publish; raises MT_STATE."""
+    """Refuse a table whose held version could never be published; raises MT_STATE."""
     if table.held is not None:
         raise error(
             Code.MT_STATE,
@@ -256,7 +256,7 @@ def _release(
 ) -> None:
     """Take every step with its way back; the entry in the catalog goes last.
 
-    It says that it is leaving meanwhile: a storage that belongs to nobody is found by that.
+    The definition is marked as leaving meanwhile, so that recovery finds the storage.
     """
     services = context.services
     compensate(undo, lambda: services.catalog.replace(replace(table, leaving=False)))

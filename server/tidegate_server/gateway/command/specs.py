@@ -54,7 +54,7 @@ class StatementSpec:
     returns_rows: Callable[[Any], bool] | None = None
     """Whether clients fetch its answer; None leaves it to the first words of the text."""
     lists_tables: bool = False
-    """Whether it shows only the tables of which its user may know."""
+    """Whether it shows only the tables that its user may see."""
     redefines: Callable[[Any], st.Name] | None = None
     """The table whose consumers, or what they need, may be other ones afterwards."""
 
