@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections.abc import Iterable
+from pathlib import Path
+
+import mdformat
 
 from tidegate_server.core.errors import Code
 
@@ -28,9 +32,11 @@ another, as a failed cast does while rows are written, the deepest one with a na
 in the refresh history too; those around it follow in `TStatus.infoMessages`, after a line in Hive's
 own form. Stack traces and paths of the server's program are in its log alone.
 
-This page is written from the table in `server/tidegate_server/errors.py` by
+This page is written from the table in `server/tidegate_server/core/errors.py` by
 `python -m tests.errors_page > docs/errors.md`; a test compares the two.
 """
+
+_MDFORMAT = Path(__file__).parents[1] / ".mdformat.toml"
 
 _SECTIONS = (
     ("Syntax", ("PARSE_", "MT_OPTIONS_EMPTY", "MT_TEMPORARY_UNSUPPORTED", "MT_REPLACE_")),
@@ -63,7 +69,13 @@ def page() -> str:
         found = [code for code in left if code.name.startswith(beginnings)]
         left = [code for code in left if code not in found]
         parts.append(f"## {title}\n\n" + "\n".join(_rows(found)))
-    return "\n".join(parts)
+    return _formatted("\n".join(parts))
+
+
+def _formatted(page: str) -> str:
+    """Return the page as the format check of all Markdown wants it."""
+    options = tomllib.loads(_MDFORMAT.read_text("utf-8"))
+    return mdformat.text(page, options=options, extensions=("gfm", "tables"))
 
 
 def _rows(codes: Iterable[Code]) -> Iterable[str]:
