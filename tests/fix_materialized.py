@@ -6,7 +6,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
@@ -16,7 +16,7 @@ from tidegate_server.core.messages.answers import Verified
 from tidegate_server.core.model.clauses import Assertion, EnforcedKey, Expectation
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
+    Recompute,
     RefreshOrder,
     RefreshOutcome,
     RefreshPolicy,
@@ -31,6 +31,29 @@ from tidegate_server.engine.refresh.verify import verify
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import Written
+from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
+
+
+def task_of(changed: Mapping[str, object]) -> Recompute:
+    """Return the task with those of the given values that belong to it."""
+    names = {field.name for field in fields(Recompute)}
+    return Recompute(**{k: v for k, v in changed.items() if k in names})  # type: ignore[arg-type]
+
+
+def changed_order(order: RefreshOrder, changed: Mapping[str, object]) -> RefreshOrder:
+    """Return the order with those of the given values that belong to it."""
+    names = {field.name for field in fields(Recompute)}
+    return replace(order, **{k: v for k, v in changed.items() if k not in names})  # type: ignore[arg-type]
+
+
+def record_for(order: RefreshOrder) -> CommitRecord:
+    """Return what the commit of an order records at least."""
+    return CommitRecord(
+        vector={"s": order.epoch},
+        definition_version=order.definition_version,
+        logical_time=order.logical_time,
+        filled=False,
+    )
 
 
 class Stored:
@@ -82,7 +105,7 @@ class Stored:
             key=self.key,
             immutable=self.immutable,
         )
-        return replace(order, **changed)  # type: ignore[arg-type]
+        return changed_order(order, changed)
 
     def fill(self, query: str | None = None, **changed: object) -> Written:
         """Write a query's rows, the table's own by default, as a full refresh does."""
@@ -90,11 +113,10 @@ class Stored:
 
     def write(self, frame: DataFrame, **changed: object) -> Written:
         """Replace everything by a frame."""
-        return self.lake.format.write(
-            frame, self.order(**changed), {"s": self.epoch}, partitions=(), partial=False
-        )
+        order = self.order(**changed)
+        return self.lake.format.write(frame, order, record_for(order), partial=False)
 
-    def last(self) -> CommittedRefresh:
+    def last(self) -> RecordedRefresh:
         """Return the last refresh commit."""
         commit = self.lake.format.last_commit(self.name, self.id)
         assert commit is not None
@@ -135,7 +157,8 @@ class Materialized(Stored):
     def refresh(self, **changed: object) -> RefreshOutcome:
         """Bring the table up to date."""
         order = self.order(**changed)
-        return refresh(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+        operation = Operation(order.refresh_id)
+        return refresh(order, task_of(changed), self.lake.root, self.lake.format, operation)
 
     def verify(
         self, version: int | None = None, *, part: RowPart | None = None, **changed: object
@@ -147,15 +170,17 @@ class Materialized(Stored):
 
     def backfill(self, source: str) -> RefreshOutcome:
         """Copy the immutable rows of another table."""
-        order = self.order(backfill_from=self.lake.name(source))
-        return backfill(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+        order, name = self.order(), self.lake.name(source)
+        return backfill(order, name, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def publish(self, made_by: str, **changed: object) -> RefreshOutcome:
         """Serve what a refresh left held."""
-        order = self.order(publish=made_by, **changed)
-        return publish(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+        order = self.order(**changed)
+        operation = Operation(order.refresh_id)
+        return publish(order, made_by, self.lake.root, self.lake.format, operation)
 
     def roll_back(self, version: int, **changed: object) -> RefreshOutcome:
         """Restore the rows of a version."""
-        order = self.order(rollback_to=version, **changed)
-        return roll_back(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+        order = self.order(**changed)
+        operation = Operation(order.refresh_id)
+        return roll_back(order, version, self.lake.root, self.lake.format, operation)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.engine.conftest import Session
+from tests.fix_materialized import changed_order, task_of
 from tidegate_server.core.messages.answers import Analysis, Planned, Refreshed, TableCreated
 from tidegate_server.core.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
 from tidegate_server.core.model.names import TableName
@@ -67,12 +68,16 @@ class Maintained:
         self.refresh()
 
     def refresh(self, **changed: object) -> RefreshOutcome:
-        answer = self.session.client.call(Refresh(order=self._next(**changed)))
+        answer = self.session.client.call(
+            Refresh(order=self._next(**changed), task=task_of(changed))
+        )
         assert isinstance(answer, Refreshed)
         return answer.outcome
 
     def explain(self, **changed: object) -> RefreshPlan:
-        answer = self.session.client.call(ExplainRefresh(order=self._next(**changed)))
+        answer = self.session.client.call(
+            ExplainRefresh(order=self._next(**changed), task=task_of(changed))
+        )
         assert isinstance(answer, Planned)
         return answer.plan
 
@@ -97,4 +102,4 @@ class Maintained:
 
     def _next(self, **changed: object) -> RefreshOrder:
         self.order = replace(self.order, epoch=self.order.epoch + 1, refresh_id=str(uuid.uuid4()))
-        return replace(self.order, **changed)  # type: ignore[arg-type]
+        return changed_order(self.order, changed)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.fix_materialized import Stored, counted
+from tests.fix_materialized import Stored, counted, record_for
 from tests.fix_spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.types import Column, Schema
-from tidegate_server.engine.incremental.apply import apply, settle
+from tidegate_server.engine.incremental.apply import apply, consolidate
 from tidegate_server.engine.incremental.changes import Method, source_change
 from tidegate_server.engine.storage.base import DiffMismatchError, Written
 from tidegate_server.engine.storage.delta import rewrite
@@ -31,13 +31,12 @@ def land(mt: Stored, diff: str, **changed: object) -> Written:
     session.sql(f"USE {mt.lake.schema}")
     order = mt.order(**changed)
     frame = session.sql(diff)
-    vector = {"s": order.epoch}
     return apply(
         session,
         mt.lake.format,
         order,
-        settle(mt.lake.format, order, frame),
-        vector,
+        consolidate(mt.lake.format, order, frame, None),
+        record_for(order),
         base=mt.last().version,
     )
 
@@ -73,7 +72,7 @@ def test_additions_are_appended(mt: Stored) -> None:
     assert (newest["operation"], newest["isBlindAppend"]) == ("WRITE", True)
     facts = json.loads(str(newest["userMetadata"]))
     assert (facts["strategy"], facts["base"], facts["epoch"]) == ("INCREMENTAL", 1, 2)
-    assert (mt.last().strategy, dict(mt.last().vector)) == ("INCREMENTAL", {"s": 2})
+    assert (mt.last().strategy, dict(mt.last().record.vector)) == ("INCREMENTAL", {"s": 2})
 
 
 def test_copies_of_a_row_are_counted(mt: Stored) -> None:
@@ -102,7 +101,7 @@ def test_a_diff_of_nothing_moves_the_vector_on_and_changes_no_row(mt: Stored) ->
     later = mt.lake.format.find(mt.name)
     assert later is not None
     assert (later.version, later.newest) == (state.version, done.version)
-    assert (mt.last().epoch, dict(mt.last().vector), mt.last().version) == (2, {"s": 2}, 2)
+    assert (mt.last().epoch, dict(mt.last().record.vector), mt.last().version) == (2, {"s": 2}, 2)
     source = mt.lake.source("mt")
     found = source_change(mt.lake.session, mt.lake.format, source, 1, done.version)
     assert found.method is Method.UNCHANGED
@@ -227,7 +226,8 @@ def test_somebody_elses_commit_is_not_built_upon(mt: Stored) -> None:
 def test_a_foreign_commit_below_an_incremental_one_is_found_later(mt: Stored) -> None:
     mt.lake.sql("INSERT INTO mt VALUES ('foreign', 1)")
     frame = mt.lake.format.fitted(mt.order(), mt.lake.session.sql("SELECT 'c' AS k, 3 AS n"))
-    mt.lake.format.append(frame, mt.order(), {"s": 9}, base=1)
+    order = mt.order()
+    mt.lake.format.append(frame, order, record_for(order), base=1)
     assert (mt.last().version, mt.last().foreign_version) == (3, 2)
 
 
@@ -257,8 +257,8 @@ def test_of_writers_at_the_same_time_what_is_said_to_be_landed_is_there(mt: Stor
                 session,
                 mt.lake.format,
                 order,
-                settle(mt.lake.format, order, frame),
-                {"s": epoch},
+                consolidate(mt.lake.format, order, frame, None),
+                record_for(order),
                 base=base,
             )
             outcomes[epoch] = True

@@ -51,13 +51,13 @@ def test_a_held_version_is_published_with_what_is_known_of_it(lake: Lake, number
     assert "enough (row_count > 0.5 * previous(row_count)): row_count is 2, previously 4" in message
     held = lake.format.held(mt.name, mt.id)
     assert held is not None
-    assert (held.refresh_id, held.epoch, held.definition_version) == (made, mt.epoch, number)
+    assert (held.refresh_id, held.epoch, held.record.definition_version) == (made, mt.epoch, number)
     outcome = mt.publish(made)
     assert (outcome.plan.strategy, outcome.definition_version) == (Strategy.PUBLISH, number)
     assert mt.content() == counted([("d", 4), (None, None)])
     last = mt.last()
-    assert (last.vector, last.definition_version) == (held.vector, number)
-    assert (last.epoch, last.logical_time) == (mt.epoch, held.logical_time)
+    assert (last.record.vector, last.record.definition_version) == (held.record.vector, number)
+    assert (last.epoch, last.record.logical_time) == (mt.epoch, held.record.logical_time)
     assert lake.format.held(mt.name, mt.id) is None
     with pytest.raises(ServerError, match="no held version") as caught:
         mt.publish(made)

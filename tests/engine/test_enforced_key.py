@@ -34,7 +34,7 @@ def refused(mt: Materialized, **changed: object) -> str:
 def test_a_key_that_fails_keeps_the_old_version(lake: Lake) -> None:
     mt = enforced(lake, Violation.FAIL)
     assert dict(mt.refresh().metrics.expectations) == {"pk": 0}
-    assert mt.last().unique == ("k",)
+    assert mt.last().record.unique == ("k",)
     lake.sql("INSERT INTO t VALUES ('a', 2), ('b', 3), (NULL, 4), ('c', 5), ('c', 6)")
     for force in (False, True):
         message = refused(mt, force=force)
@@ -63,17 +63,17 @@ def test_a_warning_counts_the_whole_version(lake: Lake) -> None:
     mt = enforced(lake, Violation.WARN)
     lake.sql("INSERT INTO t VALUES ('a', 2)")
     assert dict(mt.refresh().metrics.expectations) == {"pk": 1}
-    assert mt.last().unique == ()
+    assert mt.last().record.unique == ()
     lake.sql("INSERT INTO t VALUES ('b', 1)")
     outcome = mt.refresh()
     assert outcome.plan.strategy is Strategy.INCREMENTAL
     assert dict(outcome.metrics.expectations) == {"pk": 1}
     lake.sql("DELETE FROM t WHERE n = 2")
     assert dict(mt.refresh().metrics.expectations) == {"pk": 0}
-    assert mt.last().unique == ("k",)
+    assert mt.last().record.unique == ("k",)
     lake.sql("INSERT INTO t VALUES ('b', 9), ('b', 10)")
     assert dict(mt.refresh().metrics.expectations) == {"pk": 1}
-    assert mt.last().unique == ()
+    assert mt.last().record.unique == ()
 
 
 def test_a_version_nobody_checked_is_checked_whole(lake: Lake) -> None:
@@ -146,4 +146,4 @@ def test_a_rollback_restores_what_was(lake: Lake) -> None:
     assert first is not None
     mt.roll_back(first)
     assert mt.content() == counted([("a", 1), ("a", 2)])
-    assert mt.last().unique == ()
+    assert mt.last().record.unique == ()

@@ -19,7 +19,7 @@ from tidegate_server.core.messages.answers import Reach
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.versions import SourceKind
-from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.refresh.rollback import roll_back
 from tidegate_server.engine.refresh.run import explain, refresh
@@ -27,6 +27,7 @@ from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.survey import survey
 from tidegate_server.engine.storage.base import Written
+from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.delta.format import DeltaFormat
 
 pytestmark = pytest.mark.spark
@@ -152,12 +153,14 @@ def test_a_refresh_that_outlived_its_lease_writes_nothing(lake: Lake, folder: Fo
     late = raw.order()
 
     class Overtaken(DeltaFormat):
-        def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
+        def ingest(
+            self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int | None
+        ) -> Written:
             raw.refresh()
-            return super().ingest(frame, order, base=base)
+            return super().ingest(frame, order, record, base=base)
 
     with pytest.raises(ServerError) as caught:
-        refresh(late, lake.root, Overtaken(lake.root), Operation(late.refresh_id))
+        refresh(late, Recompute(), lake.root, Overtaken(lake.root), Operation(late.refresh_id))
     assert caught.value.code == "MT_REFRESH_FENCED"
     assert raw.rows() == [(1,), (2,)]
 
@@ -168,8 +171,9 @@ def test_rollback_takes_in_again_what_came_since(lake: Lake, folder: Folder) -> 
     for value in range(3, 16):
         folder.arrive(value)
         raw.refresh()
-    order = raw.order(rollback_to=version)
-    roll_back(order, lake.root, lake.format, Operation(order.refresh_id))
+    assert version is not None
+    order = raw.order()
+    roll_back(order, version, lake.root, lake.format, Operation(order.refresh_id))
     assert raw.rows() == [(1,), (2,)]
     raw.refresh()
     assert len(raw.rows()) == 15

@@ -62,7 +62,7 @@ def test_files_that_stay_are_not_read_again_and_others_are(lake: Lake, sold: Pat
     outcome = mt.refresh()
     assert why(outcome) == (Strategy.NO_DATA, "SOURCES_UNCHANGED", ["FINGERPRINT"])
     (change,) = outcome.plan.changes
-    assert change.before == change.after == mt.last().vector[mt.sources[0].table_id]
+    assert change.before == change.after == mt.last().record.vector[mt.sources[0].table_id]
     assert (lake.version("mt"), jobs(lake)) == (version, before)
     assert mt.verify().equal
 

@@ -33,13 +33,15 @@ def test_the_same_version_of_another_history_is_another_table(lake: Lake, tmp_pa
     assert time.monotonic() - begun < 0.5
     source = mt.sources[0]
     recorded = mt.last()
-    assert recorded.commits == {source.table_id: lake.format.commit_id(source.name, 2)}
+    assert recorded.record.source_commits == {
+        source.table_id: lake.format.commit_id(source.name, 2)
+    }
 
     put_back()
     lake.sql("INSERT INTO t VALUES ('b')")
     outcome = mt.refresh()
     assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
-    assert outcome.plan.vector == recorded.vector
+    assert outcome.plan.vector == recorded.record.vector
     assert mt.content() == counted([("a",), ("b",)])
     with pytest.raises(ServerError, match="other tables"):
         mt.verify(recorded.version)

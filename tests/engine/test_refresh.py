@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.engine.conftest import Session
+from tests.fix_materialized import changed_order, task_of
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import (
     Analysis,
@@ -35,7 +36,12 @@ from tidegate_server.core.messages.requests import (
 )
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Strategy, Trigger
-from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
+from tidegate_server.core.refresh.request import (
+    Recompute,
+    RefreshOrder,
+    RefreshOutcome,
+    RefreshPolicy,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -80,15 +86,15 @@ class Materialized:
             trigger=Trigger.MANUAL,
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
         )
-        return replace(order, **changed)  # type: ignore[arg-type]
+        return changed_order(order, changed)
 
-    def run(self, order: RefreshOrder) -> RefreshOutcome:
-        answer = self.session.client.call(Refresh(order=order))
+    def run(self, order: RefreshOrder, task: Recompute = Recompute()) -> RefreshOutcome:  # noqa: B008
+        answer = self.session.client.call(Refresh(order=order, task=task))
         assert isinstance(answer, Refreshed)
         return answer.outcome
 
     def refresh(self, **changed: object) -> RefreshOutcome:
-        return self.run(self.order(**changed))
+        return self.run(self.order(**changed), task_of(changed))
 
     def rows(self) -> list[tuple[object, ...]]:
         return sorted(self.session.rows("SELECT * FROM mt"), key=repr)
@@ -308,7 +314,7 @@ def test_versions_of_sources_are_told_by_their_current_id(make: Make, session: S
 
 def test_explaining_plans_and_writes_nothing(make: Make, session: Session) -> None:
     mt = make("SELECT k FROM t")
-    answer = session.client.call(ExplainRefresh(order=mt.order()))
+    answer = session.client.call(ExplainRefresh(order=mt.order(), task=Recompute()))
     assert isinstance(answer, Planned)
     assert answer.plan.reason_code == "FIRST_REFRESH"
     assert mt.last().commit is None

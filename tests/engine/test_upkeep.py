@@ -104,7 +104,7 @@ def test_what_no_version_since_the_horizon_needs_is_gone(lake: Lake, mt: Materia
 def test_a_table_that_lags_goes_on_incrementally(lake: Lake, mt: Materialized) -> None:
     below = Materialized(lake, "SELECT k, sum(n) AS s FROM mt GROUP BY k", table="below")
     below.refresh()
-    (read,) = below.last().vector.values()
+    (read,) = below.last().record.vector.values()
     lake.sql("UPDATE t SET n = 7 WHERE n = 1", "INSERT INTO t VALUES ('b', 7)")
     mt.refresh()
     lake.format.rewrite_files(mt.name, mt.id, "u")

@@ -11,7 +11,7 @@ import pytest
 from tests.fix_spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Trigger
-from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
+from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.query.logical_time import bound
 from tidegate_server.engine.refresh.run import refresh
@@ -50,7 +50,8 @@ class Materialized:
             logical_time=NOON,
         )
         order = replace(order, **changed)  # type: ignore[arg-type]
-        return refresh(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
+        operation = Operation(order.refresh_id)
+        return refresh(order, Recompute(), self.lake.root, self.lake.format, operation)
 
     def refused(self) -> ServerError:
         """Refresh in vain; the old data must be there all the same."""

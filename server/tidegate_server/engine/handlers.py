@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -39,6 +39,7 @@ from tidegate_server.core.messages.answers import (
 )
 from tidegate_server.core.messages.requests import (
     Analyze,
+    BackfillTable,
     Cancel,
     CheckExpressions,
     CheckSettings,
@@ -65,6 +66,7 @@ from tidegate_server.core.messages.requests import (
     OpenSession,
     Ping,
     PlaceTables,
+    PublishHeld,
     PutView,
     Refresh,
     RegisterSystemTable,
@@ -74,6 +76,7 @@ from tidegate_server.core.messages.requests import (
     Request,
     RewriteFiles,
     RewriteNames,
+    RollBackTable,
     SetTableProperties,
     SourceVersions,
     Survey,
@@ -106,6 +109,8 @@ from tidegate_server.engine.session.settings import check_settings
 from tidegate_server.engine.statement.execute import execute
 from tidegate_server.engine.statement.survey import survey
 from tidegate_server.engine.storage.base import TableFormat
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +285,27 @@ class Handlers:
     # ---- refreshes -------------------------------------------------------------------------
 
     def refresh(self, request: Refresh, operation: Operation) -> Refreshed:
-        order = request.order
+        return self._run(request.order, operation, refresh, request.task)
+
+    def roll_back_table(self, request: RollBackTable, operation: Operation) -> Refreshed:
+        return self._run(request.order, operation, roll_back, request.version)
+
+    def publish_held(self, request: PublishHeld, operation: Operation) -> Refreshed:
+        return self._run(request.order, operation, publish, request.held_by)
+
+    def backfill_table(self, request: BackfillTable, operation: Operation) -> Refreshed:
+        return self._run(request.order, operation, backfill, request.source)
+
+    def _run(
+        self,
+        order: RefreshOrder,
+        operation: Operation,
+        run: Callable[[RefreshOrder, T, SparkSession, TableFormat, Operation], RefreshOutcome],
+        task: T,
+    ) -> Refreshed:
+        """Carry out one run of a table and count what it took."""
         with serving(refresh_id=operation.id):
-            outcome = _way(order)(order, self._spark, self._tables, operation)
+            outcome = run(order, task, self._spark, self._tables, operation)
             read_again(self._spark, order.name)
             if outcome.plan.strategy is not Strategy.NO_DATA:
                 metrics = self._operations.measured(outcome.metrics, operation)
@@ -290,7 +313,7 @@ class Handlers:
             return Refreshed(outcome=outcome)
 
     def explain_refresh(self, request: ExplainRefresh, operation: Operation) -> Planned:
-        return Planned(plan=explain(request.order, self._spark, self._tables))
+        return Planned(plan=explain(request.order, request.task, self._spark, self._tables))
 
     def source_versions(self, request: SourceVersions) -> Versions:
         versions = source_versions(request.sources, self._spark, self._tables)
@@ -310,7 +333,11 @@ class Handlers:
         exists = self._tables.find(request.name) is not None
         commit = self._tables.last_commit(request.name, request.table_id) if exists else None
         held = self._tables.held(request.name, request.table_id) if exists else None
-        return LastCommitted(commit=commit, exists=exists, held=held)
+        return LastCommitted(
+            commit=commit.summary() if commit is not None else None,
+            exists=exists,
+            held=held.summary() if held is not None else None,
+        )
 
     def discard_held(self, request: DiscardHeld) -> Done:
         self._tables.discard_held(request.name, request.table_id)
@@ -365,23 +392,14 @@ def _given_operation(request: Analyze | Survey) -> str:
     return request.operation_id or str(uuid.uuid4())
 
 
-def _refresh_id(request: Refresh | ExplainRefresh | VerifyTable) -> str:
+def _refresh_id(
+    request: Refresh | RollBackTable | PublishHeld | BackfillTable | ExplainRefresh | VerifyTable,
+) -> str:
     return request.order.refresh_id
 
 
 def _upkeep_id(request: RewriteFiles | RemoveFiles) -> str:
     return request.upkeep_id
-
-
-def _way(
-    order: RefreshOrder,
-) -> Callable[[RefreshOrder, SparkSession, TableFormat, Operation], RefreshOutcome]:
-    """Return what carries an order out."""
-    if order.rollback_to is not None:
-        return roll_back
-    if order.publish is not None:
-        return publish
-    return refresh if order.backfill_from is None else backfill
 
 
 HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
@@ -411,6 +429,9 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     DropTable: Control(Handlers.drop_table),
     DiscardHeld: Control(Handlers.discard_held),
     Refresh: Work(Handlers.refresh, _refresh_id),
+    RollBackTable: Work(Handlers.roll_back_table, _refresh_id),
+    PublishHeld: Work(Handlers.publish_held, _refresh_id),
+    BackfillTable: Work(Handlers.backfill_table, _refresh_id),
     InspectFiles: Control(Handlers.inspect_files),
     RewriteFiles: Work(Handlers.rewrite_files, _upkeep_id),
     RemoveFiles: Work(Handlers.remove_files, _upkeep_id),

@@ -14,6 +14,7 @@ from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.core.refresh.request import (
     CommittedRefresh,
     PastRun,
+    Recompute,
     RefreshOrder,
     RefreshPolicy,
 )
@@ -25,6 +26,7 @@ from tidegate_server.engine.planning.planner import (
     records_totals,
     without_fingerprints,
 )
+from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 
 NAME = TableName("spark_catalog", "s", "mt")
 ORDER = RefreshOrder(
@@ -42,12 +44,15 @@ ORDER = RefreshOrder(
     trigger=Trigger.SCHEDULED,
     logical_time=datetime(2026, 1, 1, tzinfo=UTC),
 )
-LAST = CommittedRefresh(epoch=1, version=1, definition_version=1, vector={"t": 4}, refresh_id="r1")
+RECORD = CommitRecord(
+    vector={"t": 4}, definition_version=1, logical_time=datetime(2025, 12, 31, tzinfo=UTC)
+)
+LAST = RecordedRefresh(epoch=1, version=1, refresh_id="r1", record=RECORD)
 PLAIN = Source(name=TableName("spark_catalog", "s", "p"), kind=SourceKind.PLAIN, table_id="p")
 
 
 def test_nothing_is_done_when_no_source_changed() -> None:
-    plan = plan_refresh(ORDER, {"t": 4}, LAST)
+    plan = plan_refresh(ORDER, Recompute(), {"t": 4}, LAST)
     assert (plan.strategy, plan.reason_code) == (Strategy.NO_DATA, "SOURCES_UNCHANGED")
     assert plan.vector == {"t": 4}
 
@@ -60,66 +65,72 @@ def test_nothing_is_done_when_no_source_changed() -> None:
         (ORDER, {"new": 4}, LAST, "SOURCES_CHANGED"),
         (ORDER, {}, LAST, "SOURCES_CHANGED"),
         (ORDER, {"t": 3}, LAST, "SOURCES_CHANGED"),
-        (replace(ORDER, force=True), {"t": 4}, LAST, "FORCED"),
         (replace(ORDER, definition_version=2), {"t": 4}, LAST, "DEFINITION_CHANGED"),
         (ORDER, {"t": 4}, replace(LAST, partial=True), "PARTIAL_BEFORE"),
         (ORDER, {"t": 4}, replace(LAST, foreign_version=7), "FOREIGN_COMMIT"),
         (replace(ORDER, sources=(PLAIN,)), {"t": 4}, LAST, "SOURCE_WITHOUT_VERSIONS"),
         (replace(ORDER, checkpoint_floor=1), {"t": 4}, LAST, "FROM_BEGINNING"),
-        (replace(ORDER, fingerprint="f"), {"t": 4}, LAST, "DEFINITION_CHANGED"),
-        (
-            replace(ORDER, fingerprint="f"),
-            {"t": 4},
-            replace(LAST, fingerprint="e"),
-            "DEFINITION_CHANGED",
-        ),
     ],
 )
 def test_the_whole_table_is_computed_for_a_reason(
-    order: RefreshOrder, current: dict[str, int], last: CommittedRefresh | None, code: str
+    order: RefreshOrder, current: dict[str, int], last: RecordedRefresh | None, code: str
 ) -> None:
-    plan = plan_refresh(order, current, last)
+    plan = plan_refresh(order, Recompute(), current, last)
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, code)
     assert plan.reason_text
 
 
+def test_a_forced_refresh_is_full() -> None:
+    plan = plan_refresh(ORDER, Recompute(force=True), {"t": 4}, LAST)
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "FORCED")
+
+
+@pytest.mark.parametrize("before", [None, "e"])
+def test_another_fingerprint_is_a_changed_definition(before: str | None) -> None:
+    last = replace(LAST, record=replace(RECORD, fingerprint=before))
+    plan = plan_refresh(ORDER, Recompute(), {"t": 4}, last, fingerprint="f")
+    assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "DEFINITION_CHANGED")
+
+
 def test_a_query_of_the_time_is_computed_again() -> None:
-    plan = plan_refresh(ORDER, {"t": 4}, LAST, stable=False)
+    plan = plan_refresh(ORDER, Recompute(), {"t": 4}, LAST, stable=False)
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "UNSTABLE_QUERY")
 
 
 def test_requested_partitions_are_replaced_whatever_changed() -> None:
-    order = replace(ORDER, partitions=({"a": "1"}, {"a": "2"}))
-    plan = plan_refresh(order, {"t": 4}, LAST)
+    task = Recompute(partitions=({"a": "1"}, {"a": "2"}))
+    plan = plan_refresh(ORDER, task, {"t": 4}, LAST)
     assert plan.strategy is Strategy.PARTITION
-    assert plan.partitions == order.partitions
+    assert plan.partitions == task.partitions
     assert "2 requested" in plan.reason_text
 
 
 def test_requested_rows_are_replaced_whatever_changed() -> None:
-    plan = plan_refresh(replace(ORDER, predicate="a > 1"), {"t": 4}, LAST)
+    plan = plan_refresh(ORDER, Recompute(predicate="a > 1"), {"t": 4}, LAST)
     assert (plan.strategy, plan.reason_code) == (Strategy.PARTITION, "ROWS_REQUESTED")
 
 
 def test_a_source_of_another_history_is_another_table() -> None:
-    plan = plan_refresh(ORDER, {"t": 4}, LAST, others=("spark_catalog.s.t",))
+    plan = plan_refresh(ORDER, Recompute(), {"t": 4}, LAST, others=("spark_catalog.s.t",))
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
 
 
 # ---- sources without versions ------------------------------------------------------------------
 
 MIXED = replace(ORDER, sources=(*ORDER.sources, PLAIN))
-BOTH = replace(LAST, vector={"t": 4, "p": 77})
+BOTH = replace(LAST, record=replace(RECORD, vector={"t": 4, "p": 77}))
 
 
 def test_files_with_the_recorded_fingerprint_are_unchanged() -> None:
-    plan = plan_refresh(MIXED, {"t": 4, "p": 77}, BOTH)
+    plan = plan_refresh(MIXED, Recompute(), {"t": 4, "p": 77}, BOTH)
     assert plan.strategy is Strategy.NO_DATA
     assert [(c.method, c.before, c.after) for c in plan.changes] == [
         ("UNCHANGED", 4, 4),
         ("FINGERPRINT", 77, 77),
     ]
-    assert plan_refresh(MIXED, {"t": 5, "p": 77}, BOTH).reason_code == "SOURCES_CHANGED"
+    assert (
+        plan_refresh(MIXED, Recompute(), {"t": 5, "p": 77}, BOTH).reason_code == "SOURCES_CHANGED"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,14 +144,14 @@ def test_files_with_the_recorded_fingerprint_are_unchanged() -> None:
 def test_other_files_and_those_nothing_is_known_of_count_as_changed(
     current: dict[str, int], last: CommittedRefresh, text: str, method: str
 ) -> None:
-    plan = plan_refresh(MIXED, current, last)
+    plan = plan_refresh(MIXED, Recompute(), current, last)
     assert (plan.strategy, plan.reason_code) == (Strategy.FULL, "SOURCE_WITHOUT_VERSIONS")
     assert text in plan.reason_text
     assert plan.changes[1].method == method
 
 
 def test_files_that_change_while_they_are_listed_are_recorded_as_unknown() -> None:
-    full = plan_refresh(MIXED, {"t": 5, "p": 77}, BOTH)
+    full = plan_refresh(MIXED, Recompute(), {"t": 5, "p": 77}, BOTH)
     incremental = plan_incremental(MIXED, full, LARGE)
     assert incremental.strategy is Strategy.INCREMENTAL
     assert [c.method for c in incremental.changes] == ["CHANGE_FEED", "FINGERPRINT"]
@@ -156,14 +167,14 @@ def test_files_that_change_while_they_are_listed_are_recorded_as_unknown() -> No
 
 def test_the_vector_of_a_plan_is_a_copy() -> None:
     current = {"t": 5}
-    plan = plan_refresh(ORDER, current, LAST)
+    plan = plan_refresh(ORDER, Recompute(), current, LAST)
     current["t"] = 6
     assert plan.vector == {"t": 5}
 
 
 # ---- incremental -------------------------------------------------------------------------------
 
-FULL = plan_refresh(ORDER, {"t": 5}, LAST)
+FULL = plan_refresh(ORDER, Recompute(), {"t": 5}, LAST)
 LARGE = Evidence(
     changes=(SourceChange(source="t", before=4, after=5, method="CHANGE_FEED", rows=100),),
     keyed=True,

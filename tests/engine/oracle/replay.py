@@ -26,7 +26,12 @@ from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Strategy, Trigger
 from tidegate_server.core.model.versions import Source
-from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPolicy
+from tidegate_server.core.refresh.request import (
+    Recompute,
+    RefreshOrder,
+    RefreshOutcome,
+    RefreshPolicy,
+)
 from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.session.operations import Operation
@@ -241,7 +246,8 @@ class Replay:
             settings=self._settings,
             policy=subject.policy,
         )
-        return refresh(order, self._lake.root, self._lake.format, Operation(order.refresh_id))
+        operation = Operation(order.refresh_id)
+        return refresh(order, Recompute(), self._lake.root, self._lake.format, operation)
 
     def _both(self, subject: Subject) -> tuple[Rows, Rows]:
         """Return the rows of the query and those of the table."""

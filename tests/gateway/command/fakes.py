@@ -43,7 +43,7 @@ from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest
+from tidegate_server.core.refresh.request import RefreshPlan, RefreshRequest, Rollback
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.command.dispatch import prepare
 from tidegate_server.gateway.context import Context, Services, SessionState
@@ -255,7 +255,7 @@ class FakeQueue:
             requested_by=request.requested_by,
             server_id="server-1",
             wave_id=request.wave_id,
-            partitions=request.partitions,
+            partitions=request.recompute.partitions,
         )
         self.waiting[run.refresh_id] = run
         self.ledger.history.append(run)
@@ -398,13 +398,13 @@ class World:
             finished_at=NOW,
             requested_by=request.requested_by,
             server_id="server-1",
-            partitions=request.partitions,
+            partitions=request.recompute.partitions,
             action=Strategy.FULL,
             wave_id=request.wave_id,
-            sources=dict(request.vector or {}),
+            sources=dict(request.recompute.vector or {}),
             to_version=100 + len(self.refreshed),
         )
-        if self.failing_partition in request.partitions:
+        if self.failing_partition in request.recompute.partitions:
             run = replace(run, state=RunState.FAILED, error_class="X", error_message="it broke")
         if self.refresh_failure and self.failing in (None, table.name.table):
             run = replace(
@@ -415,9 +415,8 @@ class World:
                 error_message=self.refresh_failure.message,
             )
         if run.state is RunState.SUCCEEDED and run.to_version is not None:
-            before = self.engine.storage.commit(
-                table.id, run.refresh_id, run.to_version, request.rollback_to
-            )
+            restored = request.task.version if isinstance(request.task, Rollback) else None
+            before = self.engine.storage.commit(table.id, run.refresh_id, run.to_version, restored)
             run = replace(run, from_version=before)
         self.ledger.history.append(run)
         self.ran.set()

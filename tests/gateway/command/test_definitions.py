@@ -14,6 +14,7 @@ from tidegate_server.core.messages.requests import Analyze
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.types import Schema
+from tidegate_server.core.refresh.request import Rollback
 
 FIRST = "SELECT * FROM t1 -- first"
 SECOND = "SELECT * FROM t1 WHERE c > 0"
@@ -190,7 +191,7 @@ def test_the_definition_of_a_version_of_the_data_comes_back_alone(dated: World) 
 def test_definition_and_data_come_back_together(dated: World) -> None:
     dated.execute(f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
     (request,) = dated.refreshed
-    assert request.rollback_to == 7
+    assert request.task == Rollback(version=7)
     after = dated.table("m")
     assert (after.restored_from, after.original_query) == (1, FIRST)
     assert after.refresh_status is RefreshStatus.SUSPENDED

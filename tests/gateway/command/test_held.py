@@ -13,6 +13,7 @@ from tidegate_server.core.messages.requests import CheckExpressions, DiscardHeld
 from tidegate_server.core.model.clauses import Assertion, Violation
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import HeldVersion
+from tidegate_server.core.refresh.request import Publish
 
 ALTER = "ALTER MATERIALIZED TABLE m"
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
@@ -151,7 +152,7 @@ def test_a_held_version_is_told_of_wherever_the_table_is(held: World) -> None:
 def test_publish_serves_the_held_version_by_a_run_of_its_own(held: World) -> None:
     held.execute(f"{ALTER} PUBLISH HELD VERSION")
     [request] = held.refreshed
-    assert (request.publish, request.refresh_id, request.requested_by) == (True, "op2", "ann")
+    assert (request.task, request.refresh_id, request.requested_by) == (Publish(), "op2", "ann")
     assert "r-1" in held.logged[-1]
 
 

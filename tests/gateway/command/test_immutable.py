@@ -13,6 +13,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import CheckExpressions
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.types import Schema
+from tidegate_server.core.refresh.request import Backfill, Recompute
 
 PREDICATE = "a < 5 -- old"
 CREATE = "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY"
@@ -132,8 +133,8 @@ def test_rows_are_copied_before_anything_else_is_loaded(world: World) -> None:
     text = BACKFILL.replace("FRESH", "WITH ('materialized-table.initialize'='ON_CREATE') FRESH")
     world.execute(f"{text} AS SELECT * FROM t1")
     copy, load = world.refreshed
-    assert (copy.trigger, copy.backfill_from) == (Trigger.BACKFILL, name("old"))
-    assert (load.trigger, load.backfill_from) == (Trigger.INITIAL, None)
+    assert (copy.trigger, copy.task) == (Trigger.BACKFILL, Backfill(source=name("old")))
+    assert (load.trigger, load.task) == (Trigger.INITIAL, Recompute())
     assert world.table("m").backfilled_from == name("old")
     [(described,)] = world.rows("DESCRIBE m AS JSON")
     assert json.loads(str(described))["backfilled_from"] == "c.d.old"

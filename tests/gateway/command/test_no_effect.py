@@ -21,7 +21,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import CheckSettings
 from tidegate_server.core.model.clauses import StartKind
 from tidegate_server.core.model.runs import Trigger
-from tidegate_server.core.refresh.request import RefreshOrder, RefreshRequest
+from tidegate_server.core.refresh.request import Backfill, RefreshOrder, RefreshRequest
 from tidegate_server.core.sql.alter import ALTER_RULES
 from tidegate_server.core.sql.statements import ColumnItem, CreateMaterializedTable, SchemaChange
 from tidegate_server.gateway import options as known
@@ -574,7 +574,7 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
     "immutable": (create(after="IMMUTABLE WHERE (a < 1)"), lambda w: order_of(w).immutable),
     "backfill_from": (
         create(after="IMMUTABLE WHERE (a < 1) BACKFILL FROM t1"),
-        lambda w: w.refreshed[0].backfill_from,
+        lambda w: isinstance(w.refreshed[0].task, Backfill),
     ),
 }
 COLUMNS: dict[str, tuple[str, Proof]] = {

@@ -62,7 +62,7 @@ def refreshed(world: World) -> list[tuple[str, list[dict[str, str]]]]:
     for request in world.refreshed:
         table = world.catalog.by_id(request.table_id)
         assert table is not None
-        found.append((table.name.table, [dict(spec) for spec in request.partitions]))
+        found.append((table.name.table, [dict(spec) for spec in request.recompute.partitions]))
     return found
 
 
@@ -71,14 +71,14 @@ def test_refresh_answers_job_id_and_cluster_info(world: World) -> None:
     [(job, info)] = world.rows("ALTER MATERIALIZED TABLE m REFRESH")
     assert job == f"op{world.operations}"
     assert json.loads(str(info))["table"] == "c.d.m"
-    assert not world.refreshed[0].force
+    assert not world.refreshed[0].recompute.force
     assert world.refreshed[0].trigger is Trigger.MANUAL
 
 
 def test_refresh_full_is_forced(world: World) -> None:
     make(world, "m", "t1")
     world.execute("ALTER MATERIALIZED TABLE m REFRESH FULL")
-    assert world.refreshed[0].force
+    assert world.refreshed[0].recompute.force
 
 
 def test_partition_values_travel_as_data(world: World) -> None:
@@ -172,7 +172,7 @@ def test_incremental_and_full_are_policies(world: World) -> None:
 def test_a_predicate_is_passed_on_as_written(world: World) -> None:
     make(world, "m", "t1")
     world.execute("ALTER MATERIALIZED TABLE m REFRESH WHERE a > 5 AND b = 'x'")
-    assert world.refreshed[0].predicate == "a > 5 AND b = 'x'"
+    assert world.refreshed[0].recompute.predicate == "a > 5 AND b = 'x'"
 
 
 def test_a_range_is_refreshed_one_partition_at_a_time_on_one_vector(world: World) -> None:
@@ -184,7 +184,7 @@ def test_a_range_is_refreshed_one_partition_at_a_time_on_one_vector(world: World
         [{"d": f"2024-01-0{day}"}] for day in (1, 2, 3)
     ]
     assert {r.trigger for r in world.refreshed} == {Trigger.BACKFILL}
-    assert [dict(r.vector or {}) for r in world.refreshed] == [{"id-t1": 7}] * 3
+    assert [dict(r.recompute.vector or {}) for r in world.refreshed] == [{"id-t1": 7}] * 3
     assert len({r.wave_id for r in world.refreshed}) == 1
     assert [job for job, _ in rows] == ["op2", "op2.p2", "op2.p3"]
     assert "Partition 2 of 3 (d = 2024-01-02): SUCCEEDED" in world.logged
@@ -268,7 +268,7 @@ def test_a_wave_reads_one_version_of_every_source(world: World) -> None:
     make(world, "top", "a", "t1")
     world.engine.versions = {"id-base": 90, "id-a": 500}
     world.execute("ALTER MATERIALIZED TABLE base REFRESH CASCADE")
-    vectors = [dict(request.vector or {}) for request in world.refreshed]
+    vectors = [dict(request.recompute.vector or {}) for request in world.refreshed]
     assert vectors[0] == {"id-t1": 7, "id-t2": 7}
     assert vectors[1] == {"id-t1": 7, "id-t2": 7, "id-base": 90}
     assert vectors[2] == {"id-t1": 7, "id-t2": 7, "id-a": 102}

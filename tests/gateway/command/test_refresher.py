@@ -23,6 +23,7 @@ from tidegate_server.core.messages.requests import (
     ChunkTicket,
     DropTable,
     LastCommit,
+    PublishHeld,
     Refresh,
     Request,
 )
@@ -31,6 +32,8 @@ from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import HeldVersion, LogicalRefreshMode, RollingBack
 from tidegate_server.core.refresh.request import (
     CommittedRefresh,
+    Publish,
+    Recompute,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
@@ -77,6 +80,7 @@ class FakeEngine:
         self.held: CommittedRefresh | None = None
         self.exists = True
         self.down = False
+        self.requests: list[Request] = []
         self.work: Callable[[RefreshOrder], RefreshOutcome] = lambda order: OUTCOME
         self.cancel_seen = threading.Event()
 
@@ -93,9 +97,10 @@ class FakeEngine:
         if self.down:
             raise error(Code.ENGINE_UNAVAILABLE, reason="it is down")
         match request:
-            case Refresh(order=order):
-                self.orders.append(order)
-                return Refreshed(outcome=self.work(order))
+            case Refresh() | PublishHeld():
+                self.requests.append(request)
+                self.orders.append(request.order)
+                return Refreshed(outcome=self.work(request.order))
             case Cancel(operation_id=operation_id):
                 self.cancels.append(operation_id)
                 self.cancel_seen.set()
@@ -208,9 +213,10 @@ def commit(refresh_id: str, **changes: Any) -> CommittedRefresh:
 
 
 def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
-    world.refresher.run(request(partitions=({"Ds": "x"},), force=True))
-    [order] = world.engine.orders
-    assert order == RefreshOrder(
+    task = Recompute(partitions=({"Ds": "x"},), force=True)
+    world.refresher.run(request(task=task))
+    assert world.engine.requests == [Refresh(order=world.engine.orders[0], task=task)]
+    assert world.engine.orders[0] == RefreshOrder(
         refresh_id="server-1-run-1",
         table_id="t-1",
         name=name("Daily"),
@@ -222,8 +228,6 @@ def test_a_refresh_is_ordered_with_all_the_engine_needs(world: World) -> None:
         epoch=1,
         trigger=Trigger.MANUAL,
         logical_time=NOON,
-        partitions=({"Ds": "x"},),
-        force=True,
         settings={"spark.sql.shuffle.partitions": "7"},
         options=table().options,
     )
@@ -610,11 +614,13 @@ def test_what_a_refresh_commits_takes_the_place_of_a_held_version(world: World) 
 def test_a_publication_names_the_refresh_whose_result_is_held(world: World) -> None:
     world.catalog.hold("t-1", WAITING)
     world.engine.work = lambda order: replace(OUTCOME, definition_version=3)
-    ended = world.refresher.run(request(publish=True))
+    ended = world.refresher.run(request(task=Publish()))
     assert (ended.state, ended.definition_version) == (RunState.SUCCEEDED, 3)
-    assert world.engine.orders[0].publish == WAITING.refresh_id
+    assert world.engine.requests == [
+        PublishHeld(order=world.engine.orders[0], held_by=WAITING.refresh_id)
+    ]
     assert world.catalog.by_id("t-1") == table()
-    late = world.refresher.run(request(publish=True))
+    late = world.refresher.run(request(task=Publish()))
     assert (late.state, late.error_class) == (RunState.CANCELLED, "MT_NOTHING_HELD")
 
 

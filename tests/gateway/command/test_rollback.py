@@ -11,6 +11,7 @@ from tests.gateway.command.tables import refusal
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import RollingBack
+from tidegate_server.core.refresh.request import Rollback
 
 ROLLBACK = "ALTER MATERIALIZED TABLE m ROLLBACK TO VERSION 2"
 
@@ -25,7 +26,7 @@ def full(world: World) -> World:
 def test_a_rolled_back_table_stays_suspended(full: World) -> None:
     full.execute(ROLLBACK)
     (request,) = full.refreshed
-    assert (request.rollback_to, request.table_id) == (2, full.table("m").id)
+    assert (request.task, request.table_id) == (Rollback(version=2), full.table("m").id)
     assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
     assert not full.workflow("m").active
     assert "is suspended" in full.logged[-1]

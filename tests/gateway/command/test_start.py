@@ -41,7 +41,7 @@ def loading(world: World) -> World:
 def test_a_start_limits_the_first_load(loading: World, start: str, days: list[str]) -> None:
     loading.execute(CREATE.format(start))
     [request] = loading.refreshed
-    assert [spec["d"] for spec in request.partitions] == days
+    assert [spec["d"] for spec in request.recompute.partitions] == days
 
 
 def test_the_start_mode_is_stored(world: World) -> None:

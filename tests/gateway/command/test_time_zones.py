@@ -238,7 +238,7 @@ def test_the_first_load_of_a_start_mode_is_named_in_the_schedules_zone(
     options = f"{FORMATTER}, 'materialized-table.initialize'='ON_CREATE', '{OPTION}'='{zone}'"
     start = "START_MODE = FROM_NOW(INTERVAL '13' HOUR)"
     world.execute(BY_DAY.format(options, start, "HOUR"))
-    assert world.refreshed[0].partitions[0]["d"] == first
+    assert world.refreshed[0].recompute.partitions[0]["d"] == first
 
 
 @pytest.mark.parametrize(("zone", "count"), [("Asia/Tokyo", 2), ("UTC", 1)])
@@ -250,7 +250,7 @@ def test_the_moment_of_a_start_mode_is_read_in_the_schedules_zone(
     options = options.replace("yyyy-MM-dd", "yyyy-MM-dd HH")
     start = "START_MODE = FROM_TIMESTAMP(TIMESTAMP '2024-01-02 20:30:00')"
     world.execute(BY_DAY.format(options, start, "HOUR"))
-    assert len(world.refreshed[0].partitions) == count
+    assert len(world.refreshed[0].recompute.partitions) == count
 
 
 # ---- schedules of an earlier release -----------------------------------------------------------

@@ -302,7 +302,7 @@ def test_a_table_that_differs_is_told_of_and_refreshed_fully(
     assert done.compared == ContentCompared(version=4, missing_rows=1)
     assert '{"n": 1}' in caplog.text
     [wish] = world.wished
-    assert (wish.table_id, wish.trigger, wish.force) == ("t-1", Trigger.REPAIR, True)
+    assert (wish.table_id, wish.trigger, wish.recompute.force) == ("t-1", Trigger.REPAIR, True)
     assert world.look_after() is None
 
 
@@ -353,7 +353,7 @@ def test_a_part_that_differs_is_recorded_and_the_table_refreshed_fully(world: Wo
     assert done.compared == ContentCompared(version=4, extra_rows=2, part=LAST)
     assert world.runs.runs(10) == (done,) == tuple(world.ended)
     [wish] = world.wished
-    assert (wish.table_id, wish.trigger, wish.force) == ("t-1", Trigger.REPAIR, True)
+    assert (wish.table_id, wish.trigger, wish.recompute.force) == ("t-1", Trigger.REPAIR, True)
 
 
 def test_parts_are_compared_where_that_is_wanted_and_possible(world: World) -> None:

@@ -81,7 +81,7 @@ class Rest:
             started_at=NOON,
             requested_by=request.requested_by,
             server_id="server-1",
-            partitions=request.partitions,
+            partitions=request.recompute.partitions,
             schedule_time=request.schedule_time,
         )
         self.ledger.record(run)

@@ -97,7 +97,10 @@ def test_a_refresh_is_begun_and_its_run_can_be_asked_for(rest: Rest) -> None:
 
 def test_static_partitions_limit_a_refresh(rest: Rest) -> None:
     request = asked(rest, {"staticPartitions": {"ds": "2024-01-02"}})
-    assert (request.partitions, request.trigger) == (({"Ds": "2024-01-02"},), Trigger.MANUAL)
+    assert (request.recompute.partitions, request.trigger) == (
+        ({"Ds": "2024-01-02"},),
+        Trigger.MANUAL,
+    )
 
 
 def test_an_unknown_partition_column_is_a_problem(rest: Rest) -> None:
@@ -109,7 +112,7 @@ def test_a_periodic_refresh_covers_the_partition_of_its_schedule_time(rest: Rest
     request = asked(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
     assert request.trigger is Trigger.SCHEDULED
     assert request.schedule_time == datetime(2024, 1, 2, tzinfo=UTC)
-    assert request.partitions == ({"Ds": "2024-01-02"},)
+    assert request.recompute.partitions == ({"Ds": "2024-01-02"},)
 
 
 NEW_YEAR_IN_TOKYO = datetime(2024, 12, 31, 15, tzinfo=UTC)
@@ -129,7 +132,7 @@ def test_a_fire_is_read_and_named_in_the_zone_of_its_table(
     rest.catalog.replace(table(**changes))
     request = asked(rest, {"isPeriodic": True, "scheduleTime": time})
     assert request.schedule_time == NEW_YEAR_IN_TOKYO
-    assert request.partitions == ({"Ds": "2025-01-01"},)
+    assert request.recompute.partitions == ({"Ds": "2025-01-01"},)
 
 
 def test_an_offset_tells_the_two_hours_of_a_doubled_one_apart(rest: Rest) -> None:
@@ -148,13 +151,13 @@ def test_the_options_of_the_last_resume_hold_for_a_periodic_refresh(rest: Rest) 
     policy = {"materialized-table.partition-refresh.policy": "WINDOW_START"}
     rest.catalog.replace(table(resume_options=policy))
     request = asked(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
-    assert request.partitions == ({"Ds": "2024-01-01"},)
+    assert request.recompute.partitions == ({"Ds": "2024-01-01"},)
 
 
 def test_dynamic_options_hold_for_one_periodic_refresh(rest: Rest) -> None:
     policy = {"materialized-table.partition-refresh.policy": "WINDOW_START"}
     body = {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00", "dynamicOptions": policy}
-    assert asked(rest, body).partitions == ({"Ds": "2024-01-01"},)
+    assert asked(rest, body).recompute.partitions == ({"Ds": "2024-01-01"},)
 
 
 def test_the_execution_configuration_reaches_the_run(rest: Rest) -> None:

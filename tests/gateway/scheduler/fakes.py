@@ -98,7 +98,7 @@ class FakeRunner:
             state=end,
             action=Strategy.FULL,
             schedule_time=request.schedule_time,
-            partitions=request.partitions,
+            partitions=request.recompute.partitions,
             sources=changes.pop("sources", sources),
             epoch=number,
             queued_at=self.clock.now(),

@@ -135,7 +135,7 @@ def test_a_due_workflow_runs_once_for_its_fire(world: World) -> None:
     [request] = world.runner.requests
     assert request.trigger is Trigger.SCHEDULED
     assert request.schedule_time == NEXT
-    assert request.partitions == ()
+    assert request.recompute.partitions == ()
     assert request.requested_by == "ana"
 
 
@@ -245,7 +245,7 @@ def test_a_partitioned_table_refreshes_its_current_partition_then_closes_it(worl
     world.executor.run_all()
     world.tick(3600)
     world.executor.run_all()
-    assert [r.partitions for r in world.runner.requests] == [
+    assert [r.recompute.partitions for r in world.runner.requests] == [
         ({"Ds": "2024-01-02"},),
         ({"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}),
     ]
@@ -267,7 +267,7 @@ def test_a_closed_partition_is_opened_again_while_late_data_come(world: World) -
         world.tick(3600)
         world.executor.run_all()
     yesterday, today = {"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}
-    assert [r.partitions for r in world.runner.requests] == [
+    assert [r.recompute.partitions for r in world.runner.requests] == [
         (yesterday,),
         (yesterday, today),
         (yesterday, today),
@@ -284,7 +284,10 @@ def test_a_refresh_of_single_rows_closes_no_partition(world: World) -> None:
     world.ledger.record(run(refresh_id="by-hand", **rows))
     world.tick(3600)
     world.executor.run_all()
-    assert world.runner.requests[-1].partitions == ({"Ds": "2024-01-02"}, {"Ds": "2024-01-03"})
+    assert world.runner.requests[-1].recompute.partitions == (
+        {"Ds": "2024-01-02"},
+        {"Ds": "2024-01-03"},
+    )
 
 
 def test_the_policy_of_a_table_is_obeyed(world: World) -> None:
@@ -295,7 +298,7 @@ def test_the_policy_of_a_table_is_obeyed(world: World) -> None:
     world.add(options=options)
     world.tick(60)
     world.executor.run_all()
-    assert world.runner.requests[0].partitions == ({"Ds": "2024-01-02 12:00"},)
+    assert world.runner.requests[0].recompute.partitions == ({"Ds": "2024-01-02 12:00"},)
 
 
 def test_unusable_options_cost_one_fire_at_a_time(world: World) -> None:

@@ -409,7 +409,7 @@ def test_the_partitions_of_a_fire_are_those_of_its_schedules_zone(world: World) 
     for _ in range(6):  # noon in UTC is eight in the evening in Shanghai
         tick(world, 3600)
     yesterday, today = {"Ds": "2024-01-02"}, {"Ds": "2024-01-03"}
-    assert [request.partitions for request in world.runner.requests] == [
+    assert [request.recompute.partitions for request in world.runner.requests] == [
         (yesterday,),
         (yesterday,),
         (yesterday,),
@@ -454,5 +454,7 @@ def test_every_hour_of_a_day_is_read_after_its_end_when_clocks_are_changed(
     read = [name for name in ends if name.startswith(day)]
     assert len(read) == hours
     for name in read:
-        times = [r.schedule_time for r in world.runner.requests if {"Ds": name} in r.partitions]
+        times = [
+            r.schedule_time for r in world.runner.requests if {"Ds": name} in r.recompute.partitions
+        ]
         assert max(time for time in times if time is not None) > ends[name], name

@@ -36,7 +36,7 @@ from tidegate_server.core.model.clauses import Expectation
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source
-from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.core.refresh.request import Recompute, RefreshOrder
 from tidegate_server.core.refresh.upkeep import Horizon, RowPart
 
 A = TypeVar("A")
@@ -397,9 +397,35 @@ class DiscardHeld(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refresh(Request[Refreshed]):
-    """Carry a refresh out."""
+    """Bring a materialized table up to date with its sources."""
 
     order: RefreshOrder
+    task: Recompute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollBackTable(Request[Refreshed]):
+    """Restore the rows of an earlier version."""
+
+    order: RefreshOrder
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishHeld(Request[Refreshed]):
+    """Serve the version that a refresh left held."""
+
+    order: RefreshOrder
+    held_by: str
+    """The id of that refresh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillTable(Request[Refreshed]):
+    """Copy the immutable rows of another table."""
+
+    order: RefreshOrder
+    source: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,6 +433,7 @@ class ExplainRefresh(Request[Planned]):
     """Plan a refresh without running it."""
 
     order: RefreshOrder
+    task: Recompute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
@@ -39,40 +39,79 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshRequest:
-    """A wish for one refresh, as the scheduler, a user or a source change expresses it.
+class Recompute:
+    """Bring the table up to date with its sources: a refresh in the narrow sense.
 
-    ``partitions`` empty means the whole table. ``force`` runs also when no source changed.
-    ``refresh_id`` lets the asker choose the run's id, so that what it can cancel under that id is
-    this run; None takes a fresh one.
+    ``partitions`` empty means the whole table. ``force`` computes everything, also when no source
+    changed.
+    """
+
+    partitions: tuple[PartitionSpec, ...] = ()
+    predicate: str | None = None
+    """REFRESH WHERE: rows of the table that are replaced, as the user's SQL condition."""
+    force: bool = False
+    vector: Mapping[str, int] | None = None
+    """Source versions to read, by table id, instead of the newest: those of a wave."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some partitions or rows are to be computed."""
+        return bool(self.partitions) or self.predicate is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """Restore the rows of an earlier version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Serve the version that an assertion holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Copy the immutable rows of another table."""
+
+    source: TableName
+
+
+Task = Recompute | Rollback | Publish | Backfill
+"""What one run does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshRequest:
+    """A request for one run, by the scheduler, a user or a change of a source.
+
+    ``refresh_id`` lets the caller choose the id of the run, so that it can cancel the run under
+    that id; None takes a new one.
     """
 
     table_id: str
     trigger: Trigger
     requested_by: str
-    schedule_time: datetime | None = None
-    partitions: tuple[PartitionSpec, ...] = ()
-    predicate: str | None = None
-    force: bool = False
+    task: Task = field(default_factory=Recompute)
     policy: RefreshPolicy | None = None
-    vector: Mapping[str, int] | None = None
-    """Source versions to read, by table id, instead of the newest: those of a wave."""
+    """None is the policy of the table's refresh mode."""
+    schedule_time: datetime | None = None
     wave_id: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings for this run alone, over the table's own."""
     attempt: int = 1
     refresh_id: str | None = None
-    rollback_to: int | None = None
-    """The version whose rows are to be restored, instead of a refresh."""
-    publish: bool = False
-    """Whether the held version is to be served, instead of a refresh."""
-    backfill_from: TableName | None = None
-    """The table whose immutable rows are to be copied, instead of a refresh."""
+
+    @property
+    def recompute(self) -> Recompute:
+        """The task if it is a refresh; else one without any wishes."""
+        return self.task if isinstance(self.task, Recompute) else Recompute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshOrder:
-    """All the engine needs to carry one request out; crosses the link.
+    """What the engine has to know of a table for any run; crosses the link.
 
     ``name`` is where the rows are stored.
 
@@ -91,19 +130,16 @@ class RefreshOrder:
     epoch: int
     trigger: Trigger
     logical_time: datetime
-    partitions: tuple[PartitionSpec, ...] = ()
-    predicate: str | None = None
-    """REFRESH WHERE: rows of the table that are replaced, as the user's SQL condition."""
-    force: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict)
     policy: RefreshPolicy = RefreshPolicy.AUTO
-    vector: Mapping[str, int] | None = None
     wave_id: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     key: EnforcedKey | None = None
     """The primary key if it is to be checked."""
     expectations: tuple[Expectation, ...] = ()
     assertions: tuple[Assertion, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    immutable: str | None = None
+    """IMMUTABLE WHERE, as the user's SQL condition."""
     distribution: Distribution | None = None
     """DISTRIBUTED BY: in which files rows are written."""
     checkpoint_floor: int = 0
@@ -111,32 +147,6 @@ class RefreshOrder:
     """The table's last runs, newest first."""
     has_consumers: bool = False
     """Whether other materialized tables read this one, for which changes are kept minimal."""
-    rollback_to: int | None = None
-    publish: str | None = None
-    """The refresh whose held result is to be served, instead of a refresh."""
-    backfill_from: TableName | None = None
-    immutable: str | None = None
-    """IMMUTABLE WHERE, as the user's SQL condition."""
-    fingerprint: str | None = None
-    """Filled in by the engine: what tells the query, its views looked through, from another."""
-    commits: Mapping[str, str] = field(default_factory=dict)
-    """Filled in by the engine: what tells the commits of the versions read from those of another
-    history, by table id."""
-    offsets: str | None = None
-    """Filled in by the engine: up to where the stream is taken in."""
-    totals: str | None = None
-    """Filled in by the engine: from what the next refresh goes on, such as what the groups add up
-    to; empty if they are too many."""
-    provisos: str | None = None
-    """Filled in by the engine: whether the rows read are as incremental refreshes need them; None
-    if nobody looked."""
-    unique: tuple[str, ...] = ()
-    """Filled in by the engine: columns of a key that every row to be committed has for itself."""
-    filled: bool = False
-    """Filled in by the engine: whether the table was computed as a whole before."""
-    frozen_at: datetime | None = None
-    """Filled in by the engine: the moment for which ``immutable`` is taken; None if this refresh
-    may write every row."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -146,7 +156,7 @@ class RefreshOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedRefresh:
-    """What a materialized table's last commit says of itself (Delta's userMetadata)."""
+    """What a materialized table's last commit says of the refresh that made it."""
 
     epoch: int
     version: int
@@ -157,55 +167,9 @@ class CommittedRefresh:
     partial: bool = False
     """True when the commit replaced only some partitions, so that the vector does not hold for
     the whole table."""
-    foreign_version: int | None = None
-    """A later version that no refresh made, so that the content is not known any more."""
-    fingerprint: str | None = None
-    """That of the query the content was computed by; None in commits of earlier releases."""
-    commits: Mapping[str, str] = field(default_factory=dict)
-    """What tells the commits of the vector's versions from those of another history, by table id;
-    without those of earlier releases."""
     logical_time: datetime | None = None
-    unique: tuple[str, ...] = ()
-    """Columns of the key that was checked and found to be unique and never NULL."""
-    filled: bool = True
-    """Whether every part of the table was computed, or backfilled, by this commit or before."""
-    frozen_at: datetime | None = None
-    """The moment for which IMMUTABLE WHERE was taken; None if the commit could change every row."""
-    offsets: str | None = None
-    """Up to where the stream is taken in, in the words of its source; None without a stream."""
-    totals: str | None = None
-    """From what the next refresh can go on: what the groups add up to, or how the first rows end;
-    empty if the groups are too many, None if nobody looked."""
-    provisos: str | None = None
-    """Whether the rows read were as incremental refreshes need them; None if nobody looked."""
     breaks: str | None = None
     """Which assertion a held version breaks, and how; None of what is served."""
-
-
-def repeating(
-    order: RefreshOrder, commit: CommittedRefresh, columns: Sequence[str]
-) -> RefreshOrder:
-    """Return the order that writes rows as the refresh recorded that made them, unchecked.
-
-    What it checked, and what was immutable then, is in the rows already.
-    """
-    return replace(
-        order,
-        columns=tuple(columns),
-        definition_version=commit.definition_version,
-        fingerprint=commit.fingerprint,
-        commits=commit.commits,
-        logical_time=commit.logical_time or order.logical_time,
-        expectations=(),
-        assertions=(),
-        key=None,
-        filled=commit.filled,
-        offsets=commit.offsets,
-        totals=commit.totals,
-        provisos=commit.provisos,
-        immutable=None,
-        frozen_at=commit.frozen_at,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

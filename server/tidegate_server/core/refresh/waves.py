@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import PartitionSpec, Source, SourceKind
-from tidegate_server.core.refresh.request import CommittedRefresh
 
 Partitions = tuple[PartitionSpec, ...]
 """What a step replaces; none means the whole table."""
@@ -113,11 +112,12 @@ def step_vector(
     return {**chosen, **inside}
 
 
-def forward(vector: Mapping[str, int], last: CommittedRefresh | None) -> dict[str, int]:
-    """Return the versions to read so that the table never goes back behind its last refresh."""
-    if last is None:
-        return dict(vector)
-    return {name: max(version, last.vector.get(name, 0)) for name, version in vector.items()}
+def forward(vector: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
+    """Return the versions to read so that no source is read at an earlier version than last time.
+
+    :param last: the vector of the table's last refresh.
+    """
+    return {name: max(version, last.get(name, 0)) for name, version in vector.items()}
 
 
 def _names(table: MaterializedTable) -> tuple[TableName, ...]:

@@ -29,6 +29,7 @@ from tidegate_server.engine.incremental.mergeable_aggregates import (
     weighted,
 )
 from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
+from tidegate_server.engine.storage.commit_record import AggregateState, TooManyGroups
 from tidegate_server.engine.storage.exact import as_text, from_text
 from tidegate_server.engine.storage.jvm import items, kind
 
@@ -295,8 +296,8 @@ def _evaluated(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: C
 class Recorded:
     """Totals of all groups, and what is computed from them."""
 
-    text: str
-    """What a commit says of them: a JSON array of arrays of strings; empty if they are too many."""
+    state: AggregateState | TooManyGroups
+    """What a commit records of them: as text a JSON array of arrays of strings."""
     plans: Sequence[Any]
     """The query's rows, and after them those that each operator above the aggregate reads."""
     changed: int = 0
@@ -308,7 +309,7 @@ class Recorded:
         return self.plans[0]
 
 
-def recorded_anew(
+def compute_state(
     totals: Totals, catalyst: Catalyst, resources: ExitStack, *, few: bool
 ) -> Recorded | None:
     """Compute totals and rows from the sources; None if there are too many, or an average is not
@@ -324,12 +325,12 @@ def recorded_anew(
         look = frame.selectExpr("count(*) AS groups", f"bool_and({_sound(totals)}) AS sound")
         groups, sound = look.first() or (0, True)
         if groups > MOST_GROUPS and sound:
-            return Recorded(text="", plans=_computed(totals, catalyst, frame))
+            return Recorded(state=TooManyGroups(), plans=_computed(totals, catalyst, frame))
     return _recorded(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
 
 
-def recorded_after(
-    totals: Totals, catalyst: Catalyst, before: str, change: Any, weight: Any
+def advance_state(
+    totals: Totals, catalyst: Catalyst, before: AggregateState, change: Any, weight: Any
 ) -> Recorded | None:
     """Add a change to recorded totals; None if the new ones do not follow or are too many.
 
@@ -337,7 +338,7 @@ def recorded_after(
     :param change: a plan with the aggregate's input attributes and ``weight``.
     """
     added = _counted(totals, catalyst, change, weight)
-    known = _restored(catalyst.spark, before, _lasting(totals, added))
+    known = _restored(catalyst.spark, before.text, _lasting(totals, added))
     both = known.withColumn(_CHANGED, F.lit(0)).unionByName(
         added.withColumn(_CHANGED, F.lit(1)), allowMissingColumns=True
     )
@@ -364,7 +365,7 @@ def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded 
     if len(text) > _LONGEST:
         return None
     plans = _computed(totals, catalyst, _restored(catalyst.spark, text, lasting))
-    return Recorded(text=text, plans=plans, changed=int(found["changed"]))
+    return Recorded(state=AggregateState(text), plans=plans, changed=int(found["changed"]))
 
 
 def _lasting(totals: Totals, frame: DataFrame) -> list[T.StructField]:

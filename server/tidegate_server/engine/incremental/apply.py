@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import reduce
 from operator import and_
 
@@ -15,6 +16,7 @@ from tidegate_server.core.model.clauses import Violation
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat, Written
+from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.exact import (
     WEIGHT,
     as_text,
@@ -27,7 +29,7 @@ from tidegate_server.engine.storage.exact import (
 from tidegate_server.engine.storage.expectations import broken, drops, kept, shown, violated
 from tidegate_server.engine.storage.region import outside
 from tidegate_server.engine.storage.row_change import COPIES, ROW_ID, RowChange, copied
-from tidegate_server.engine.storage.unique import checked_diff, found
+from tidegate_server.engine.storage.unique import checked_diff, proven_key
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
 _BROADCAST = 50_000
@@ -66,10 +68,11 @@ class ConsolidatedDelta:
     """The ranges, the broken expectations, and what else was asked for."""
 
 
-def settle(
+def consolidate(
     format: TableFormat,
     order: RefreshOrder,
     diff: DataFrame,
+    frozen_at: datetime | None,
     *,
     distinct: bool = False,
     ranged: bool = True,
@@ -91,7 +94,9 @@ def settle(
     """
     if _OWN & {name.lower() for name in order.columns}:
         raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
-    fitted = outside(format.fitted(order, diff, *diff.columns[len(order.columns) :]), order)
+    fitted = outside(
+        format.fitted(order, diff, *diff.columns[len(order.columns) :]), order, frozen_at
+    )
     unique = fitted if distinct else summed(fitted)
     rows = unique.withColumn(ROW_ID, F.monotonically_increasing_id())
     computed = rows.localCheckpoint(eager=False)
@@ -112,7 +117,7 @@ def apply(
     format: TableFormat,
     order: RefreshOrder,
     diff: ConsolidatedDelta,
-    vector: Mapping[str, int],
+    record: CommitRecord,
     *,
     base: int,
 ) -> Written:
@@ -131,8 +136,9 @@ def apply(
     counts = _expected(diff, order)
     changed = kept(diff.rows, order)
     broken_keys = _key_checked(session, format, order, changed, diff)
-    order, counts = found(order, broken_keys), {**counts, **broken_keys}
-    done = _commit(session, format, order, changed, diff, vector, base)
+    record = replace(record, unique=proven_key(order, broken_keys))
+    counts = {**counts, **broken_keys}
+    done = _commit(session, format, order, changed, diff, record, base)
     return replace(done, expectations={**counts, **done.expectations})
 
 
@@ -197,7 +203,7 @@ def _key_checked(
     if order.key is None:
         return {}
     last = format.last_commit(order.name, order.table_id)
-    held = last is not None and last.unique == order.key.columns
+    held = last is not None and last.record.unique == order.key.columns
     if held and not diff.added:
         return {order.key.name: 0}
     stored = _table(session, format, order)
@@ -211,15 +217,15 @@ def _commit(
     order: RefreshOrder,
     changed: DataFrame,
     diff: ConsolidatedDelta,
-    vector: Mapping[str, int],
+    record: CommitRecord,
     base: int,
 ) -> Written:
     if not diff.removed and not diff.added:
-        return format.advance(session, order, vector, base=base)
+        return format.advance(session, order, record, base=base)
     if not diff.removed:
         rows = copied(changed, tuple(_stored(changed)), F.col(WEIGHT))
-        broken = _gated(session, format, order, vector, lambda stored: stored.unionByName(rows))
-        return replace(format.append(rows, order, vector, base=base), expectations=broken)
+        broken = _gated(session, format, order, record, lambda stored: stored.unionByName(rows))
+        return replace(format.append(rows, order, record, base=base), expectations=broken)
     fields = tuple(_stored(changed))
     if not all(comparable(field.dataType) for field in fields):
         raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
@@ -232,8 +238,8 @@ def _commit(
         few=diff.gone <= _BROADCAST,
         unique=diff.distinct,
     )
-    broken = _gated(session, format, order, vector, change.applied)
-    done = format.change_rows(session, change, order, vector, base=base)
+    broken = _gated(session, format, order, record, change.applied)
+    done = format.change_rows(session, change, order, record, base=base)
     return replace(done, expectations=broken)
 
 
@@ -241,7 +247,7 @@ def _gated(
     session: SparkSession,
     format: TableFormat,
     order: RefreshOrder,
-    vector: Mapping[str, int],
+    record: CommitRecord,
     applied: Callable[[DataFrame], DataFrame],
 ) -> Mapping[str, int]:
     """Judge the rows that the commit would leave by the table's assertions.
@@ -252,7 +258,7 @@ def _gated(
     if not order.assertions:
         return {}
     content = applied(_table(session, format, order))
-    return format.gate(content, order, vector, strategy=Strategy.INCREMENTAL)
+    return format.gate(content, order, record, strategy=Strategy.INCREMENTAL)
 
 
 def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> DataFrame:

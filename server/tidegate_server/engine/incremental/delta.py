@@ -18,7 +18,7 @@ from tidegate_server.engine.incremental.analysis.functional_dependencies import 
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.keys import Keys, attempted, collect_keys, restrict
-from tidegate_server.engine.incremental.preconditions import Proviso, looks, require
+from tidegate_server.engine.incremental.preconditions import Precondition, check_query, require
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.storage.jvm import items
 
@@ -58,7 +58,7 @@ class DeltaBuilder:
 
     :param check: called between steps; raises when the work is not wanted any more.
     :param accept: called with each number of affected keys; raises when they are too many.
-    :param provisos: what was so of the rows before the change, and is to be so after it.
+    :param preconditions: satisfied by the rows before the change; they have to be after it, too.
     """
 
     catalyst: Catalyst
@@ -66,14 +66,14 @@ class DeltaBuilder:
     key_limit: int
     check: Callable[[], None]
     accept: Callable[[int], None]
-    provisos: Sequence[Proviso] = ()
+    preconditions: Sequence[Precondition] = ()
     replaced: Replaced | None = None
     affected: int = 0
     """The largest number of affected keys of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
     """Affected keys that were found before, by the operator's id."""
     pending: list[DataFrame] = field(default_factory=list)
-    """Looks that :func:`~.provisos.looks` made, and nobody has taken yet."""
+    """Queries of :func:`~.preconditions.check_query` that have not run yet."""
     _before: dict[int, Any] = field(default_factory=dict)
 
     def of(self, node: Node) -> Weighted | None:
@@ -213,13 +213,13 @@ class DeltaBuilder:
 
     def _look_at(self, node: Node, keys: Keys | None = None) -> None:
         """Leave a look at an operator's input after the change, or at its rows with some keys."""
-        own = [proviso for proviso in self.provisos if proviso.node is node]
+        own = [each for each in self.preconditions if each.node is node]
         if not own:
             return
         rows = None
         if keys is not None:
             rows = [self._restricted(node, 0, keys, before=False)] * len(own)
-        self.pending.append(looks(own, self.catalyst, rows))
+        self.pending.append(check_query(own, self.catalyst, rows))
 
     def look(self) -> None:
         """Take all looks that were left; one Spark action each.

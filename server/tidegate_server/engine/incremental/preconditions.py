@@ -1,10 +1,11 @@
-"""What has to be so of rows for incremental refreshes to be exact, where a plan leaves it open.
+"""Run-time preconditions under which an incremental refresh is exact.
 
-That nothing changed twice at the same moment no plan can tell, but the rows can. As long as no rows
-tie that differ in what is used of them, there is one result, and what is computed anew from some of
-the rows is what a computation of all would give. So it is with NULL among the values that NOT IN
-excludes, and with averages of numbers so large that the order in which they are added up makes a
-difference. Full refreshes look and record what they find; incremental ones look at what changed.
+A plan cannot prove that no two rows tie in the order of a window, but the rows can show it. As long
+as rows that tie do not differ in any column that is used, the query has one result, and computing
+some of its rows again gives what computing all of them would give. The same holds for NULL among
+the values that NOT IN excludes, and for averages of numbers so large that the order of addition
+changes them. Full refreshes check all rows and record the result; incremental ones check the rows
+that changed.
 """
 
 from __future__ import annotations
@@ -28,29 +29,24 @@ from tidegate_server.engine.incremental.analysis.functional_dependencies import 
 from tidegate_server.engine.incremental.analysis.shape import NULLS, Node
 from tidegate_server.engine.incremental.analysis.windows import window_functions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
+from tidegate_server.engine.storage.commit_record import RowPreconditions
 from tidegate_server.engine.storage.exact import key_sql
 from tidegate_server.engine.storage.jvm import items, kind
 
-HOLD = "hold"
-"""What a commit records if all was as it has to be."""
-TIED = "tied"
-"""What it records if rows tied that differ."""
-_NULLS = "nulls"
-_LARGE = "large"
 _EXACT = 2.0**52
-"""Up to twice as much, whole numbers are exact in DOUBLE; it is in DOUBLE that they are summed."""
-BROKEN: Mapping[str, Obstacle] = {
-    TIED: Obstacle(
+"""Sums are computed in DOUBLE, which is exact for integers up to twice this number."""
+OBSTACLES: Mapping[RowPreconditions, Obstacle] = {
+    RowPreconditions.TIED: Obstacle(
         code="ORDER_NOT_UNIQUE", text="rows tie that differ, so that any of them may come first"
     ),
-    _NULLS: NULLS,
-    _LARGE: Obstacle(
+    RowPreconditions.NULLS: NULLS,
+    RowPreconditions.LARGE: Obstacle(
         code="AGGREGATE_NOT_TOP_NODE",
         text="the numbers are so large that their avg depends on the rows' order in its last "
         "digits, and its keys are not columns of the table",
     ),
 }
-"""Whatever else a commit may record, with what stands against an incremental refresh then."""
+"""What rules out an incremental refresh when a precondition is not satisfied."""
 
 _PLACE = "place"
 _OWN_COLUMNS = frozenset({"Project", "Aggregate", "Expand"})
@@ -65,15 +61,15 @@ Cuts = Mapping[int, int]
 
 
 class NotFollowingError(Exception):
-    """The rows do not follow from those before and the change.
+    """The new rows do not follow from the previous ones and the change.
 
-    :param broken: what the commit is to record of the provisos.
+    :param broken: the precondition that the commit is to record as not satisfied.
     """
 
-    def __init__(self, obstacle: Obstacle | None, broken: str | None = None) -> None:
+    def __init__(self, obstacle: Obstacle | None, broken: RowPreconditions | None = None) -> None:
         super().__init__("" if obstacle is None else obstacle.text)
         self.obstacle = obstacle
-        """What to say of it; None if that is what else stands against the refresh."""
+        """Why; None if the other obstacles to the refresh say it."""
         self.broken = broken
 
 
@@ -129,11 +125,11 @@ class Bounded:
         return self.node.plan.child()
 
 
-Proviso = Untied | NeverNull | Bounded
+Precondition = Untied | NeverNull | Bounded
 
 
-def read_provisos(shape: Node, catalyst: Catalyst) -> tuple[Proviso, ...]:
-    """Return what has to be so of a query's rows."""
+def preconditions_of(shape: Node, catalyst: Catalyst) -> tuple[Precondition, ...]:
+    """Return the preconditions on the rows of a query."""
     live = frozenset(map(expression_id, items(shape.plan.output())))
     summed = (
         Bounded(node=node, values=tuple(_averaged(node)))
@@ -143,38 +139,39 @@ def read_provisos(shape: Node, catalyst: Catalyst) -> tuple[Proviso, ...]:
     return (*_below(shape, live, {}, catalyst), *summed)
 
 
-def look(
-    provisos: Sequence[Proviso], catalyst: Catalyst, inputs: Sequence[Any] | None = None
-) -> str:
-    """Return HOLD, or what of :data:`BROKEN` the rows are; one Spark action.
+def check_rows(
+    preconditions: Sequence[Precondition], catalyst: Catalyst, inputs: Sequence[Any] | None = None
+) -> RowPreconditions:
+    """Return whether the preconditions are satisfied, or one that is not; one Spark action.
 
-    :param inputs: for each proviso a plan of the rows to look at; all that its operator reads if
-        there are none.
+    :param inputs: for each precondition a plan of the rows to check; by default all rows that its
+        operator reads.
     """
-    found = looks(provisos, catalyst, inputs).first()
-    return str(found["broken"]) if found and found["broken"] else HOLD
+    found = check_query(preconditions, catalyst, inputs).first()
+    broken = found["broken"] if found else None
+    return RowPreconditions(broken) if broken else RowPreconditions.SATISFIED
 
 
-def looks(
-    provisos: Sequence[Proviso], catalyst: Catalyst, inputs: Sequence[Any] | None = None
+def check_query(
+    preconditions: Sequence[Precondition], catalyst: Catalyst, inputs: Sequence[Any] | None = None
 ) -> DataFrame:
-    """Return the one row that :func:`look` looks at: ``broken``, NULL if all is as it has to be."""
+    """Return one row with the column ``broken``, NULL if all preconditions are satisfied."""
     if inputs is None:
-        inputs = [each.input for each in provisos]
+        inputs = [each.input for each in preconditions]
     found = [
-        catalyst.analyzed(_look(proviso, catalyst, rows))
-        for proviso, rows in zip(provisos, inputs, strict=True)
+        catalyst.analyzed(_broken_rows(each, catalyst, rows))
+        for each, rows in zip(preconditions, inputs, strict=True)
     ]
     return catalyst.frame(catalyst.union(found)).selectExpr("max(broken) AS broken")
 
 
-def require(found: str | None) -> None:
-    """Go on if all is as it has to be.
+def require(broken: str | None) -> None:
+    """Check what :func:`check_query` found.
 
-    :raises NotFollowingError: if not.
+    :raises NotFollowingError: if a precondition is not satisfied.
     """
-    if found is not None and found in BROKEN:
-        raise NotFollowingError(BROKEN[found], found)
+    if broken is not None and (found := RowPreconditions(broken)) in OBSTACLES:
+        raise NotFollowingError(OBSTACLES[found], found)
 
 
 def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
@@ -194,7 +191,7 @@ def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
 # ---- where they matter ---------------------------------------------------------------------------
 
 
-def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Proviso]:
+def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Precondition]:
     if node.operator.unless is not None:
         yield NeverNull(node=node, value=node.keys[1][0])
     if node.operator.ambiguous is not None:
@@ -319,23 +316,23 @@ def _chosen(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
 # ---- whether it is so ----------------------------------------------------------------------------
 
 
-def _look(proviso: Proviso, catalyst: Catalyst, rows: Any) -> DataFrame:
-    """Return rows of one text, which is not NULL for those that break a proviso."""
-    if isinstance(proviso, Untied):
-        return _tied(proviso, catalyst, rows)
-    if isinstance(proviso, NeverNull):
-        values, found = [proviso.value], _NULLS
+def _broken_rows(precondition: Precondition, catalyst: Catalyst, rows: Any) -> DataFrame:
+    """Return rows with the column ``broken``, not NULL for those that break the precondition."""
+    if isinstance(precondition, Untied):
+        return _tied_rows(precondition, catalyst, rows)
+    if isinstance(precondition, NeverNull):
+        values, found = [precondition.value], RowPreconditions.NULLS
         wrong = "coalesce(bool_or(v0 IS NULL), true)"
     else:
-        values, found = list(proviso.values), _LARGE
+        values, found = list(precondition.values), RowPreconditions.LARGE
         sums = (f"sum(abs(CAST(v{n} AS DOUBLE))) > {_EXACT}D" for n in range(len(values)))
         wrong = " OR ".join(sums)
     named = [catalyst.alias(value, f"v{number}") for number, value in enumerate(values)]
     frame = catalyst.frame(catalyst.project(named, rows))
-    return frame.selectExpr(f"CASE WHEN {wrong} THEN '{found}' END AS broken")
+    return frame.selectExpr(f"CASE WHEN {wrong} THEN '{found.value}' END AS broken")
 
 
-def _tied(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
+def _tied_rows(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
     columns = {
         "p": untied.partition,
         "o": [order.child() for order in untied.order],
@@ -366,5 +363,5 @@ def _tied(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
         f"'{f.name}', {key_sql(f.name, f.dataType)}" for f in frame.schema if f.name[0] == "t"
     )
     differ = f"NOT min(named_struct({told})) <=> max(named_struct({told})) AND {matters}"
-    found = F.expr(f"CASE WHEN {differ} THEN '{TIED}' END AS broken")
+    found = F.expr(f"CASE WHEN {differ} THEN '{RowPreconditions.TIED.value}' END AS broken")
     return frame.groupBy(*keys).agg(found).select("broken")

@@ -17,7 +17,7 @@ from tidegate_server.engine.incremental.aggregate_state import Totals, read_tota
 from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
 from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
 from tidegate_server.engine.incremental.mergeable_aggregates import Algebra, read_algebra
-from tidegate_server.engine.incremental.preconditions import Proviso, read_provisos
+from tidegate_server.engine.incremental.preconditions import Precondition, preconditions_of
 from tidegate_server.engine.incremental.top_n import FirstRows, read_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.query.catalyst import Catalyst
@@ -45,7 +45,7 @@ class Query:
     """What its rows can be computed from, where these are not simply added up."""
     first: FirstRows | None
     """What it takes the first rows of, if it ends so."""
-    provisos: tuple[Proviso, ...]
+    preconditions: tuple[Precondition, ...]
     """What has to be so of its rows for incremental refreshes."""
     fingerprint: str
     """The same as long as query, views, functions, sources and settings are the same."""
@@ -82,14 +82,14 @@ def read_query(
         first = first if first is not None and _follows(first, shape) else None
         following = totals or first
         combined = None if following is None else following.node.operator
-        provisos = () if _hindered(shape, combined) else read_provisos(shape, catalyst)
+        preconditions = () if _hindered(shape, combined) else preconditions_of(shape, catalyst)
     except ServerError:
         raise
     except Exception as failed:
         told = to_server_error(failed).headline
         logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
         plan, shape = analyzed, _unreadable(analyzed)
-        algebra, totals, first, provisos = None, None, None, ()
+        algebra, totals, first, preconditions = None, None, None, ()
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
@@ -100,7 +100,7 @@ def read_query(
         algebra=algebra,
         totals=totals,
         first=first,
-        provisos=provisos,
+        preconditions=preconditions,
         fingerprint=fingerprint,
         rows=sum(estimated_rows(spark, each) for each in stored),
     )

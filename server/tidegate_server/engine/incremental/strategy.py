@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
@@ -19,15 +20,14 @@ from tidegate_server.core.refresh.eligibility import (
     read_rules,
 )
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
     RefreshOrder,
     RefreshPlan,
     RefreshPolicy,
 )
-from tidegate_server.engine.incremental.aggregate_state import Recorded, Totals, recorded_after
+from tidegate_server.engine.incremental.aggregate_state import Recorded, Totals, advance_state
 from tidegate_server.engine.incremental.analysis.classify import is_key
 from tidegate_server.engine.incremental.analysis.shape import incomparable
-from tidegate_server.engine.incremental.apply import ConsolidatedDelta, settle
+from tidegate_server.engine.incremental.apply import ConsolidatedDelta, consolidate
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.delta import ChangedSource, DeltaBuilder, Replaced
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
@@ -39,18 +39,14 @@ from tidegate_server.engine.incremental.mergeable_aggregates import (
     combined,
 )
 from tidegate_server.engine.incremental.preconditions import (
-    BROKEN,
-    HOLD,
+    OBSTACLES,
     NotFollowingError,
-    look,
+    check_rows,
     require,
 )
 from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.top_n import (
-    CLEAR,
-    TIED,
     TIES,
-    WHOLE,
     FirstRows,
     merged,
     projected,
@@ -65,6 +61,14 @@ from tidegate_server.engine.planning.planner import (
 from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.commit_record import (
+    AggregateState,
+    Boundary,
+    IncrementalState,
+    RecordedRefresh,
+    RowPreconditions,
+    TooManyGroups,
+)
 from tidegate_server.engine.storage.exact import named
 from tidegate_server.engine.storage.jvm import items, kind
 from tidegate_server.engine.storage.region import moves
@@ -95,19 +99,19 @@ class IncrementalWork:
 
     plan: RefreshPlan
     diff: DataFrame | ConsolidatedDelta | None = None
-    """What :func:`settle` takes or, computed already, returned."""
+    """What :func:`consolidate` takes or, computed already, returned."""
     content: DataFrame | None = None
-    """All of the table's rows, where these follow from what the last commit recorded as
-    ``totals``; None if they stay the same."""
+    """All of the table's rows, where these follow from the recorded incremental state; None if
+    they stay the same."""
     appends: bool = False
     rows_read: int = 0
     """What the cost model took for the rows that an incremental refresh reads."""
     few: bool = False
     """Whether the sources' change is small."""
-    totals: str | None = None
-    """What the commit is to record for the next refresh to follow from."""
-    provisos: str | None = None
-    """What it is to record of them; None if the refresh has not looked."""
+    incremental: IncrementalState | None = None
+    """What the commit is to record for the next refresh to continue from."""
+    preconditions: RowPreconditions | None = None
+    """What the commit is to record of them; None if this refresh has not checked them."""
 
 
 class _DeclinedError(Exception):
@@ -144,9 +148,10 @@ class IncrementalPlanner:
     format: TableFormat
     tables: Tables
     query: Query
-    last: CommittedRefresh
+    last: RecordedRefresh
     check: Callable[[], None]
     resources: ExitStack
+    frozen_at: datetime | None
     _evidence: Evidence = field(default_factory=Evidence)
     _totals: Totals | None = None
     """What the query adds up, unless it turned out not to follow from what was recorded."""
@@ -154,8 +159,8 @@ class IncrementalPlanner:
     """What the query takes the first rows of, unless they turned out not to follow."""
     _unfollowed: Obstacle | None = None
     """Why they do not; but for that, the refresh could be incremental."""
-    _provisos: str | None = None
-    """Whether they held when the table was refreshed, as far as it has any."""
+    _preconditions: RowPreconditions | None = None
+    """Whether they held when the table was refreshed, as far as the query has any."""
 
     def prepare(self, full: RefreshPlan) -> IncrementalWork:
         """Return what improves on the full refresh that was planned, or just that.
@@ -163,23 +168,26 @@ class IncrementalPlanner:
         :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
         """
         changes = self._changes(full.vector)
-        if self.last.totals != "" and adds_up(self.order):
+        state = self.last.record.incremental
+        if not isinstance(state, TooManyGroups) and adds_up(self.order):
             self._totals = self.query.totals
-        if self.query.first is not None and merges(self.order):
-            if self.last.totals in (WHOLE, CLEAR):
+        if self.query.first is not None and merges(self.order, self.frozen_at):
+            if state in (Boundary.COMPLETE, Boundary.DISTINCT):
                 self._first = self.query.first
             else:
-                self._unfollowed = TIES if self.last.totals == TIED else _UNKNOWN_CUT
-        if self.query.provisos:
-            self._provisos = self.last.provisos
-            if self._provisos != HOLD:
-                self._unfollowed = BROKEN.get(self._provisos or "", _UNKNOWN_ROWS)
+                self._unfollowed = TIES if state is Boundary.TIED else _UNKNOWN_CUT
+        if self.query.preconditions:
+            self._preconditions = self.last.record.preconditions
+            if self._preconditions is None:
+                self._unfollowed = _UNKNOWN_ROWS
+            elif self._preconditions is not RowPreconditions.SATISFIED:
+                self._unfollowed = OBSTACLES[self._preconditions]
         try:
             return self._chosen(full, changes)
         except NotFollowingError as failed:
             self._totals, self._first, self._unfollowed = None, None, failed.obstacle
-            self._provisos = failed.broken or self._provisos
-            return replace(self._chosen(full, changes), provisos=failed.broken)
+            self._preconditions = failed.broken or self._preconditions
+            return replace(self._chosen(full, changes), preconditions=failed.broken)
 
     def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> IncrementalWork:
         changed = {id_: c for id_, c in changes.items() if c.method is not Method.UNCHANGED}
@@ -209,7 +217,7 @@ class IncrementalPlanner:
             key_limit=_KEY_LIMIT,
             check=self.check,
             accept=accept,
-            provisos=self.query.provisos,
+            preconditions=self.query.preconditions,
         )
         if self._first is not None:
             return self._merged(catalyst, self._first, difference, full)
@@ -227,24 +235,24 @@ class IncrementalPlanner:
         diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
         if difference.replaced is not None:
             diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
-        return self._prepared(plan, self._looked_at(diff, difference))
+        return self._prepared(plan, self._consolidated_with_checks(diff, difference))
 
-    def _looked_at(
+    def _consolidated_with_checks(
         self, diff: DataFrame, difference: DeltaBuilder
     ) -> DataFrame | ConsolidatedDelta:
-        """Take the looks that are left together with the diff, which saves an action.
+        """Check the pending preconditions together with the diff, which saves an action.
 
-        :raises NotFollowingError: if a proviso does not hold any more.
+        :raises NotFollowingError: if one is not satisfied any more.
         """
         if not difference.pending:
             return diff
         broken = [
             f.withColumnRenamed("broken", f"broken{n}") for n, f in enumerate(difference.pending)
         ]
-        settled = settle(self.format, self.order, diff, beside=broken)
+        delta = consolidate(self.format, self.order, diff, self.frozen_at, beside=broken)
         for number in range(len(broken)):
-            require(settled.row[f"broken{number}"])
-        return settled
+            require(delta.row[f"broken{number}"])
+        return delta
 
     def _prepared(
         self, plan: RefreshPlan, diff: DataFrame | ConsolidatedDelta | None
@@ -256,7 +264,7 @@ class IncrementalPlanner:
             appends=self._evidence.appends,
             rows_read=work.rows_read,
             few=self._evidence.few,
-            provisos=self._provisos,
+            preconditions=self._preconditions,
         )
 
     def _added_up(
@@ -267,23 +275,23 @@ class IncrementalPlanner:
         :raises NotFollowingError: if there are none, they do not follow, or there are too many
             groups now.
         """
-        if self.last.totals is None:
+        state = self.last.record.incremental
+        if not isinstance(state, AggregateState):
             raise NotFollowingError(_UNRECORDED)
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
         change = difference.of(totals.node.children[0])
         difference.look()
         if change is None:
-            return replace(self._prepared(plan, None), totals=self.last.totals)
-        recorded = recorded_after(totals, catalyst, self.last.totals, change.plan, change.weight)
+            return replace(self._prepared(plan, None), incremental=state)
+        recorded = advance_state(totals, catalyst, state, change.plan, change.weight)
         self.check()
         if recorded is None:
             raise NotFollowingError(None)
         self._check_computed(catalyst, totals, recorded)
         evidence = replace(self._evidence, affected_keys=recorded.changed)
         prepared = self._prepared(plan_incremental(self.order, full, evidence), None)
-        same = recorded.text == self.last.totals
-        content = None if same else catalyst.frame(recorded.plan)
-        return replace(prepared, content=content, totals=recorded.text)
+        content = None if recorded.state == state else catalyst.frame(recorded.plan)
+        return replace(prepared, content=content, incremental=recorded.state)
 
     def _check_computed(self, catalyst: Catalyst, totals: Totals, recorded: Recorded) -> None:
         """Look at the rows that operators above the totals read now.
@@ -293,9 +301,9 @@ class IncrementalPlanner:
         inputs = {
             id(node): plan for node, plan in zip(totals.above, recorded.plans[1:], strict=True)
         }
-        own = [proviso for proviso in self.query.provisos if id(proviso.node) in inputs]
+        own = [each for each in self.query.preconditions if id(each.node) in inputs]
         if own:
-            require(look(own, catalyst, [inputs[id(proviso.node)] for proviso in own]))
+            require(check_rows(own, catalyst, [inputs[id(each.node)] for each in own]).value)
 
     def _merged(
         self, catalyst: Catalyst, first: FirstRows, difference: DeltaBuilder, full: RefreshPlan
@@ -308,7 +316,8 @@ class IncrementalPlanner:
         difference.look()
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
-        prepared = replace(self._prepared(plan, None), totals=self.last.totals)
+        state = self.last.record.incremental
+        prepared = replace(self._prepared(plan, None), incremental=state)
         if change is None or plan.strategy is not Strategy.INCREMENTAL:
             return prepared
         rows = projected(first, catalyst, change.plan, change.weight)
@@ -319,10 +328,10 @@ class IncrementalPlanner:
             stored,
             self._rows(catalyst.frame(rows)),
             self.resources,
-            whole=self.last.totals == WHOLE,
+            whole=state is Boundary.COMPLETE,
         )
         self.check()
-        return replace(prepared, content=done.rows, totals=done.text)
+        return replace(prepared, content=done.rows, incremental=done.boundary)
 
     def _combined(
         self, catalyst: Catalyst, algebra: Algebra, difference: DeltaBuilder, full: RefreshPlan
@@ -339,11 +348,11 @@ class IncrementalPlanner:
         self.check()
         small = self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt
         if small:
-            settled = self._settled(combined(algebra, groups, self._stored_groups(algebra)))
-            difference.affected = int(settled.row["affected"])
-            if not settled.row["doubt"]:
+            delta = self._consolidated(combined(algebra, groups, self._stored_groups(algebra)))
+            difference.affected = int(delta.row["affected"])
+            if not delta.row["doubt"]:
                 difference.accept(difference.affected)
-                return settled
+                return delta
         groups = groups.localCheckpoint(eager=False)
         keys, doubt = collect_groups(catalyst, groups, names, DOUBT, _KEY_LIMIT)
         if algebra.keyed_by_groups:
@@ -354,7 +363,7 @@ class IncrementalPlanner:
         difference.accept(keys.count)
         if doubt:
             return None
-        return self._settled(combined(algebra, groups, self._stored_groups(algebra, keys)))
+        return self._consolidated(combined(algebra, groups, self._stored_groups(algebra, keys)))
 
     def _stored_groups(self, algebra: Algebra, keys: Keys | None = None) -> DataFrame:
         """Return the table's rows, those of other groups left out where that is simple."""
@@ -368,13 +377,21 @@ class IncrementalPlanner:
         wanted = [(columns[index], values) for group, index, values in groups if is_key(group)]
         return catalyst.frame(nearly(catalyst, plan, wanted))
 
-    def _settled(self, diff: DataFrame) -> ConsolidatedDelta:
+    def _consolidated(self, diff: DataFrame) -> ConsolidatedDelta:
         asked = (
             f"coalesce(bool_or({DOUBT}), false) AS doubt",
             f"count_if({FIRST}) AS affected",
         )
         ranged = self._evidence.rows_in_table > _FEW
-        return settle(self.format, self.order, diff, distinct=True, ranged=ranged, asked=asked)
+        return consolidate(
+            self.format,
+            self.order,
+            diff,
+            self.frozen_at,
+            distinct=True,
+            ranged=ranged,
+            asked=asked,
+        )
 
     # ---- evidence --------------------------------------------------------------------------
 
@@ -383,7 +400,7 @@ class IncrementalPlanner:
         names = {state.table_id: name for name, state in self.tables.states.items()}
         found = {}
         for table_id, version in vector.items():
-            before = self.last.vector.get(table_id)
+            before = self.last.record.vector.get(table_id)
             if before is None or before == version:
                 continue
             source = self.tables.sources[names[table_id]]
@@ -394,10 +411,10 @@ class IncrementalPlanner:
         self, vector: Mapping[str, int], changed: Mapping[str, Change]
     ) -> tuple[Obstacle, ...]:
         found = []
-        if set(vector) != set(self.last.vector):
+        if set(vector) != set(self.last.record.vector):
             text = "the query reads other tables than at the last refresh"
             found.append(Obstacle(code=SOURCES_REPLACED, text=text))
-        if moves(self.order):
+        if moves(self.order, self.frozen_at):
             text = "rows become immutable as time goes by, of which no source tells"
             found.append(Obstacle(code="IMMUTABLE_REGION_MOVES", text=text))
         for name in sorted(self.tables.travelled):
@@ -416,7 +433,7 @@ class IncrementalPlanner:
             frozenset(changed),
             _rules(self.order),
             combined=None if follows is None else follows.node.operator,
-            provided=self._provisos == HOLD,
+            provided=self._preconditions is RowPreconditions.SATISFIED,
         )
         if operators and self._unfollowed is not None:
             operators = (self._unfollowed,)
@@ -435,7 +452,7 @@ class IncrementalPlanner:
         }
         added = all(changes[id_].method is Method.APPENDED for id_ in changed)
         return Evidence(
-            changes=tuple(_told(change) for change in changes.values()),
+            changes=tuple(_as_source_change(change) for change in changes.values()),
             obstacles=found,
             appends=added and not keyed and self._first is None,
             keyed=keyed,
@@ -462,7 +479,7 @@ class IncrementalPlanner:
     def _may_combine(self) -> bool:
         """Say whether the table, or else the recorded totals, which are of all rows, have all the
         groups as they are."""
-        stored = self.query.algebra is not None and _is_query(self.order)
+        stored = self.query.algebra is not None and _is_query(self.order, self.frozen_at)
         return adds_up(self.order) and (stored or self._totals is not None)
 
     def _rows_in_table(self) -> int:
@@ -509,7 +526,7 @@ class IncrementalPlanner:
         return frame.select(*(named(column) for column in (*self.order.columns, *carried)))
 
 
-def _told(change: Change) -> SourceChange:
+def _as_source_change(change: Change) -> SourceChange:
     return SourceChange(
         source=str(change.source.name),
         before=change.before,
@@ -524,16 +541,16 @@ def adds_up(order: RefreshOrder) -> bool:
     return Rule.ALGEBRA in _rules(order) and order.policy is not RefreshPolicy.FULL
 
 
-def merges(order: RefreshOrder) -> bool:
+def merges(order: RefreshOrder, frozen_at: datetime | None) -> bool:
     """Say whether a change may be merged with the first rows in the table."""
     rules, policy = _rules(order), order.policy
-    return _is_query(order) and Rule.LIMIT in rules and policy is not RefreshPolicy.FULL
+    return _is_query(order, frozen_at) and Rule.LIMIT in rules and policy is not RefreshPolicy.FULL
 
 
-def _is_query(order: RefreshOrder) -> bool:
+def _is_query(order: RefreshOrder, frozen_at: datetime | None) -> bool:
     """Say whether the table has the query's rows as they are: what expectations dropped would be
     missing, what is immutable may be out of date."""
-    return not order.expectations and order.frozen_at is None
+    return not order.expectations and frozen_at is None
 
 
 def _rules(order: RefreshOrder) -> frozenset[Rule]:

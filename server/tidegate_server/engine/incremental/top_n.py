@@ -23,15 +23,9 @@ from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.preconditions import NotFollowingError, directions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.base import DiffMismatchError
+from tidegate_server.engine.storage.commit_record import Boundary
 from tidegate_server.engine.storage.exact import named, summed
 from tidegate_server.engine.storage.jvm import items, kind
-
-WHOLE = "whole"
-"""What a commit records if there are no other rows."""
-CLEAR = "clear"
-"""What it records if the next row, which the table does not have, comes after its last."""
-TIED = "tied"
-"""What it records if that row ties with the last, so that either could have been taken."""
 
 TIES = Obstacle(code="ORDER_NOT_UNIQUE", text="rows tie where LIMIT cuts, so that any may be left")
 LEFT = Obstacle(
@@ -64,11 +58,10 @@ class FirstRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class FirstRowsFound:
     """The first rows computed from the sources."""
 
-    text: str
-    """What the commit records: WHOLE, CLEAR or TIED."""
+    boundary: Boundary
     plan: Any
     """The query's rows."""
 
@@ -77,8 +70,8 @@ class Cut:
 class Merged:
     """The first rows as they follow from those before."""
 
-    text: str
-    """What the commit records: WHOLE or CLEAR."""
+    boundary: Boundary
+    """COMPLETE or DISTINCT."""
     rows: DataFrame | None
     """None if they stay the same."""
 
@@ -152,7 +145,9 @@ def _told_by(
     return catalyst.with_children(expression, children) if children else expression
 
 
-def cut_anew(first: FirstRows, catalyst: Catalyst, resources: ExitStack) -> Cut:
+def compute_first_rows(
+    first: FirstRows, catalyst: Catalyst, resources: ExitStack
+) -> FirstRowsFound:
     """Compute the first rows from the sources, and one more to see whether it ties; one action.
 
     :param resources: takes what is to be released after the rows were written.
@@ -167,12 +162,13 @@ def cut_anew(first: FirstRows, catalyst: Catalyst, resources: ExitStack) -> Cut:
         f"coalesce(max({_RANK}), 0) AS last", "count(*) AS rows"
     )
     last, count = found.first() or (0, 0)
-    further = TIED if last <= first.count else CLEAR
+    further = Boundary.TIED if last <= first.count else Boundary.DISTINCT
     kept = frame.withColumn(_RANK, F.row_number().over(places)).where(F.col(_RANK) <= first.count)
     plan = catalyst.project(output, catalyst.analyzed(kept))
     for projection in reversed(first.above):
         plan = catalyst.with_children(projection, [plan])
-    return Cut(text=further if count > first.count else WHOLE, plan=plan)
+    boundary = further if count > first.count else Boundary.COMPLETE
+    return FirstRowsFound(boundary=boundary, plan=plan)
 
 
 def projected(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
@@ -193,8 +189,8 @@ def merged(
 ) -> Merged:
     """Return the table's new rows; one Spark action.
 
-    :param stored: the table's rows before, of which it was recorded that they are WHOLE or CLEAR.
-    :param whole: which of both.
+    :param stored: the table's rows before, whose recorded boundary is COMPLETE or DISTINCT.
+    :param whole: whether it is COMPLETE.
     :param change: the change of the rows, whether among the first or not: the same columns, then
         their weight.
     :param resources: takes what is to be released after the rows were written.
@@ -224,16 +220,16 @@ def merged(
     if look is None or look["wrong"] or look["held"] > first.count:
         raise DiffMismatchError("the table does not have the first rows that were recorded")
     whole = whole and look["known"] <= first.count
-    text = WHOLE if whole else CLEAR
+    boundary = Boundary.COMPLETE if whole else Boundary.DISTINCT
     if not look["touched"]:
-        return Merged(text=text, rows=None)
+        return Merged(boundary=boundary, rows=None)
     if not whole and look["known"] < first.count:
         raise NotFollowingError(LEFT)
     if not whole and not look["even"]:
         raise NotFollowingError(TIES)
     kept = placed.where(f"{inside} AND {WEIGHT} > 0 AND {_UPTO} <= {first.count}")
     copies = F.explode(F.expr(f"array_repeat(1, CAST({WEIGHT} AS INT))")).alias(_PART)
-    return Merged(text=text, rows=kept.select(*map(named, columns), copies).drop(_PART))
+    return Merged(boundary=boundary, rows=kept.select(*map(named, columns), copies).drop(_PART))
 
 
 def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:

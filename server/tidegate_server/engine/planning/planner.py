@@ -16,7 +16,7 @@ from tidegate_server.core.model.runs import (
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
+    Recompute,
     RefreshOrder,
     RefreshPlan,
     RefreshPolicy,
@@ -30,6 +30,8 @@ from tidegate_server.engine.planning.cost import (
     predict,
     worth_recording,
 )
+from tidegate_server.engine.planning.region import ImmutableRegion
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 
 SOURCES_CHANGED = "SOURCES_CHANGED"
 SOURCE_WITHOUT_VERSIONS = "SOURCE_WITHOUT_VERSIONS"
@@ -80,9 +82,11 @@ class Evidence:
 
 def plan_refresh(
     order: RefreshOrder,
+    task: Recompute,
     current: Mapping[str, int],
-    last: CommittedRefresh | None,
+    last: RecordedRefresh | None,
     *,
+    fingerprint: str | None = None,
     stable: bool = True,
     others: Sequence[str] = (),
 ) -> RefreshPlan:
@@ -93,13 +97,14 @@ def plan_refresh(
     :param current: by table id, the newest version of every versioned source, and the fingerprint
         of every other one of which there is one.
     :param last: what the table's own last refresh commit recorded; None before the first one.
+    :param fingerprint: that of the query now; None if it is not known.
     :param stable: whether the query gives the same rows from the same versions at any time; a
         query of the current time or of random numbers does not.
     :param others: sources in which the version that was read last is not the commit it was.
     """
-    if order.partitions or order.predicate is not None:
-        return replace(_partial_plan(order, current), changes=_contents(order, current, last))
-    code, text = _reason_for_full(order, current, last, others)
+    if task.is_partial:
+        return replace(_partial_plan(task, current), changes=_contents(order, current, last))
+    code, text = _reason_for_full(order, task, current, last, fingerprint, others)
     if not stable and code in {"", SOURCES_CHANGED}:
         code, text = UNSTABLE_QUERY, "the query reads the time or random values"
     return RefreshPlan(
@@ -112,14 +117,14 @@ def plan_refresh(
 
 
 def _contents(
-    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh | None
+    order: RefreshOrder, current: Mapping[str, int], last: RecordedRefresh | None
 ) -> tuple[SourceChange, ...]:
     """Return how the change of each source is known, if the files of some have to tell it."""
     if all(source.kind is SourceKind.VERSIONED for source in order.sources):
         return ()
     found = []
     for source in order.sources:
-        before = last.vector.get(source.table_id) if last is not None else None
+        before = last.record.vector.get(source.table_id) if last is not None else None
         after = current.get(source.table_id)
         if source.kind is SourceKind.PLAIN:
             method = ASSUMED if after is None else FINGERPRINT
@@ -199,45 +204,47 @@ def records_totals(order: RefreshOrder, rows_in_sources: int) -> bool:
     return order.policy is not RefreshPolicy.FULL
 
 
-def telling_region(plan: RefreshPlan, order: RefreshOrder) -> RefreshPlan:
-    """Return a plan that says which rows of the table it leaves as they are."""
-    if order.frozen_at is None or plan.strategy is Strategy.NO_DATA:
+def with_region(plan: RefreshPlan, order: RefreshOrder, region: ImmutableRegion) -> RefreshPlan:
+    """Return the plan with the rows of the table that it leaves as they are in its reason."""
+    if region.frozen_at is None or plan.strategy is Strategy.NO_DATA:
         return plan
     text = f"{plan.reason_text}; rows where {order.immutable} stay as they are"
     return replace(plan, reason_text=text)
 
 
-def _partial_plan(order: RefreshOrder, current: Mapping[str, int]) -> RefreshPlan:
-    if order.predicate is not None:
-        code, text = "ROWS_REQUESTED", f"replaces the rows where {order.predicate}"
+def _partial_plan(task: Recompute, current: Mapping[str, int]) -> RefreshPlan:
+    if task.predicate is not None:
+        code, text = "ROWS_REQUESTED", f"replaces the rows where {task.predicate}"
     else:
         code = "PARTITIONS_REQUESTED"
-        text = f"replaces {len(order.partitions)} requested partition(s)"
+        text = f"replaces {len(task.partitions)} requested partition(s)"
     return RefreshPlan(
         strategy=Strategy.PARTITION,
         reason_code=code,
         reason_text=text,
         vector=dict(current),
-        partitions=order.partitions,
+        partitions=task.partitions,
     )
 
 
 def _reason_for_full(
     order: RefreshOrder,
+    task: Recompute,
     current: Mapping[str, int],
-    last: CommittedRefresh | None,
+    last: RecordedRefresh | None,
+    fingerprint: str | None,
     others: Sequence[str],
 ) -> tuple[str, str]:
     """Return why the whole table is computed, or two empty strings when nothing is to be done."""
     if last is None:
         return "FIRST_REFRESH", "the table has not been refreshed before"
-    if order.force:
+    if task.force:
         return "FORCED", "a full refresh was asked for"
     if last.foreign_version is not None:
         return "FOREIGN_COMMIT", f"version {last.foreign_version} was not written by a refresh"
     if last.partial:
         return "PARTIAL_BEFORE", "only some rows or partitions were refreshed last"
-    if _definition_changed(order, last):
+    if _definition_changed(order, last, fingerprint):
         text = "the query changed since the last refresh, or a view, function or column it uses"
         return "DEFINITION_CHANGED", text
     if last.epoch <= order.checkpoint_floor:
@@ -248,31 +255,33 @@ def _reason_for_full(
     plain = _plain_reason(order, current, last)
     if plain is not None:
         return SOURCE_WITHOUT_VERSIONS, plain
-    if dict(last.vector) != dict(current):
+    if dict(last.record.vector) != dict(current):
         return SOURCES_CHANGED, "sources have newer versions than the last refresh read"
     return "", ""
 
 
 def _plain_reason(
-    order: RefreshOrder, current: Mapping[str, int], last: CommittedRefresh
+    order: RefreshOrder, current: Mapping[str, int], last: RecordedRefresh
 ) -> str | None:
     """Return why sources without versions have changed, or may have; None if they have not."""
     plain = [source for source in order.sources if source.kind is SourceKind.PLAIN]
     assumed = [str(s.name) for s in plain if s.table_id not in current]
     if assumed:
         return f"changes of {', '.join(assumed)} cannot be known and are assumed"
-    unknown = [str(s.name) for s in plain if s.table_id not in last.vector]
+    unknown = [str(s.name) for s in plain if s.table_id not in last.record.vector]
     if unknown:
         return f"the last refresh recorded no fingerprint of {', '.join(unknown)}"
-    moved = [str(s.name) for s in plain if current[s.table_id] != last.vector[s.table_id]]
+    moved = [str(s.name) for s in plain if current[s.table_id] != last.record.vector[s.table_id]]
     return f"files of {', '.join(moved)} changed" if moved else None
 
 
-def _definition_changed(order: RefreshOrder, last: CommittedRefresh) -> bool:
+def _definition_changed(
+    order: RefreshOrder, last: RecordedRefresh, fingerprint: str | None
+) -> bool:
     """Views and functions may change under a definition that stays: the fingerprint tells."""
-    if last.definition_version != order.definition_version:
+    if last.record.definition_version != order.definition_version:
         return True
-    return order.fingerprint is not None and order.fingerprint != last.fingerprint
+    return fingerprint is not None and fingerprint != last.record.fingerprint
 
 
 def _rejected(

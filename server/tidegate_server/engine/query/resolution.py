@@ -14,7 +14,6 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName, qualify, quote_identifier, visible_name
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.core.refresh.request import CommittedRefresh
 from tidegate_server.engine.query.references import (
     Edit,
     Mention,
@@ -25,6 +24,7 @@ from tidegate_server.engine.query.references import (
     reference_edits,
 )
 from tidegate_server.engine.storage.base import TableFormat, TableState, is_path, table_sql
+from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import items, java
 from tidegate_server.engine.storage.plain import fingerprint, forget_cached
@@ -127,7 +127,7 @@ class Tables:
         found = {s.table_id: self._commit(n, vector[s.table_id]) for n, s in self.states.items()}
         return {table_id: known for table_id, known in found.items() if known is not None}
 
-    def other_histories(self, last: CommittedRefresh) -> list[TableName]:
+    def other_histories(self, last: CommitRecord) -> list[TableName]:
         """Return the sources whose version that a refresh read is another commit by now.
 
         That is so of a table whose directory was put back as it was at some time before, and then
@@ -136,7 +136,7 @@ class Tables:
         return [
             self.sources[name].name
             for name, state in self.states.items()
-            if (read := last.commits.get(state.table_id)) is not None
+            if (read := last.source_commits.get(state.table_id)) is not None
             and self._commit(name, last.vector[state.table_id]) not in (None, read)
         ]
 

@@ -13,25 +13,29 @@ from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, R
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat, TableState
+from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.predicate import matching
 from tidegate_server.engine.storage.region import region
 
 
 def backfill(
-    order: RefreshOrder, spark: SparkSession, format: TableFormat, operation: Operation
+    order: RefreshOrder,
+    source: TableName,
+    spark: SparkSession,
+    format: TableFormat,
+    operation: Operation,
 ) -> RefreshOutcome:
-    """Write the rows of ``order.backfill_from`` that are immutable now, in one commit.
+    """Write the rows of ``source`` that are immutable now, in one commit.
 
     Columns are matched by name. The first refresh leaves these rows as they are.
 
     :raises ServerError: MT_REFRESH_FENCED if the table was refreshed already, or what Spark says
         of reading the other table.
     """
-    source = order.backfill_from
-    chosen = region(replace(order, frozen_at=order.logical_time))
-    if source is None or chosen is None:
-        raise AssertionError("a backfill has a source and a condition")
+    chosen = region(order, order.logical_time)
+    if chosen is None:
+        raise AssertionError("a backfill has a condition")
     last = format.last_commit(order.name, order.table_id)
     if last is not None and last.refresh_id != order.refresh_id:
         raise error(
@@ -50,16 +54,15 @@ def backfill(
     operation.check()
     written = format.write(
         copied,
-        replace(
-            order,
-            immutable=None,
-            frozen_at=order.logical_time,
-            expectations=(),
-            assertions=(),
+        replace(order, immutable=None, expectations=(), assertions=()),
+        CommitRecord(
+            vector=plan.vector,
+            definition_version=order.definition_version,
+            logical_time=order.logical_time,
             filled=True,
+            frozen_at=order.logical_time,
+            backfilled_from=str(source),
         ),
-        plan.vector,
-        partitions=(),
         partial=True,
         strategy=Strategy.PARTITION,
     )

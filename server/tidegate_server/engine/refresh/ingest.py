@@ -15,7 +15,7 @@ from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
+    Recompute,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
@@ -24,6 +24,7 @@ from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.query.streams import reading
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
+from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.delta.checkpoint import Checkpoint
 
 logger = logging.getLogger(__name__)
@@ -31,12 +32,12 @@ logger = logging.getLogger(__name__)
 _TICK = 0.1
 
 
-def plan_ingest(order: RefreshOrder) -> RefreshPlan:
+def plan_ingest(order: RefreshOrder, task: Recompute) -> RefreshPlan:
     """Return what a refresh of a table over a stream does if something has arrived.
 
-    :raises ServerError: MT_STREAM_UNSUPPORTED for a refresh that would compute rows anew.
+    :raises ServerError: MT_STREAM_UNSUPPORTED for a refresh that would compute rows again.
     """
-    refuse_anew(order)
+    refuse_recomputation(order, task)
     stream = order.sources[0].name.table
     return RefreshPlan(
         strategy=Strategy.INGEST,
@@ -46,10 +47,9 @@ def plan_ingest(order: RefreshOrder) -> RefreshPlan:
     )
 
 
-def refuse_anew(order: RefreshOrder) -> None:
-    """Refuse a refresh that would compute rows anew; raises MT_STREAM_UNSUPPORTED."""
-    whole = order.force or order.partitions or order.predicate is not None
-    if whole:
+def refuse_recomputation(order: RefreshOrder, task: Recompute) -> None:
+    """Refuse a refresh that would compute rows again; raises MT_STREAM_UNSUPPORTED."""
+    if task.force or task.is_partial:
         raise error(
             Code.MT_STREAM_UNSUPPORTED,
             what="A refresh of what was taken in already",
@@ -73,8 +73,14 @@ class _Landing:
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         try:
-            order = replace(self.order, offsets=self.checkpoint.offsets(self.place, batch))
-            self.written = self.format.ingest(rows, order, base=self.base)
+            record = CommitRecord(
+                vector={},
+                definition_version=self.order.definition_version,
+                logical_time=self.order.logical_time,
+                offsets=self.checkpoint.offsets(self.place, batch),
+                filled=False,
+            )
+            self.written = self.format.ingest(rows, self.order, record, base=self.base)
         except Exception as failed:
             # Spark would make a text of it.
             self.failure = failed
@@ -82,14 +88,18 @@ class _Landing:
 
 
 def ingest(
-    order: RefreshOrder, session: SparkSession, format: TableFormat, operation: Operation
+    order: RefreshOrder,
+    task: Recompute,
+    session: SparkSession,
+    format: TableFormat,
+    operation: Operation,
 ) -> RefreshOutcome:
     """Take in what has arrived, exactly once.
 
     :raises ServerError: MT_REFRESH_FENCED, MT_STREAM_UNSUPPORTED, MT_EXPECTATION_FAILED,
         MT_DATA_LOST, OPERATION_CANCELED, or what Spark says of stream and query.
     """
-    plan, stream = plan_ingest(order), find_stream(order.expanded_query)
+    plan, stream = plan_ingest(order, task), find_stream(order.expanded_query)
     if stream is None:
         raise AssertionError("a table over a stream has it in its query")
     last = format.last_commit(order.name, order.table_id)
@@ -136,14 +146,14 @@ def _counted(text: str, written: Written) -> str:
 def _taken_in(
     order: RefreshOrder,
     stream: Stream,
-    last: CommittedRefresh | None,
+    last: RecordedRefresh | None,
     session: SparkSession,
     format: TableFormat,
     operation: Operation,
 ) -> Written | None:
     """Run one batch of the stream; None if nothing arrived."""
     checkpoint = Checkpoint(session, format.describe(order.name).location)
-    offsets = last.offsets if last is not None else None
+    offsets = last.record.offsets if last is not None else None
     place = checkpoint.take(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -10,20 +11,23 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
-    repeating,
 )
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 
 
 def publish(
-    order: RefreshOrder, spark: SparkSession, format: TableFormat, operation: Operation
+    order: RefreshOrder,
+    refresh_id: str,
+    spark: SparkSession,
+    format: TableFormat,
+    operation: Operation,
 ) -> RefreshOutcome:
-    """Write the rows that the refresh ``order.publish`` left held, in one commit.
+    """Write the rows that a refresh left held, in one commit.
 
     The commit records what that refresh's own would have: its vector, definition version and time.
 
@@ -33,52 +37,58 @@ def publish(
     newest = format.last_commit(order.name, order.table_id)
     before = newest.version if newest is not None else None
     if newest is not None and newest.refresh_id == order.refresh_id:
-        return _outcome(newest, order, None, newest.version, None)
-    held = None
-    if order.publish is not None:
-        held = format.held(order.name, order.table_id, order.publish)
+        return _outcome(newest, refresh_id, None, newest.version, None)
+    held = format.held(order.name, order.table_id, refresh_id)
     if held is None:
         raise _nothing(order, "it was published, discarded or overtaken by a refresh")
     operation.check()
-    done = _published(order, held, spark.newSession(), format)
+    done = _publish(order, held, spark.newSession(), format)
     format.discard_held(order.name, order.table_id)
-    return _outcome(held, order, before, done.version, done.rows)
+    return _outcome(held, refresh_id, before, done.version, done.rows)
 
 
-def _published(
-    order: RefreshOrder, held: CommittedRefresh, session: SparkSession, format: TableFormat
+def _publish(
+    order: RefreshOrder, held: RecordedRefresh, session: SparkSession, format: TableFormat
 ) -> Written:
     rows = format.held_rows(order.name, held.refresh_id, session)
     fitting = format.describe(order.name).schema
     if [name.lower() for name in rows.columns] != [c.name.lower() for c in fitting]:
         raise _nothing(order, "it has other columns than the table has now; discard it")
-    publishing = replace(repeating(order, held, rows.columns), unique=held.unique)
     return format.write(
         rows,
-        publishing,
-        held.vector,
-        partitions=(),
+        unchecked(order, rows.columns),
+        held.record,
         partial=held.partial,
         strategy=Strategy.PUBLISH,
     )
 
 
+def unchecked(order: RefreshOrder, columns: Sequence[str]) -> RefreshOrder:
+    """Return an order that writes rows which an earlier refresh made, without checks.
+
+    What that refresh checked, and what was immutable then, is in the rows already.
+    """
+    return replace(
+        order, columns=tuple(columns), expectations=(), assertions=(), key=None, immutable=None
+    )
+
+
 def _outcome(
-    held: CommittedRefresh, order: RefreshOrder, before: int | None, after: int, rows: int | None
+    held: RecordedRefresh, refresh_id: str, before: int | None, after: int, rows: int | None
 ) -> RefreshOutcome:
     plan = RefreshPlan(
         strategy=Strategy.PARTITION if held.partial else Strategy.PUBLISH,
         reason_code="PUBLISH_REQUESTED",
-        reason_text=f"serves what refresh {order.publish} left held",
-        vector=dict(held.vector),
+        reason_text=f"serves what refresh {refresh_id} left held",
+        vector=dict(held.record.vector),
     )
     return RefreshOutcome(
         plan=plan,
         from_version=before,
         to_version=after,
         metrics=RunMetrics(rows_written=rows),
-        data_timestamp=held.logical_time,
-        definition_version=held.definition_version,
+        data_timestamp=held.record.logical_time,
+        definition_version=held.record.definition_version,
     )
 
 

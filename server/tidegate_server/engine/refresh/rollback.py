@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -9,55 +11,61 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
-    repeating,
 )
+from tidegate_server.engine.refresh.publish import unchecked
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.retention import is_gone
 
 _HINT = "SHOW VERSIONS {table} lists the versions that can be read."
 
 
 def roll_back(
-    order: RefreshOrder, spark: SparkSession, format: TableFormat, operation: Operation
+    order: RefreshOrder,
+    version: int,
+    spark: SparkSession,
+    format: TableFormat,
+    operation: Operation,
 ) -> RefreshOutcome:
-    """Write the rows of version ``order.rollback_to`` as a new version, in one commit.
+    """Write the rows of an earlier version as a new version, in one commit.
 
     The commit records the vector of that version, from which the next refresh goes on.
 
     :raises ServerError: MT_ROLLBACK_IMPOSSIBLE if that version holds no refresh, had other columns
         or cannot be read any more, MT_REFRESH_FENCED if a later epoch was committed.
     """
-    version, newest = order.rollback_to, format.last_commit(order.name, order.table_id)
-    if version is None or newest is None:
-        raise _refused(order, "it was never refreshed")
+    newest = format.last_commit(order.name, order.table_id)
+    if newest is None:
+        raise _impossible(order, version, "it was never refreshed")
     commit = format.last_commit(order.name, order.table_id, at=version)
     if newest.refresh_id == order.refresh_id:
         return _outcome(newest, None, newest.version, None)
     state = format.find(order.name)
     if state is None or version > state.newest:
-        raise _refused(order, "there is no such version")
+        raise _impossible(order, version, "there is no such version")
     if commit is None:
-        raise _refused(order, "no refresh is recorded at or before it")
+        raise _impossible(order, version, "no refresh is recorded at or before it")
     if commit.foreign_version is not None:
-        raise _refused(order, f"version {commit.foreign_version} was not written by a refresh")
+        raise _impossible(
+            order, version, f"version {commit.foreign_version} was not written by a refresh"
+        )
     operation.check()
     try:
-        done = _restored(order, commit, version, state.newest, spark.newSession(), format)
+        done = _restore(order, commit, version, state.newest, spark.newSession(), format)
     except (PySparkException, Py4JJavaError) as failed:
         if not is_gone(failed):
             raise
-        raise _refused(order, "its files were removed") from failed
+        raise _impossible(order, version, "its files were removed") from failed
     return _outcome(commit, newest.version, done.version, done.rows)
 
 
-def _restored(
+def _restore(
     order: RefreshOrder,
-    commit: CommittedRefresh,
+    commit: RecordedRefresh,
     version: int,
     newest: int,
     session: SparkSession,
@@ -68,41 +76,39 @@ def _restored(
     if [(f.name, f.dataType) for f in rows.schema] != [
         (f.name, f.dataType) for f in present.schema
     ]:
-        raise _refused(order, "it had other columns")
-    restoring = repeating(order, commit, rows.columns)
+        raise _impossible(order, version, "it had other columns")
     return format.write(
         rows,
-        restoring,
-        commit.vector,
-        partitions=(),
+        unchecked(order, rows.columns),
+        replace(commit.record, unique=(), rolled_back_to=version),
         partial=commit.partial,
         strategy=Strategy.ROLLBACK,
     )
 
 
 def _outcome(
-    commit: CommittedRefresh, before: int | None, after: int, rows: int | None
+    commit: RecordedRefresh, before: int | None, after: int, rows: int | None
 ) -> RefreshOutcome:
     plan = RefreshPlan(
         strategy=Strategy.ROLLBACK,
         reason_code="ROLLBACK_REQUESTED",
         reason_text=f"restores version {commit.version}",
-        vector=dict(commit.vector),
+        vector=dict(commit.record.vector),
     )
     return RefreshOutcome(
         plan=plan,
         from_version=before,
         to_version=after,
         metrics=RunMetrics(rows_written=rows),
-        data_timestamp=commit.logical_time,
+        data_timestamp=commit.record.logical_time,
     )
 
 
-def _refused(order: RefreshOrder, reason: str) -> ServerError:
+def _impossible(order: RefreshOrder, version: int, reason: str) -> ServerError:
     return error(
         Code.MT_ROLLBACK_IMPOSSIBLE,
         table=str(order.name),
-        version=order.rollback_to,
+        version=version,
         reason=reason,
         hint=_HINT.format(table=order.name),
     )

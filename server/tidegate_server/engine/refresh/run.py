@@ -16,7 +16,7 @@ from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.runs import Rejection, RunMetrics, Strategy
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import (
-    CommittedRefresh,
+    Recompute,
     RefreshOrder,
     RefreshOutcome,
     RefreshPlan,
@@ -24,9 +24,9 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.core.refresh.waves import forward
 from tidegate_server.engine.definition.analyze import analyzed_plan, refuse_reading_functions
-from tidegate_server.engine.incremental.aggregate_state import recorded_anew
-from tidegate_server.engine.incremental.apply import apply, settle
-from tidegate_server.engine.incremental.preconditions import HOLD, TIED, look
+from tidegate_server.engine.incremental.aggregate_state import compute_state
+from tidegate_server.engine.incremental.apply import apply, consolidate
+from tidegate_server.engine.incremental.preconditions import check_rows
 from tidegate_server.engine.incremental.query import Query, read_query
 from tidegate_server.engine.incremental.strategy import (
     IncrementalPlanner,
@@ -35,7 +35,7 @@ from tidegate_server.engine.incremental.strategy import (
     merges,
     planned_once,
 )
-from tidegate_server.engine.incremental.top_n import cut_anew
+from tidegate_server.engine.incremental.top_n import compute_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.jvm.references import released
 from tidegate_server.engine.planning.planner import (
@@ -45,10 +45,10 @@ from tidegate_server.engine.planning.planner import (
     UNSTABLE_QUERY,
     plan_refresh,
     records_totals,
-    telling_region,
+    with_region,
     without_fingerprints,
 )
-from tidegate_server.engine.planning.region import with_region
+from tidegate_server.engine.planning.region import ImmutableRegion, region_of
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.query.determinism import changes_by_itself, unstable
 from tidegate_server.engine.query.logical_time import bound
@@ -64,6 +64,15 @@ from tidegate_server.engine.refresh.unchanged import AnalyzedQueries
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat, Written
+from tidegate_server.engine.storage.commit_record import (
+    AggregateState,
+    Boundary,
+    CommitRecord,
+    IncrementalState,
+    RecordedRefresh,
+    RowPreconditions,
+    TooManyGroups,
+)
 from tidegate_server.engine.storage.entries import asked_once
 from tidegate_server.engine.storage.plain import list_files
 from tidegate_server.engine.storage.region import outside
@@ -88,9 +97,14 @@ class PlannedRefresh:
     """A plan with what it was made from."""
 
     order: RefreshOrder
+    task: Recompute
+    region: ImmutableRegion
     prepared: IncrementalWork
-    last: CommittedRefresh | None
+    last: RecordedRefresh | None
     query: Query
+    fingerprint: str | None
+    """That of the query; None if it gives other rows each time."""
+    source_commits: Mapping[str, str]
     tables: Tables
     frame: DataFrame
     """The analyzed query; it reads the files that were listed when it was made."""
@@ -99,6 +113,34 @@ class PlannedRefresh:
     def plan(self) -> RefreshPlan:
         """What is to be done."""
         return self.prepared.plan
+
+    @property
+    def has_too_many_groups(self) -> bool:
+        """Whether the last refresh found too many groups of the same query to record them."""
+        if self.last is None or self.last.record.fingerprint != self.fingerprint:
+            return False
+        return isinstance(self.last.record.incremental, TooManyGroups)
+
+    def record(
+        self,
+        *,
+        incremental: IncrementalState | None = None,
+        preconditions: RowPreconditions | None = None,
+    ) -> CommitRecord:
+        """Return what the commit is to record."""
+        if incremental is None and self.has_too_many_groups:
+            incremental = TooManyGroups()
+        return CommitRecord(
+            vector=self.plan.vector,
+            definition_version=self.order.definition_version,
+            logical_time=self.order.logical_time,
+            fingerprint=self.fingerprint,
+            source_commits=self.source_commits,
+            incremental=incremental,
+            preconditions=preconditions,
+            filled=self.region.filled,
+            frozen_at=self.region.frozen_at,
+        )
 
 
 def source_versions(
@@ -117,7 +159,9 @@ def source_versions(
     }
 
 
-def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> RefreshPlan:
+def explain(
+    order: RefreshOrder, task: Recompute, spark: SparkSession, format: TableFormat
+) -> RefreshPlan:
     """Return what a refresh would do now.
 
     :raises ServerError: as :func:`refresh`.
@@ -125,18 +169,18 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
     session = spark.newSession()
     apply_settings(session, order.settings)
     with released():
-        return _explained(order, session, format)
-
-
-def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
-    if is_streaming(order.sources):
-        return plan_ingest(order)
-    with ExitStack() as resources, asked_once(session, order.tables):
-        return _plan(order, session, format, lambda: None, resources).plan
+        if is_streaming(order.sources):
+            return plan_ingest(order, task)
+        with ExitStack() as resources, asked_once(session, order.tables):
+            return _plan(order, task, session, format, lambda: None, resources).plan
 
 
 def refresh(
-    order: RefreshOrder, spark: SparkSession, format: TableFormat, operation: Operation
+    order: RefreshOrder,
+    task: Recompute,
+    spark: SparkSession,
+    format: TableFormat,
+    operation: Operation,
 ) -> RefreshOutcome:
     """Bring a materialized table up to date once.
 
@@ -144,23 +188,27 @@ def refresh(
         the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
         MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
     """
-    nothing = _analyzed.nothing_to_do(order, spark, format)
+    nothing = _analyzed.nothing_to_do(order, task, spark, format)
     if nothing is not None:
         return _without_work(*nothing)
     session = spark.newSession()
     apply_settings(session, order.settings)
     with released():
-        return _refreshed(order, session, format, operation)
+        return _refreshed(order, task, session, format, operation)
 
 
 def _refreshed(
-    order: RefreshOrder, session: SparkSession, format: TableFormat, operation: Operation
+    order: RefreshOrder,
+    task: Recompute,
+    session: SparkSession,
+    format: TableFormat,
+    operation: Operation,
 ) -> RefreshOutcome:
     if is_streaming(order.sources):
-        return ingest(order, session, format, operation)
+        return ingest(order, task, session, format, operation)
     with ExitStack() as resources:
         with asked_once(session, order.tables):
-            planned = _plan(order, session, format, operation.check, resources)
+            planned = _plan(order, task, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         hold(Point.AFTER_VERSIONS)
         logger.info(
@@ -186,6 +234,7 @@ def _refreshed(
 
 def _plan(
     order: RefreshOrder,
+    task: Recompute,
     session: SparkSession,
     format: TableFormat,
     check: Callable[[], None],
@@ -193,12 +242,13 @@ def _plan(
 ) -> PlannedRefresh:
     check_present(order, session, format)
     last = format.last_commit(order.name, order.table_id)
-    order = with_region(order, last)
+    region = region_of(order, last)
+    read = last.record.vector if last is not None else {}
     tables = Tables(
         session,
         format,
         recorded=recorded_columns(order),
-        wanted=forward(order.vector or {}, last),
+        wanted=forward(task.vector or {}, read),
         fingerprinted=True,
     )
     with explained(order, session):
@@ -213,30 +263,47 @@ def _plan(
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
     fingerprint = query.fingerprint if stable else None
-    order = replace(order, fingerprint=fingerprint, commits=tables.commits())
-    if last is not None and last.totals == "" and last.fingerprint == fingerprint:
-        order = replace(order, totals="")  # they are too many, as was seen before
-    _analyzed.remember(order, tables, session)
-    others = tables.other_histories(last) if last is not None else []
-    full = plan_refresh(order, tables.vector(), last, stable=stable, others=tuple(map(str, others)))
+    _analyzed.remember(order, fingerprint, tables, session)
+    others = tables.other_histories(last.record) if last is not None else []
+    full = plan_refresh(
+        order,
+        task,
+        tables.vector(),
+        last,
+        fingerprint=fingerprint,
+        stable=stable,
+        others=tuple(map(str, others)),
+    )
     if full.reason_code == UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
     planned = PlannedRefresh(
         order=order,
+        task=task,
+        region=region,
         prepared=IncrementalWork(plan=full),
         last=last,
         query=query,
+        fingerprint=fingerprint,
+        source_commits=tables.commits(),
         tables=tables,
         frame=frame,
     )
     if last is not None and full.reason_code == SOURCES_CHANGED:
         preparation = IncrementalPlanner(
-            order, session, format, tables, query, last, check=check, resources=resources
+            order,
+            session,
+            format,
+            tables,
+            query,
+            last,
+            check=check,
+            resources=resources,
+            frozen_at=region.frozen_at,
         )
         planned = replace(planned, prepared=_prepared(preparation, full))
     _check_policy(planned)
-    told = telling_region(planned.plan, order)
-    return replace(planned, prepared=replace(planned.prepared, plan=told))
+    plan = with_region(planned.plan, order, region)
+    return replace(planned, prepared=replace(planned.prepared, plan=plan))
 
 
 def _prepared(preparation: IncrementalPlanner, full: RefreshPlan) -> IncrementalWork:
@@ -301,7 +368,7 @@ def _carried_out(
         except Exception as failed:
             operation.check()
             logger.exception("%s is refreshed fully instead", planned.order.name)
-            plan = telling_region(_failed(planned.plan, failed), planned.order)
+            plan = with_region(_failed(planned.plan, failed), planned.order, planned.region)
             planned = replace(planned, prepared=IncrementalWork(plan=plan))
             _check_policy(planned)
     return _outcome(planned, _written(planned, session, format, operation, resources))
@@ -323,12 +390,13 @@ def _listed(planned: PlannedRefresh) -> PlannedRefresh:
     plan = without_fingerprints(planned.plan, {id_: str(name) for id_, name in moved.items()})
     if plan.strategy is planned.plan.strategy:
         return replace(planned, prepared=replace(planned.prepared, plan=plan))
-    planned = replace(planned, prepared=IncrementalWork(plan=telling_region(plan, planned.order)))
+    plan = with_region(plan, planned.order, planned.region)
+    planned = replace(planned, prepared=IncrementalWork(plan=plan))
     _check_policy(planned)
     return planned
 
 
-def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOutcome:
+def _without_work(plan: RefreshPlan, last: RecordedRefresh | None) -> RefreshOutcome:
     before = last.version if last is not None else None
     return RefreshOutcome(
         plan=plan, from_version=before, to_version=before, metrics=RunMetrics(rows_written=0)
@@ -338,40 +406,40 @@ def _without_work(plan: RefreshPlan, last: CommittedRefresh | None) -> RefreshOu
 def _applied(planned: PlannedRefresh, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
-    order = replace(order, provisos=prepared.provisos)
-    if last is not None and prepared.totals is not None:
-        order = replace(order, totals=prepared.totals)
+    record = planned.record(incremental=prepared.incremental, preconditions=prepared.preconditions)
+    if last is not None and prepared.incremental is not None:
         with planned_once(session, prepared.few):
-            return _followed(planned, session, format, order, last)
+            return _followed(planned, session, format, record, last)
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
-    vector = prepared.plan.vector
     constrained = order.expectations or order.assertions or order.key is not None
     diff, appends = prepared.diff, prepared.appends and not constrained
     with planned_once(session, prepared.few):
         if isinstance(diff, DataFrame):
             if appends and format.untouched_since(order, last.version):
                 rows = format.fitted(order, diff.drop(diff.columns[-1]))
-                return format.append(outside(rows, order), order, vector, base=last.version)
-            diff = settle(format, order, diff)
-        return apply(session, format, order, diff, vector, base=last.version)
+                rows = outside(rows, order, record.frozen_at)
+                return format.append(rows, order, record, base=last.version)
+            diff = consolidate(format, order, diff, record.frozen_at)
+        return apply(session, format, order, diff, record, base=last.version)
 
 
 def _followed(
     planned: PlannedRefresh,
     session: SparkSession,
     format: TableFormat,
-    order: RefreshOrder,
-    last: CommittedRefresh,
+    record: CommitRecord,
+    last: RecordedRefresh,
 ) -> Written:
-    """Replace the few rows that follow from totals, or leave them if they are the same."""
-    vector, content = planned.plan.vector, planned.prepared.content
+    """Replace the few rows that follow from the recorded state, or leave them if they are the
+    same."""
+    order, content = planned.order, planned.prepared.content
     if content is None:
         if not format.untouched_since(order, last.version):
             raise DiffMismatchError(f"{order.name} was changed by somebody else")
-        return format.advance(session, order, vector, base=last.version)
+        return format.advance(session, order, record, base=last.version)
     strategy = Strategy.INCREMENTAL
-    return format.write(content, order, vector, partitions=(), partial=False, strategy=strategy)
+    return format.write(content, order, record, partial=False, strategy=strategy)
 
 
 def _written(
@@ -383,9 +451,9 @@ def _written(
 ) -> Written:
     order, plan = planned.order, planned.plan
     some = plan.strategy is Strategy.PARTITION
-    frame = None
+    frame, record = None, planned.record()
     if not some:
-        frame, order = _recorded(planned, session, operation, resources)
+        frame, record = _recorded(planned, session, operation, resources)
     if frame is None:
         frame = bound(planned.frame, order.logical_time)
     if len(frame.columns) != len(order.columns):
@@ -396,75 +464,81 @@ def _written(
             available=", ".join(frame.columns),
         )
     operation.check()
-    partial = some and not _is_whole(plan, planned.last, order)
-    return format.write(frame, order, plan.vector, partitions=plan.partitions, partial=partial)
+    partial = some and not _is_whole(planned)
+    return format.write(
+        frame,
+        order,
+        record,
+        partitions=plan.partitions,
+        predicate=planned.task.predicate,
+        partial=partial,
+    )
 
 
 def _recorded(
     planned: PlannedRefresh, session: SparkSession, operation: Operation, resources: ExitStack
-) -> tuple[DataFrame | None, RefreshOrder]:
-    """Return the query's rows, if they were computed for it, and an order that says what to record
-    for the next refresh to follow from."""
-    order, provisos = planned.order, planned.query.provisos
-    if order.fingerprint is None:
-        return None, order
-    if provisos and (known := _known_broken(planned)):
-        return None, replace(order, provisos=known)
+) -> tuple[DataFrame | None, CommitRecord]:
+    """Return the query's rows, if they were computed on the way, and what the commit is to record
+    for the next refresh to continue from."""
+    order, preconditions = planned.order, planned.query.preconditions
+    if planned.fingerprint is None:
+        return None, planned.record()
+    if preconditions and (known := _known_broken(planned)):
+        return None, planned.record(preconditions=known)
     if not records_totals(order, planned.query.rows):
-        return None, order
+        return None, planned.record()
     catalyst = Catalyst(session)
     try:
-        if provisos:
-            order = replace(order, provisos=look(provisos, catalyst))
+        checked = None
+        if preconditions:
+            checked = check_rows(preconditions, catalyst)
             operation.check()
-            if order.provisos != HOLD:
-                return None, order
-        found = _by_totals(planned, order, catalyst, resources)
-        return found or _cut(planned, order, catalyst, resources) or (None, order)
+            if checked is not RowPreconditions.SATISFIED:
+                return None, planned.record(preconditions=checked)
+        rows, state = _computed_with_state(planned, catalyst, resources)
+        return rows, planned.record(incremental=state, preconditions=checked)
     except Exception as failed:
         operation.check()
-        told = to_server_error(failed).headline
-        logger.warning("%s is computed without a record: %s", order.name, told)
-        return None, planned.order
+        headline = to_server_error(failed).headline
+        logger.warning("%s is computed without a record: %s", order.name, headline)
+        return None, planned.record()
 
 
-def _known_broken(planned: PlannedRefresh) -> str | None:
-    """Return which proviso is taken to be broken without another look.
+def _known_broken(planned: PlannedRefresh) -> RowPreconditions | None:
+    """Return which precondition is taken to be broken without another check.
 
-    To look for ties may cost half as much as the query: where some were, the policy AUTO does so
-    only when it is told to compute everything.
+    The check for ties may cost half as much as the query: where some were found before, the policy
+    AUTO repeats it only in a forced full refresh.
     """
-    order, last = planned.order, planned.last
-    if planned.prepared.provisos is not None or last is None:
-        return planned.prepared.provisos
-    same = last.fingerprint == order.fingerprint and last.provisos == TIED
-    again = order.force or order.policy is not RefreshPolicy.AUTO
-    return TIED if same and not again else None
+    last = planned.last
+    if planned.prepared.preconditions is not None or last is None:
+        return planned.prepared.preconditions
+    tied = last.record.preconditions is RowPreconditions.TIED
+    same = tied and last.record.fingerprint == planned.fingerprint
+    again = planned.task.force or planned.order.policy is not RefreshPolicy.AUTO
+    return RowPreconditions.TIED if same and not again else None
 
 
-def _by_totals(
-    planned: PlannedRefresh, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
-) -> tuple[DataFrame, RefreshOrder] | None:
-    """Return the rows and the groups' totals, to which the next refresh can add."""
-    totals = planned.query.totals
-    if totals is None or order.totals == "" or not adds_up(order):
-        return None
-    few = planned.last is not None and bool(planned.last.totals)
-    recorded = recorded_anew(totals, catalyst, resources, few=few)
-    if recorded is None:  # Spark's own rows, then, and from now on
-        return planned.frame, replace(order, totals="")
-    return catalyst.frame(recorded.plan), replace(order, totals=recorded.text)
+def _computed_with_state(
+    planned: PlannedRefresh, catalyst: Catalyst, resources: ExitStack
+) -> tuple[DataFrame | None, IncrementalState | None]:
+    """Return the query's rows with the partial aggregates or the boundary of its first rows; two
+    times None if the query has neither."""
+    query, order = planned.query, planned.order
+    if query.totals is not None and not planned.has_too_many_groups and adds_up(order):
+        few = planned.last is not None and _has_state(planned.last)
+        found = compute_state(query.totals, catalyst, resources, few=few)
+        if found is None:  # Spark's own rows, then, and from now on
+            return planned.frame, TooManyGroups()
+        return catalyst.frame(found.plan), found.state
+    if query.first is not None and merges(order, planned.region.frozen_at):
+        rows = compute_first_rows(query.first, catalyst, resources)
+        return catalyst.frame(rows.plan), rows.boundary
+    return None, None
 
 
-def _cut(
-    planned: PlannedRefresh, order: RefreshOrder, catalyst: Catalyst, resources: ExitStack
-) -> tuple[DataFrame, RefreshOrder] | None:
-    """Return the first rows and whether others tie with them."""
-    first = planned.query.first
-    if first is None or not merges(order):
-        return None
-    cut = cut_anew(first, catalyst, resources)
-    return catalyst.frame(cut.plan), replace(order, totals=cut.text)
+def _has_state(last: RecordedRefresh) -> bool:
+    return isinstance(last.record.incremental, AggregateState | Boundary)
 
 
 def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
@@ -496,14 +570,15 @@ def _rows_read(planned: PlannedRefresh) -> int:
     return planned.prepared.rows_read if incremental else planned.query.rows
 
 
-def _is_whole(chosen: RefreshPlan, last: CommittedRefresh | None, order: RefreshOrder) -> bool:
+def _is_whole(planned: PlannedRefresh) -> bool:
     """Say whether the partitions not replaced were computed from the same versions already."""
+    last, order = planned.last, planned.order
     return (
         last is not None
         and not last.partial
         and last.foreign_version is None
-        and last.definition_version == order.definition_version
-        and last.fingerprint == order.fingerprint
-        and dict(last.vector) == dict(chosen.vector)
+        and last.record.definition_version == order.definition_version
+        and last.record.fingerprint == planned.fingerprint
+        and dict(last.record.vector) == dict(planned.plan.vector)
         and all(source.kind is SourceKind.VERSIONED for source in order.sources)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,11 +13,12 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder, RefreshPlan
+from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshPlan
 from tidegate_server.core.refresh.waves import forward
 from tidegate_server.engine.planning.planner import plan_refresh
 from tidegate_server.engine.query.resolution import Tables, fingerprint_of
 from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.entries import asked_once
 from tidegate_server.engine.storage.jvm import java
 
@@ -48,11 +49,13 @@ class AnalyzedQueries:
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def remember(self, order: RefreshOrder, tables: Tables, spark: SparkSession) -> None:
-        """Keep what the query of ``order``, whose fingerprint is filled in, was found to be."""
+    def remember(
+        self, order: RefreshOrder, fingerprint: str | None, tables: Tables, spark: SparkSession
+    ) -> None:
+        """Keep what the query of ``order`` was found to be; None if it is not stable."""
         with self._lock:
             self._seen.pop(order.table_id, None)
-            if order.fingerprint is None or not _depends_on_versions_alone(order, tables, spark):
+            if fingerprint is None or not _depends_on_versions_alone(order, tables, spark):
                 return
             if len(self._seen) >= _MOST:
                 self._seen.pop(next(iter(self._seen)))
@@ -63,24 +66,28 @@ class AnalyzedQueries:
                     (source := tables.sources[name]).name: (source.table_id, found)
                     for name, found in tables.fingerprints.items()
                 },
-                fingerprint=order.fingerprint,
+                fingerprint=fingerprint,
             )
 
     def nothing_to_do(
-        self, order: RefreshOrder, spark: SparkSession, format: TableFormat
-    ) -> tuple[RefreshPlan, CommittedRefresh] | None:
+        self, order: RefreshOrder, task: Recompute, spark: SparkSession, format: TableFormat
+    ) -> tuple[RefreshPlan, RecordedRefresh] | None:
         """Return the plan to do nothing, and the last refresh; None if that is not certain."""
         with self._lock:
             seen = self._seen.get(order.table_id)
         if seen is None or seen.definition != _definition(order):
             return None
         with asked_once(spark, order.tables):
-            return _still(seen, order, spark, format)
+            return _still(seen, order, task, spark, format)
 
 
 def _still(
-    seen: _Seen, order: RefreshOrder, spark: SparkSession, format: TableFormat
-) -> tuple[RefreshPlan, CommittedRefresh] | None:
+    seen: _Seen,
+    order: RefreshOrder,
+    task: Recompute,
+    spark: SparkSession,
+    format: TableFormat,
+) -> tuple[RefreshPlan, RecordedRefresh] | None:
     last = format.last_commit(order.name, order.table_id)
     if last is None or last.refresh_id == order.refresh_id or last.epoch >= order.epoch:
         return None
@@ -89,17 +96,17 @@ def _still(
         state = format.find(name)
         if state is None or (state.table_id, state.newest) != newest:
             return None
-        if state.commit not in (None, last.commits.get(state.table_id, state.commit)):
+        if state.commit not in (None, last.record.source_commits.get(state.table_id, state.commit)):
             return None
         vector[state.table_id] = state.version
     for name, (table_id, known) in seen.files.items():
         if fingerprint_of(spark, name) != known:
             return None
         vector[table_id] = known
-    wanted = forward(order.vector or {}, last)
+    wanted = forward(task.vector or {}, last.record.vector)
     if any(wanted.get(table_id, version) != version for table_id, version in vector.items()):
         return None
-    plan = plan_refresh(replace(order, fingerprint=seen.fingerprint), vector, last)
+    plan = plan_refresh(order, task, vector, last, fingerprint=seen.fingerprint)
     return (plan, last) if plan.strategy is Strategy.NO_DATA else None
 
 

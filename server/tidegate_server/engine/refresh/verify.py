@@ -18,7 +18,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Verified
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.versions import SourceKind
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.refresh.upkeep import RowPart
 from tidegate_server.engine.definition.analyze import analyzed_plan
 from tidegate_server.engine.incremental.analysis.shape import Node
@@ -30,6 +30,7 @@ from tidegate_server.engine.refresh.source_drift import recorded_columns
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.retention import is_gone
 from tidegate_server.engine.storage.exact import WEIGHT, comparable, has_exact_values, named, summed
 from tidegate_server.engine.storage.expectations import kept
@@ -72,19 +73,19 @@ def verify(
     session = spark.newSession()
     apply_settings(session, order.settings)
     # What was immutable when the version was made is not the query's.
-    order = replace(order, frozen_at=commit.frozen_at)
+    frozen_at = commit.record.frozen_at
     try:
         tables = Tables(
             session,
             format,
             recorded=recorded_columns(order),
-            wanted=commit.vector,
+            wanted=commit.record.vector,
             fingerprinted=True,
         )
         wanted, shape = _recomputed(order, commit, chosen, tables)
         operation.check()
         stored = session.sql(f"SELECT * FROM {format.pinned(order.name, chosen)}")
-        stored = outside(stored, order)
+        stored = outside(stored, order, frozen_at)
         if part is not None:
             belongs = _belongs(part, _telling(shape, order, wanted))
             wanted, stored = wanted.where(belongs), stored.where(belongs)
@@ -101,7 +102,7 @@ def verify(
         missing_rows=missing,
         extra_rows=extra,
         sample=json.dumps(sample) if sample else "",
-        left_out=region(order),
+        left_out=region(order, frozen_at),
     )
 
 
@@ -125,7 +126,7 @@ def compare(wanted: DataFrame, stored: DataFrame) -> tuple[int, int, list[Mappin
 
 
 def _impossible(
-    order: RefreshOrder, version: int, newest: int, commit: CommittedRefresh | None
+    order: RefreshOrder, version: int, newest: int, commit: RecordedRefresh | None
 ) -> str | None:
     if version > newest:
         return f"its newest version is {newest}"
@@ -134,35 +135,34 @@ def _impossible(
     if commit.partial:
         return "only some of its rows were refreshed"
     plain = [s for s in order.sources if s.kind is not SourceKind.VERSIONED]
-    untold = [str(source.name) for source in plain if source.table_id not in commit.vector]
+    untold = [str(source.name) for source in plain if source.table_id not in commit.record.vector]
     if untold:
         return f"{', '.join(untold)} keeps no versions"
-    if commit.definition_version != order.definition_version:
+    if commit.record.definition_version != order.definition_version:
         return "it was computed by another definition query"
     return None
 
 
 def _recomputed(
     order: RefreshOrder,
-    commit: CommittedRefresh,
+    commit: RecordedRefresh,
     version: int,
     tables: Tables,
 ) -> tuple[DataFrame, Node]:
     """Return the rows of the query, and its shape."""
     session, format = tables.spark, tables.format
-    if commit.logical_time is not None:
-        order = replace(order, logical_time=commit.logical_time)
+    order = replace(order, logical_time=commit.record.logical_time)
     text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
     now = tables.vector()
     changed = [
         str(source.name)
         for source in order.sources
         if source.kind is SourceKind.PLAIN
-        and now.get(source.table_id) != commit.vector[source.table_id]
+        and now.get(source.table_id) != commit.record.vector[source.table_id]
     ]
     if changed:
         raise _refused(order, version, f"files of {', '.join(changed)} are others by now")
-    if dict(now) != dict(commit.vector) or tables.other_histories(commit):
+    if dict(now) != dict(commit.record.vector) or tables.other_histories(commit.record):
         raise _refused(order, version, "its sources are other tables by now")
     frame = session.sql(text)
     found = unstable(analyzed_plan(frame))
@@ -175,9 +175,11 @@ def _recomputed(
         frame = bound(frame, order.logical_time)
     elif not query.stable:
         raise _refused(order, version, "its query is not known to give the same rows again")
-    if commit.fingerprint is not None and query.fingerprint != commit.fingerprint:
+    if commit.record.fingerprint not in (None, query.fingerprint):
         raise _refused(order, version, "a view, function or setting of its query has changed")
-    return kept(outside(format.fitted(order, frame), order), order), query.shape
+    return kept(
+        outside(format.fitted(order, frame), order, commit.record.frozen_at), order
+    ), query.shape
 
 
 def _telling(shape: Node, order: RefreshOrder, rows: DataFrame) -> list[str]:

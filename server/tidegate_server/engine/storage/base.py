@@ -21,8 +21,9 @@ from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
+from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.row_change import RowChange
 
 
@@ -224,7 +225,7 @@ class TableFormat(Protocol):
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None
-    ) -> CommittedRefresh | None:
+    ) -> RecordedRefresh | None:
         """Return the last refresh commit, without a Spark job; None if there is none.
 
         :param at: look at the table as it was at this version.
@@ -244,16 +245,18 @@ class TableFormat(Protocol):
         self,
         frame: DataFrame,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         *,
-        partitions: Sequence[PartitionSpec],
+        partitions: Sequence[PartitionSpec] = (),
+        predicate: str | None = None,
         partial: bool,
         strategy: Strategy | None = None,
     ) -> Written:
-        """Replace the whole table, or the given partitions, by ``frame`` in one commit.
+        """Replace the whole table, or the given partitions or rows, by ``frame`` in one commit.
 
-        ``frame`` has the query's columns in order. With partitions it is filtered to them. Rows
-        that are immutable at ``order.frozen_at`` are neither replaced nor written.
+        ``frame`` has the query's columns in order. With partitions or a
+        predicate it is filtered to them. Rows
+        that are immutable at ``record.frozen_at`` are neither replaced nor written.
 
         :param strategy: recorded with the commit; None means PARTITION or FULL.
 
@@ -269,7 +272,7 @@ class TableFormat(Protocol):
         self,
         content: DataFrame,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         *,
         strategy: Strategy,
         partial: bool = False,
@@ -284,7 +287,7 @@ class TableFormat(Protocol):
 
     def held(
         self, name: TableName, materialized_id: str, refresh_id: str | None = None
-    ) -> CommittedRefresh | None:
+    ) -> RecordedRefresh | None:
         """Return what is said of the version that is held, or None; starts no Spark job.
 
         One that a later commit of the table has overtaken is held no more.
@@ -313,13 +316,15 @@ class TableFormat(Protocol):
         ...
 
     def append(
-        self, frame: DataFrame, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+        self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
         """Add fitted rows in one commit that builds on version ``base``; raises as ``write``."""
         ...
 
-    def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
-        """Add the rows that a stream brought, with ``order.offsets``, in one commit.
+    def ingest(
+        self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int | None
+    ) -> Written:
+        """Add the rows that a stream brought, with ``record.offsets``, in one commit.
 
         ``frame`` has the query's columns in order; ``base`` is the version of the last refresh,
         whose offsets the rows follow. Raises as ``write``; MT_REFRESH_FENCED also if another
@@ -332,7 +337,7 @@ class TableFormat(Protocol):
         session: SparkSession,
         change: RowChange,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         *,
         base: int,
     ) -> Written:
@@ -343,7 +348,7 @@ class TableFormat(Protocol):
         ...
 
     def advance(
-        self, session: SparkSession, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+        self, session: SparkSession, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
         """Commit vector and epoch without rows; raises as ``write``."""
         ...

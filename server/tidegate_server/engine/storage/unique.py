@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_, or_
 
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.clauses import EnforcedKey, Violation
 from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.exact import WEIGHT, named
 from tidegate_server.engine.storage.expectations import admitted, kept
 
@@ -27,10 +28,14 @@ class Checked:
     """Rows to be written, of which the key is known."""
 
     rows: DataFrame
-    order: RefreshOrder
-    """What the commit is to say: that the key holds, if it does."""
-    counts: Mapping[str, int]
+    unique: tuple[str, ...] = ()
+    """Columns of the key, if it holds."""
+    counts: Mapping[str, int] = field(default_factory=dict)
     """Values of the key that are NULL or come more than once, under its name."""
+
+    def recorded_in(self, record: CommitRecord) -> CommitRecord:
+        """Return the record with the key, if it was found to hold."""
+        return replace(record, unique=self.unique) if self.unique else record
 
 
 @contextmanager
@@ -44,18 +49,18 @@ def checked(rows: DataFrame, order: RefreshOrder, beside: DataFrame | None) -> I
     :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
     """
     if order.key is None and not order.assertions:
-        yield Checked(rows=rows, order=order, counts={})
+        yield Checked(rows=rows)
         return
     rows = rows.persist(StorageLevel.DISK_ONLY)
     try:
         if order.key is None:
-            yield Checked(rows=rows, order=order, counts={})
+            yield Checked(rows=rows)
             return
         content = _keys(admitted(kept(rows, order), order), order.key)
         if beside is not None:
             content = content.unionAll(_keys(admitted(beside, order), order.key))
         counts = violations(content, order)
-        yield Checked(rows=rows, order=found(order, counts), counts=counts)
+        yield Checked(rows=rows, unique=proven_key(order, counts), counts=counts)
     finally:
         rows.unpersist()
 
@@ -83,11 +88,9 @@ def checked_diff(
     return violations(content, order)
 
 
-def found(order: RefreshOrder, counts: Mapping[str, int]) -> RefreshOrder:
-    """Return the order with what the check of its key found."""
-    if order.key is None or any(counts.values()):
-        return order
-    return replace(order, unique=order.key.columns)
+def proven_key(order: RefreshOrder, counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the columns of the key if no value of it was found to be broken."""
+    return () if order.key is None or any(counts.values()) else order.key.columns
 
 
 def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import PartitionSpec, SourceKind
-from tidegate_server.core.refresh.request import RefreshPolicy, RefreshRequest
+from tidegate_server.core.refresh.request import Recompute, RefreshPolicy, RefreshRequest
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.runs.orders import step_id
 from tidegate_server.gateway.scheduler.ranges import LONGEST, check_range, dated_range
@@ -72,9 +72,8 @@ def plan(
             table_id=table.id,
             trigger=Trigger.BACKFILL,
             requested_by=context.session.user,
-            partitions=(spec,),
+            task=Recompute(partitions=(spec,), vector=vector),
             policy=policy,
-            vector=vector,
             wave_id=wave_id or f"{mark}-{context.operation_id}",
         )
         for spec in partitions
@@ -118,7 +117,7 @@ def run(plan: Plan, context: Context) -> list[RefreshRun]:
             queue.enqueue(following)
         ended = context.services.run_refresh(request)
         runs.append(ended)
-        shown = ", ".join(f"{k} = {v}" for k, v in request.partitions[0].items())
+        shown = ", ".join(f"{k} = {v}" for k, v in request.recompute.partitions[0].items())
         number = plan.done + len(runs)
         context.log(f"Partition {number} of {total} ({shown}): {ended.state.value}")
         if ended.state is not RunState.SUCCEEDED:

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import DropTable
+from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, RowsResult, nothing
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import text_schema
 from tidegate_server.core.model.versions import is_streaming
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import Backfill, Recompute, RefreshRequest
 from tidegate_server.core.sql.statements import CreateMaterializedTable
 from tidegate_server.gateway.command import convert, redefine
 from tidegate_server.gateway.command.lifecycle import current
@@ -129,7 +130,7 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
         stored = replace(current(table, context), location=location)
         services.catalog.replace(stored)
     if stored.backfilled_from is not None:
-        _backfill(stored, context)
+        _backfill(stored, stored.backfilled_from, context)
     if loads_at_once(stored, context):
         _load(stored, context)
     register(stored, context, undo)
@@ -138,12 +139,12 @@ def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
         raise error(Code.INTERNAL, reason=f"{table.name} vanished while it was created")
 
 
-def _backfill(table: MaterializedTable, context: Context) -> None:
+def _backfill(table: MaterializedTable, source: TableName, context: Context) -> None:
     request = RefreshRequest(
         table_id=table.id,
         trigger=Trigger.BACKFILL,
         requested_by=context.session.user,
-        backfill_from=table.backfilled_from,
+        task=Backfill(source=source),
         refresh_id=step_id(context.operation_id, "backfill"),
     )
     raise_failure(context.services.run_refresh(request))
@@ -157,7 +158,7 @@ def _load(table: MaterializedTable, context: Context) -> None:
         table_id=table.id,
         trigger=Trigger.INITIAL,
         requested_by=context.session.user,
-        partitions=first_partitions(table, services.clock.now(), zone),
+        task=Recompute(partitions=first_partitions(table, services.clock.now(), zone)),
         refresh_id=context.operation_id,
     )
     raise_failure(services.run_refresh(request))

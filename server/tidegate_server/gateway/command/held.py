@@ -7,7 +7,7 @@ import logging
 from tidegate_server.core.messages.requests import DiscardHeld
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.runs import Trigger
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import Publish, RefreshRequest
 from tidegate_server.core.sql.statements import AlterDiscardHeld, AlterPublishHeld
 from tidegate_server.gateway.command.lifecycle import current
 from tidegate_server.gateway.context import Context
@@ -32,7 +32,7 @@ def publish(statement: AlterPublishHeld, context: Context) -> Result:
         trigger=Trigger.MANUAL,
         requested_by=context.session.user,
         refresh_id=context.operation_id,
-        publish=True,
+        task=Publish(),
     )
     raise_failure(context.services.run_refresh(request))
     log.info("Published the held version of %s, made by %s", table.name, table.held.refresh_id)

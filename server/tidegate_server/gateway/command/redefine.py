@@ -270,6 +270,6 @@ def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
         epoch=0,
         asked_at=services.clock.now(),
     )
-    answer = context.services.engine.call(ExplainRefresh(order=order))
+    answer = context.services.engine.call(ExplainRefresh(order=order, task=request.recompute))
     plan = answer.plan
     return "REFRESH", None, plan.strategy.value, plan.reason_code, plan.reason_text

@@ -15,7 +15,12 @@ from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import PartitionSpec, is_streaming
-from tidegate_server.core.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
+from tidegate_server.core.refresh.request import (
+    Recompute,
+    RefreshPlan,
+    RefreshPolicy,
+    RefreshRequest,
+)
 from tidegate_server.core.refresh.waves import ancestors, descendants, needs, spread
 from tidegate_server.core.sql.statements import (
     AlterCancelRefresh,
@@ -107,7 +112,8 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
         name = str(step.table.name)
         before = [changed[i] for i in needs(step.table, wave) if i in changed]
         if before:
-            what = f"{len(step.request.partitions)} partition(s)" if step.request.partitions else ""
+            partitions = step.request.recompute.partitions
+            what = f"{len(partitions)} partition(s)" if partitions else ""
             text = f"{what or 'the table'}, decided when {', '.join(before)} is refreshed"
             rows.append(
                 PlanRow(table=name, decision=LATER, reason_code="AFTER_UPSTREAM", reason_text=text)
@@ -129,7 +135,7 @@ def _explained(statement: AlterRefresh, table: MaterializedTable, context: Conte
             _checked(spec, table) for spec in (statement.range.start, statement.range.end)
         )
         found = backfill.plan(table, start, end, request.policy, context)
-        request = replace(request, partitions=found.partitions)
+        request = replace(request, task=Recompute(partitions=found.partitions))
     return _wave(statement, table, request, context)
 
 
@@ -143,7 +149,7 @@ def _planned(step: Step, context: Context) -> RefreshPlan:
         epoch=0,
         asked_at=context.services.clock.now(),
     )
-    answer = context.services.engine.call(ExplainRefresh(order=order))
+    answer = context.services.engine.call(ExplainRefresh(order=order, task=step.request.recompute))
     return answer.plan
 
 
@@ -220,7 +226,7 @@ def _range_job(
         below = descendants(table, context.services.catalog.consumers)
         if statement.cascade is None or not below or runs[-1].state is not RunState.SUCCEEDED:
             return runs
-        refreshed = replace(plan.requests[0], partitions=plan.partitions)
+        refreshed = replace(plan.requests[0], task=Recompute(partitions=plan.partitions))
         steps = _below(statement, table, below, refreshed, context)
         context.services.waves.enqueue(steps)
         return [*runs, *context.services.waves.run(steps)]
@@ -235,9 +241,11 @@ def _request(statement: AlterRefresh, table: MaterializedTable, context: Context
         table_id=table.id,
         trigger=Trigger.MANUAL,
         requested_by=context.session.user,
-        partitions=(spec,) if spec else (),
-        predicate=statement.predicate,
-        force=statement.kind is RefreshKind.FULL,
+        task=Recompute(
+            partitions=(spec,) if spec else (),
+            predicate=statement.predicate,
+            force=statement.kind is RefreshKind.FULL,
+        ),
         policy=_policy(statement),
         refresh_id=context.operation_id,
     )
@@ -255,7 +263,7 @@ def _wave(
     below: list[MaterializedTable] = []
     if statement.cascade is Cascade.UPSTREAM:
         above = ancestors(table, catalog.find)
-    elif not request.partitions and request.predicate is None:
+    elif not request.recompute.is_partial:
         above = refreshed_with(table, catalog.find)
     if statement.cascade is Cascade.DOWNSTREAM:
         below = descendants(table, catalog.consumers)
@@ -277,7 +285,7 @@ def _below(
 ) -> list[Step]:
     """Return the steps of those that depend on a table, with the partitions that travel."""
     tables = _refreshable(below)
-    replaced = spread([table, *tables], {table.id: request.partitions})
+    replaced = spread([table, *tables], {table.id: request.recompute.partitions})
     return _steps(statement, tables, replaced, context, "t")
 
 
@@ -295,9 +303,11 @@ def _steps(
                 table_id=table.id,
                 trigger=Trigger.CASCADE,
                 requested_by=context.session.user,
-                partitions=replaced.get(table.id, ()),
-                # What a stream brought is not there to be computed anew.
-                force=statement.kind is RefreshKind.FULL and not is_streaming(table.sources),
+                task=Recompute(
+                    partitions=replaced.get(table.id, ()),
+                    # The stream may not have the rows any more that it brought.
+                    force=statement.kind is RefreshKind.FULL and not is_streaming(table.sources),
+                ),
                 policy=_policy(statement),
                 wave_id=context.operation_id,
                 refresh_id=step_id(context.operation_id, f"{mark}{number}"),

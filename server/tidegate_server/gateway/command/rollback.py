@@ -12,7 +12,7 @@ from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable, RollingBack
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import RefreshRequest, Rollback
 from tidegate_server.core.sql.places import place_behind
 from tidegate_server.core.sql.statements import AlterRollback, AlterRollbackDefinition, RolledBack
 from tidegate_server.gateway.command import lifecycle
@@ -166,7 +166,7 @@ def _restore(
         trigger=Trigger.MANUAL,
         requested_by=context.session.user,
         refresh_id=refresh_id,
-        rollback_to=version,
+        task=Rollback(version=version),
     )
     run = context.services.run_refresh(request)
     raise_failure(run, "ROLLBACK")

@@ -15,7 +15,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.gateway.command.refresh import partition_spec
 from tidegate_server.gateway.command.settings import spark_notices
 from tidegate_server.gateway.context import Services
@@ -112,7 +112,7 @@ def refresh_request(
         table_id=table.id,
         trigger=Trigger.MANUAL,
         requested_by=user,
-        partitions=(spec,) if spec else (),
+        task=Recompute(partitions=(spec,) if spec else ()),
         settings=dict(body.execution_config),
     )
 
@@ -168,7 +168,7 @@ def _periodic(
         trigger=Trigger.SCHEDULED,
         requested_by=user,
         schedule_time=fire,
-        partitions=partitions,
+        task=Recompute(partitions=partitions),
         settings=dict(body.execution_config),
     )
 

@@ -25,7 +25,7 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.core.refresh.upkeep import (
     ContentCompared,
     FilesFound,
@@ -305,7 +305,10 @@ class Upkeep:
 
     def _wish(self, table: MaterializedTable) -> RefreshRequest:
         return RefreshRequest(
-            table_id=table.id, trigger=Trigger.REPAIR, requested_by=table.owner, force=True
+            table_id=table.id,
+            trigger=Trigger.REPAIR,
+            requested_by=table.owner,
+            task=Recompute(force=True),
         )
 
     def _needed(self, table: MaterializedTable) -> set[int]:

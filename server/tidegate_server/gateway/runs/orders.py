@@ -8,15 +8,26 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.requests import (
+    BackfillTable,
+    PublishHeld,
+    Refresh,
+    RollBackTable,
+)
 from tidegate_server.core.model.runs import RefreshRun, Strategy
 from tidegate_server.core.model.states import RUN_MOVES, RunState, allowed
 from tidegate_server.core.model.table import HeldVersion, LogicalRefreshMode, MaterializedTable
 from tidegate_server.core.refresh.request import (
+    Backfill,
     CommittedRefresh,
     PastRun,
+    Publish,
+    Recompute,
     RefreshOrder,
     RefreshPolicy,
     RefreshRequest,
+    Rollback,
+    Task,
 )
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.scheduler.base import Ledger
@@ -96,7 +107,7 @@ def queued_run(
         requested_by=request.requested_by,
         server_id=server_id,
         schedule_time=request.schedule_time,
-        partitions=request.partitions,
+        partitions=request.recompute.partitions,
         wave_id=request.wave_id,
         requested_action=requested_action(request),
         attempt=request.attempt,
@@ -105,9 +116,9 @@ def queued_run(
 
 def requested_action(request: RefreshRequest) -> str | None:
     """Return what the asker insisted on, in the words of the statement."""
-    if request.partitions:
+    if request.recompute.partitions:
         return Strategy.PARTITION.value
-    if request.predicate is not None:
+    if request.recompute.predicate is not None:
         return "WHERE"
     return request.policy.value if request.policy is not None else None
 
@@ -182,7 +193,7 @@ def refresh_order(
     history: Iterable[RefreshRun] = (),
     has_consumers: bool = False,
 ) -> RefreshOrder:
-    """Return what the engine is told to carry out, or with EXPLAIN to plan only."""
+    """Return what the engine has to know of the table for a run, or for EXPLAIN."""
     return RefreshOrder(
         refresh_id=refresh_id,
         table_id=table.id,
@@ -195,17 +206,10 @@ def refresh_order(
         epoch=epoch,
         trigger=request.trigger,
         logical_time=request.schedule_time or asked_at,
-        partitions=request.partitions,
-        predicate=request.predicate,
-        force=request.force,
         settings={**table.settings, **table.resume_options, **request.settings},
         policy=request.policy or _POLICIES[table.logical_refresh_mode],
-        vector=request.vector,
         wave_id=request.wave_id,
-        rollback_to=request.rollback_to,
-        publish=table.held.refresh_id if request.publish and table.held else None,
         key=table.enforced_key,
-        backfill_from=request.backfill_from,
         immutable=table.immutable,
         expectations=table.expectations,
         assertions=table.assertions,
@@ -215,6 +219,28 @@ def refresh_order(
         history=past_runs(history),
         has_consumers=has_consumers,
     )
+
+
+RunRequest = Refresh | RollBackTable | PublishHeld | BackfillTable
+"""What the engine is asked to do in one run of a table."""
+
+
+def run_request(table: MaterializedTable, task: Task, order: RefreshOrder) -> RunRequest:
+    """Return the engine's request for a task.
+
+    :raises ServerError: MT_NOTHING_HELD if there is no version to publish.
+    """
+    match task:
+        case Recompute():
+            return Refresh(order=order, task=task)
+        case Rollback():
+            return RollBackTable(order=order, version=task.version)
+        case Backfill():
+            return BackfillTable(order=order, source=task.source)
+        case Publish():
+            if table.held is None:
+                raise nothing_held(table)
+            return PublishHeld(order=order, held_by=table.held.refresh_id)
 
 
 def _session_options(table: MaterializedTable) -> dict[str, str]:

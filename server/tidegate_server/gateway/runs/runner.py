@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.messages.answers import LastCommitted
-from tidegate_server.core.messages.requests import Cancel, LastCommit, Refresh
+from tidegate_server.core.messages.requests import Cancel, LastCommit
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
@@ -20,13 +20,14 @@ from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.freshness.retries import SERVER_STOPPED
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import (
+    RunRequest,
     close_run,
     committed,
     held_version,
     informed_order,
-    nothing_held,
     queued_run,
     refuse_half_done,
+    run_request,
     undecided,
     version_held,
     with_error,
@@ -243,8 +244,6 @@ class Refresher:
             return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
         if request.trigger in GIVES_WAY and table.held is not None:
             return self._settle(active, RunState.SKIPPED, VERSION_HELD, table.held.reason)
-        if request.publish and table.held is None:
-            raise nothing_held(table)
         order = informed_order(
             table,
             request,
@@ -254,7 +253,7 @@ class Refresher:
             epoch=epoch,
             asked_at=active.run.queued_at,
         )
-        return self._carry_out(active, order)
+        return self._carry_out(active, run_request(table, request.task, order))
 
     def _claim(self, active: _ActiveRun, *, wait: bool) -> int | None:
         """Take the lease, waiting for its holder if asked to; None without it."""
@@ -278,7 +277,8 @@ class Refresher:
         holder = self._ledger.holder(active.run.table_id, now)
         return holder is None or holder.partition("/")[2].startswith(DEFINITION_LEASE)
 
-    def _carry_out(self, active: _ActiveRun, order: RefreshOrder) -> RefreshRun:
+    def _carry_out(self, active: _ActiveRun, request: RunRequest) -> RefreshRun:
+        order = request.order
         active.run = replace(
             active.run,
             state=RunState.RUNNING,
@@ -294,7 +294,7 @@ class Refresher:
         keeper.start()
         try:
             self._check_owner(order.table_id)
-            answer = self._engine.call(Refresh(order=order))
+            answer = self._engine.call(request)
             hold(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)

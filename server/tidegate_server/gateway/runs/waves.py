@@ -164,7 +164,8 @@ class Waves:
                         order.done(table_id)
                     else:
                         vector = step_vector(step.table, chosen, left)
-                        request = replace(step.request, vector=vector)
+                        task = replace(step.request.recompute, vector=vector)
+                        request = replace(step.request, task=task)
                         running[pool.submit(self._run_refresh, request)] = table_id
                 if not running:
                     continue

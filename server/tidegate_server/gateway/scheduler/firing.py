@@ -14,7 +14,7 @@ from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import PartitionSpec, SourceVector
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.gateway.freshness.retries import (
     DEFAULT_RETRIES,
     DEFAULT_SUSPEND_AFTER,
@@ -194,7 +194,7 @@ class FireProcessor:
             self._backlog.done(fire)
             return None
         request = _request(table, fire.schedule_time)
-        return fire, replace(request, partitions=partitions, attempt=attempt)
+        return fire, replace(request, task=Recompute(partitions=partitions), attempt=attempt)
 
     def _after_crash(self, fire: Fire, table: MaterializedTable) -> int | None:
         """Return which attempt comes next for a fire whose server died; None for none now."""

@@ -26,7 +26,7 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import PartitionSpec
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
 from tidegate_server.engine.storage.assertions import judge
 from tidegate_server.engine.storage.base import (
@@ -37,6 +37,7 @@ from tidegate_server.engine.storage.base import (
     Written,
     table_sql,
 )
+from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.files import known_files, read_files
@@ -291,7 +292,7 @@ class DeltaFormat:
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None
-    ) -> CommittedRefresh | None:
+    ) -> RecordedRefresh | None:
         return self._tables.last_commit(name, materialized_id, at=at)
 
     def change(
@@ -306,9 +307,10 @@ class DeltaFormat:
         self,
         frame: DataFrame,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         *,
-        partitions: Sequence[PartitionSpec],
+        partitions: Sequence[PartitionSpec] = (),
+        predicate: str | None = None,
         partial: bool,
         strategy: Strategy | None = None,
     ) -> Written:
@@ -320,12 +322,12 @@ class DeltaFormat:
             types = {field.name.lower(): field.dataType for field in target.fields}
             rows = rows.where(partition_filter(partitions, types))
             replaced.append(partition_predicate(partitions, types))
-        elif order.predicate is not None:
-            rows = matching(rows, order.predicate)
-            replaced.append(order.predicate)
+        elif predicate is not None:
+            rows = matching(rows, predicate)
+            replaced.append(predicate)
         some = bool(replaced)
-        if (mutable := outside_sql(order)) is not None:
-            rows = outside(rows, order)
+        if (mutable := outside_sql(order, record.frozen_at)) is not None:
+            rows = outside(rows, order, record.frozen_at)
             replaced.append(mutable)
         rows = distributed(rows, order.distribution)
         options = dict(token(order))
@@ -336,9 +338,10 @@ class DeltaFormat:
         base = self._base(order, snapshot) if some and not partial else None
         beside = self._beside(rows, order, snapshot, condition)
         with checked(rows, order, beside) as known:
-            broken = self._gated(known.rows, known.order, vector, beside, strategy, partial)
+            record = known.recorded_in(record)
+            broken = self._gated(known.rows, order, record, beside, strategy, partial)
             metadata = user_metadata(
-                known.order, vector, strategy=strategy.value, partial=partial, base=base
+                order, record, strategy=strategy.value, partial=partial, base=base
             )
             done = self._overwrite(known.rows, options, order, snapshot, metadata)
         return replace(done, expectations={**done.expectations, **known.counts, **broken})
@@ -347,7 +350,7 @@ class DeltaFormat:
         self,
         rows: DataFrame,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         beside: DataFrame | None,
         strategy: Strategy,
         partial: bool,
@@ -359,13 +362,13 @@ class DeltaFormat:
         refuse_broken(rows, order)
         content = kept(rows, order)
         whole = content if beside is None else content.unionAll(beside)
-        return self.gate(whole, order, vector, strategy=strategy, partial=partial)
+        return self.gate(whole, order, record, strategy=strategy, partial=partial)
 
     def gate(
         self,
         content: DataFrame,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         *,
         strategy: Strategy,
         partial: bool = False,
@@ -381,7 +384,7 @@ class DeltaFormat:
         if judged.held is None:
             return judged.counts
         metadata = user_metadata(
-            order, vector, strategy=strategy.value, partial=partial, breaks=judged.held
+            order, record, strategy=strategy.value, partial=partial, breaks=judged.held
         )
         # A version that could not be published is not held.
         rows = checked_partitions(content, snapshot)
@@ -396,7 +399,7 @@ class DeltaFormat:
 
     def held(
         self, name: TableName, materialized_id: str, refresh_id: str | None = None
-    ) -> CommittedRefresh | None:
+    ) -> RecordedRefresh | None:
         snapshot = self._tables.newest(name)
         if snapshot is None:
             return None
@@ -422,20 +425,22 @@ class DeltaFormat:
         return _fitted(frame, (*order.columns, *carried), target)
 
     def append(
-        self, frame: DataFrame, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+        self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
         snapshot = self._tables.target(order)
-        metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        metadata = user_metadata(order, record, strategy=_INCREMENTAL, base=base)
         rows = distributed(frame, order.distribution)
         return landed(
             self._tables, lambda: append_rows(rows, snapshot, order, metadata), order, snapshot
         )
 
-    def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
+    def ingest(
+        self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int | None
+    ) -> Written:
         snapshot = self._tables.target(order)
         if self._base(order, snapshot) != base:
             raise fenced(self._tables, order)
-        metadata = user_metadata(order, {}, strategy=Strategy.INGEST.value, base=base)
+        metadata = user_metadata(order, record, strategy=Strategy.INGEST.value, base=base)
         rows = _fitted(frame, order.columns, schema_of(snapshot))
         rows = distributed(rows, order.distribution)
         with counted(rows, order) as (admissible, counts):
@@ -452,12 +457,12 @@ class DeltaFormat:
         session: SparkSession,
         change: RowChange,
         order: RefreshOrder,
-        vector: Mapping[str, int],
+        record: CommitRecord,
         *,
         base: int,
     ) -> Written:
         snapshot = self._tables.target(order)
-        metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        metadata = user_metadata(order, record, strategy=_INCREMENTAL, base=base)
         return landed(
             self._tables,
             lambda: change_rows(session, snapshot, change, order, metadata),
@@ -466,10 +471,10 @@ class DeltaFormat:
         )
 
     def advance(
-        self, session: SparkSession, order: RefreshOrder, vector: Mapping[str, int], *, base: int
+        self, session: SparkSession, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
         snapshot = self._tables.target(order)
-        metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
+        metadata = user_metadata(order, record, strategy=_INCREMENTAL, base=base)
         return landed(
             self._tables, lambda: advance(session, snapshot, order, metadata), order, snapshot
         )

@@ -16,7 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.faults import Point, hold
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.core.refresh.request import RefreshOrder
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
 from tidegate_server.engine.storage.delta.write import last_refresh
 from tidegate_server.engine.storage.jvm import java
@@ -54,7 +55,7 @@ class HeldPlace:
         earlier = (each for each in self._found(order.table_id) if each.epoch < order.epoch)
         self._remove(each.refresh_id for each in earlier)
 
-    def find(self, materialized_id: str, refresh_id: str | None = None) -> CommittedRefresh | None:
+    def find(self, materialized_id: str, refresh_id: str | None = None) -> RecordedRefresh | None:
         """Return what a version's commit says: of the given one, or of the newest."""
         if refresh_id is not None:
             return self._commit(refresh_id, materialized_id)
@@ -68,7 +69,7 @@ class HeldPlace:
         """Throw away what waits here; what cannot be removed is in nobody's way."""
         self._remove(self._refreshes())
 
-    def _commit(self, refresh_id: str, materialized_id: str) -> CommittedRefresh | None:
+    def _commit(self, refresh_id: str, materialized_id: str) -> RecordedRefresh | None:
         place = self._place(refresh_id)
         if not self._files.exists(self._path(place, _LOG)):
             return None
@@ -79,7 +80,7 @@ class HeldPlace:
             return None
         return last_refresh(commits(self._jvm, snapshot), materialized_id)
 
-    def _found(self, materialized_id: str) -> Iterator[CommittedRefresh]:
+    def _found(self, materialized_id: str) -> Iterator[RecordedRefresh]:
         said = (self._commit(each, materialized_id) for each in self._refreshes())
         return (commit for commit in said if commit is not None)
 

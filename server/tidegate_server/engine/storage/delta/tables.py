@@ -11,8 +11,9 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName, storage_name
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import is_path
+from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import Commit, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.write import last_refresh
 from tidegate_server.engine.storage.entries import entry_of, provider_of
@@ -58,7 +59,7 @@ class DeltaTables:
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None
-    ) -> CommittedRefresh | None:
+    ) -> RecordedRefresh | None:
         """Return what the newest commit of a refresh recorded; ``at``: up to that version."""
         snapshot = self.newest(name)
         if snapshot is None:

@@ -11,8 +11,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
+from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
+from tidegate_server.engine.storage.commit_record import (
+    CommitRecord,
+    RecordedRefresh,
+    read_incremental,
+    read_preconditions,
+    stored_incremental,
+)
 from tidegate_server.engine.storage.delta.commits import Commit
 from tidegate_server.engine.storage.delta.partitions import checked_partitions
 from tidegate_server.engine.storage.jvm import acting, items, java, scala_object
@@ -32,7 +39,7 @@ def application(order: RefreshOrder) -> str:
 
 def user_metadata(
     order: RefreshOrder,
-    vector: Mapping[str, int],
+    record: CommitRecord,
     *,
     strategy: str,
     partial: bool = False,
@@ -48,32 +55,32 @@ def user_metadata(
         "mt": order.table_id,
         "refresh_id": order.refresh_id,
         "epoch": order.epoch,
-        "definition_version": order.definition_version,
-        "sources": dict(vector),
+        "definition_version": record.definition_version,
+        "sources": dict(record.vector),
         "trigger": order.trigger.value,
-        "logical_time": order.logical_time.isoformat(),
+        "logical_time": record.logical_time.isoformat(),
         "strategy": strategy,
         "partial": partial,
-        "filled": order.filled or not partial,
+        "filled": record.filled or not partial,
     }
     optional = {
         "wave": order.wave_id,
         "base": base,
-        "fingerprint": order.fingerprint,
-        "commits": dict(order.commits) or None,
-        "rolled_back_to": order.rollback_to,
-        "offsets": order.offsets,
-        "totals": order.totals,
-        "provisos": order.provisos,
-        "unique": order.unique or None,
-        "frozen_at": order.frozen_at and order.frozen_at.isoformat(),
+        "fingerprint": record.fingerprint,
+        "commits": dict(record.source_commits) or None,
+        "rolled_back_to": record.rolled_back_to,
+        "offsets": record.offsets,
+        "totals": stored_incremental(record.incremental),
+        "provisos": record.preconditions and record.preconditions.value,
+        "unique": record.unique or None,
+        "frozen_at": record.frozen_at and record.frozen_at.isoformat(),
         "breaks": breaks,
-        "backfilled_from": order.backfill_from and str(order.backfill_from),
+        "backfilled_from": record.backfilled_from,
     }
     return json.dumps(facts | {key: v for key, v in optional.items() if v is not None})
 
 
-def last_refresh(history: Iterable[Commit], materialized_id: str) -> CommittedRefresh | None:
+def last_refresh(history: Iterable[Commit], materialized_id: str) -> RecordedRefresh | None:
     """Return a table's last refresh from its commits, newest first.
 
     A commit of somebody else counts as foreign when it is newer, and also when it came between
@@ -91,26 +98,29 @@ def last_refresh(history: Iterable[Commit], materialized_id: str) -> CommittedRe
     return None if found is None else _committed(found, foreign)
 
 
-def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
+def _committed(commit: Commit, foreign: int | None) -> RecordedRefresh:
     facts = commit.metadata
-    return CommittedRefresh(
-        epoch=int(facts["epoch"]),
-        version=commit.version,
-        definition_version=int(facts["definition_version"]),
+    record = CommitRecord(
         vector={str(k): int(v) for k, v in facts["sources"].items()},
-        refresh_id=str(facts["refresh_id"]),
-        strategy=str(facts.get("strategy", "FULL")),
-        partial=bool(facts.get("partial", False)),
-        foreign_version=foreign,
-        fingerprint=facts.get("fingerprint"),
-        commits={str(k): str(v) for k, v in facts.get("commits", {}).items()},
+        definition_version=int(facts["definition_version"]),
         logical_time=datetime.fromisoformat(facts["logical_time"]),
+        fingerprint=facts.get("fingerprint"),
+        source_commits={str(k): str(v) for k, v in facts.get("commits", {}).items()},
+        offsets=facts.get("offsets"),
+        incremental=read_incremental(facts.get("totals")),
+        preconditions=read_preconditions(facts.get("provisos")),
         unique=tuple(facts.get("unique", ())),
         filled=bool(facts.get("filled", True)),
         frozen_at=datetime.fromisoformat(facts["frozen_at"]) if "frozen_at" in facts else None,
-        offsets=facts.get("offsets"),
-        totals=facts.get("totals"),
-        provisos=facts.get("provisos"),
+    )
+    return RecordedRefresh(
+        epoch=int(facts["epoch"]),
+        version=commit.version,
+        refresh_id=str(facts["refresh_id"]),
+        record=record,
+        strategy=str(facts.get("strategy", "FULL")),
+        partial=bool(facts.get("partial", False)),
+        foreign_version=foreign,
         breaks=facts.get("breaks"),
     )
 
