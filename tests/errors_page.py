@@ -69,10 +69,10 @@ def page() -> str:
         found = [code for code in left if code.name.startswith(beginnings)]
         left = [code for code in left if code not in found]
         parts.append(f"## {title}\n\n" + "\n".join(_rows(found)))
-    return _formatted("\n".join(parts))
+    return formatted("\n".join(parts))
 
 
-def _formatted(page: str) -> str:
+def formatted(page: str) -> str:
     """Return the page as the format check of all Markdown wants it."""
     options = tomllib.loads(_MDFORMAT.read_text("utf-8"))
     return mdformat.text(page, options=options, extensions=("gfm", "tables"))

@@ -8,10 +8,11 @@ import pytest
 
 from tests.gateway.command.fakes import World, name
 from tests.gateway.command.tables import ALTER, BASE
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.refresh.request import CommittedRefresh
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
-from tidegate_server.gateway.recovery.catalog import REBUILT, rebuild
+from tidegate_server.gateway.recovery.catalog import rebuild
 
 
 @pytest.fixture
@@ -38,7 +39,10 @@ def test_definitions_come_back_suspended(world: World) -> None:
     assert rebuilt(world) == 2
     for before in kept.tables():
         after = world.table(before.name.table)
-        assert (after.refresh_status, after.status_reason) == (RefreshStatus.SUSPENDED, REBUILT)
+        assert (after.refresh_status, after.status_reason) == (
+            RefreshStatus.SUSPENDED,
+            Reason.REBUILT,
+        )
         assert replace(after, refresh_status=before.refresh_status, status_reason=None) == before
         assert not world.workflow(before.name.table).active
     assert world.ledger.epochs == {table.id: 5 for table in kept.tables()}

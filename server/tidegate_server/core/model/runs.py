@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.versions import PartitionSpec
 
@@ -63,7 +64,7 @@ class Rejection:
     """A strategy that was not chosen, and why; ``cost`` is in predicted seconds."""
 
     strategy: str
-    reason_code: str
+    reason_code: Reason
     reason_text: str
     cost: float | None = None
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from tidegate_server.core.model.reasons import Reason
+
 
 class Rule(Enum):
     """How the change of an operator's rows is found; each can be switched off."""
@@ -53,9 +55,9 @@ def read_rules(value: str) -> frozenset[Rule]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a query, or one refresh of it, cannot be incremental; codes are stable."""
+    """Why a query, or one refresh of it, cannot be incremental."""
 
-    code: str
+    code: Reason
     text: str
 
 
@@ -148,7 +150,7 @@ def _subquery_obstacles(
 ) -> Iterator[Obstacle]:
     if subquery.reads(changed):
         yield Obstacle(
-            code="SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
+            code=Reason.SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE,
             text=f"a source of a scalar subquery in {reader.name} changed",
         )
     yield from _obstacles(subquery, frozenset(), rules, None, provided=False)
@@ -172,5 +174,5 @@ def _rule_obstacles(
             needed.add(Rule.NESTED)
     for rule in sorted(needed - rules, key=lambda rule: rule.value):
         yield Obstacle(
-            code="RULE_DISABLED", text=f"{operator.name} needs rule {rule.value}, which is off"
+            code=Reason.RULE_DISABLED, text=f"{operator.name} needs rule {rule.value}, which is off"
         )

@@ -9,6 +9,7 @@ from enum import Enum
 
 from tidegate_server.core.model.clauses import Assertion, Distribution, EnforcedKey, Expectation
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.core.model.versions import PartitionSpec, Source
 
@@ -177,7 +178,7 @@ class RefreshPlan:
     """What one run will do; EXPLAIN prints this very object."""
 
     strategy: Strategy
-    reason_code: str
+    reason_code: Reason
     reason_text: str
     vector: Mapping[str, int]
     partitions: tuple[PartitionSpec, ...] = ()

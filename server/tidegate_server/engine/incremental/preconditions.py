@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.incremental.analysis.classify import (
     aggregate_calls,
@@ -37,11 +38,12 @@ _EXACT = 2.0**52
 """Sums are computed in DOUBLE, which is exact for integers up to twice this number."""
 OBSTACLES: Mapping[RowPreconditions, Obstacle] = {
     RowPreconditions.TIED: Obstacle(
-        code="ORDER_NOT_UNIQUE", text="rows tie that differ, so that any of them may come first"
+        code=Reason.ORDER_NOT_UNIQUE,
+        text="rows tie that differ, so that any of them may come first",
     ),
     RowPreconditions.NULLS: NULLS,
     RowPreconditions.LARGE: Obstacle(
-        code="AGGREGATE_NOT_TOP_NODE",
+        code=Reason.AGGREGATE_NOT_TOP_NODE,
         text="the numbers are so large that their avg depends on the rows' order in its last "
         "digits, and its keys are not columns of the table",
     ),

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import ServerError
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle, Operator, obstacles
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
@@ -30,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 # Compressed columns need about a third of what a row takes in memory.
 _COMPRESSION = 0.3
-_UNSTABLE = "EXPRESSION_NOT_DETERMINISTIC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Query:
     def stable(self) -> bool:
         """Whether it gives the same rows from the same versions at any time."""
         found = obstacles(self.shape.operator, frozenset())
-        return not any(obstacle.code == _UNSTABLE for obstacle in found)
+        return not any(obstacle.code is Reason.EXPRESSION_NOT_DETERMINISTIC for obstacle in found)
 
 
 def read_query(
@@ -143,7 +143,7 @@ def _hindered_by(found: tuple[Obstacle, ...], shape: Node) -> Node:
 def _unreadable(plan: Any) -> Node:
     """Return the shape of a plan of which nothing is known."""
     text = "the plan cannot be read"
-    obstacle = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
+    obstacle = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
     return Node(operator=Operator(name=kind(plan), obstacles=(obstacle,)), plan=plan)
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import SourceChange, Strategy
 from tidegate_server.core.refresh.eligibility import (
     ALL_RULES,
@@ -52,8 +53,6 @@ from tidegate_server.engine.incremental.top_n import (
     projected,
 )
 from tidegate_server.engine.planning.planner import (
-    SOURCES_REPLACED,
-    TOTALS_NOT_RECORDED,
     Evidence,
     incremental_work,
     plan_incremental,
@@ -81,14 +80,14 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 # With more of them, Spark had better put small ones together.
 _FEW_PARTITIONS = 16
 _UNRECORDED = Obstacle(
-    code=TOTALS_NOT_RECORDED, text="the last refresh recorded no totals of the groups"
+    code=Reason.TOTALS_NOT_RECORDED, text="the last refresh recorded no totals of the groups"
 )
 _UNKNOWN_CUT = Obstacle(
-    code=TOTALS_NOT_RECORDED,
+    code=Reason.TOTALS_NOT_RECORDED,
     text="the last refresh did not record whether rows tie where LIMIT cuts",
 )
 _UNKNOWN_ROWS = Obstacle(
-    code=TOTALS_NOT_RECORDED,
+    code=Reason.TOTALS_NOT_RECORDED,
     text="the last refresh did not record whether rows tie, or NULL is among what NOT IN excludes",
 )
 
@@ -413,17 +412,17 @@ class IncrementalPlanner:
         found = []
         if set(vector) != set(self.last.record.vector):
             text = "the query reads other tables than at the last refresh"
-            found.append(Obstacle(code=SOURCES_REPLACED, text=text))
+            found.append(Obstacle(code=Reason.SOURCES_REPLACED, text=text))
         if moves(self.order, self.frozen_at):
             text = "rows become immutable as time goes by, of which no source tells"
-            found.append(Obstacle(code="IMMUTABLE_REGION_MOVES", text=text))
+            found.append(Obstacle(code=Reason.IMMUTABLE_REGION_MOVES, text=text))
         for name in sorted(self.tables.travelled):
             text = f"the query itself chooses a version of {name}"
-            found.append(Obstacle(code="TIME_TRAVEL", text=text))
+            found.append(Obstacle(code=Reason.TIME_TRAVEL, text=text))
         for change in changed.values():
             if change.read is None:
                 text = f"the change of {change.source.name} is not known: {change.reason}"
-                found.append(Obstacle(code="SOURCE_CHANGE_UNKNOWN", text=text))
+                found.append(Obstacle(code=Reason.SOURCE_CHANGE_UNKNOWN, text=text))
         appended = all(change.method is Method.APPENDED for change in changed.values())
         if not appended or self._first is not None or self._keyed(frozenset(changed)):
             found += incomparable(self.query.shape)

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle, Rule
 from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING
 from tidegate_server.engine.incremental.analysis.shape import Node, passed, root_trace
@@ -27,9 +28,11 @@ from tidegate_server.engine.storage.commit_record import Boundary
 from tidegate_server.engine.storage.exact import named, summed
 from tidegate_server.engine.storage.jvm import items, kind
 
-TIES = Obstacle(code="ORDER_NOT_UNIQUE", text="rows tie where LIMIT cuts, so that any may be left")
+TIES = Obstacle(
+    code=Reason.ORDER_NOT_UNIQUE, text="rows tie where LIMIT cuts, so that any may be left"
+)
 LEFT = Obstacle(
-    code="ROWS_LEFT_LIMIT",
+    code=Reason.ROWS_LEFT_LIMIT,
     text="rows left those that LIMIT keeps, and which ones follow is not in the table",
 )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median, median_low
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import PastRun
 
@@ -33,9 +34,10 @@ class Way(Enum):
     """The rows of some keys are computed anew from the sources."""
 
 
-ROWS_APPENDED = "ROWS_APPENDED"
-KEYS_AFFECTED = "KEYS_AFFECTED"
-_WAYS = {ROWS_APPENDED: Way.APPEND, KEYS_AFFECTED: Way.RECOMPUTE}
+_WAYS: Mapping[str, Way] = {
+    Reason.ROWS_APPENDED: Way.APPEND,
+    Reason.KEYS_AFFECTED: Way.RECOMPUTE,
+}
 """What the reason of an incremental refresh says of its way."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import (
     ASSUMED,
     FINGERPRINT,
@@ -23,8 +24,6 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.engine.planning.cost import (
     HYSTERESIS,
-    KEYS_AFFECTED,
-    ROWS_APPENDED,
     Way,
     Work,
     predict,
@@ -33,11 +32,6 @@ from tidegate_server.engine.planning.cost import (
 from tidegate_server.engine.planning.region import ImmutableRegion
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 
-SOURCES_CHANGED = "SOURCES_CHANGED"
-SOURCE_WITHOUT_VERSIONS = "SOURCE_WITHOUT_VERSIONS"
-SOURCES_REPLACED = "SOURCES_REPLACED"
-TOTALS_NOT_RECORDED = "TOTALS_NOT_RECORDED"
-UNSTABLE_QUERY = "UNSTABLE_QUERY"
 _LARGEST_CHANGE = 0.25
 _FEW = 50_000
 _MOST_KEYS = 0.10
@@ -104,13 +98,13 @@ def plan_refresh(
     """
     if task.is_partial:
         return replace(_partial_plan(task, current), changes=_contents(order, current, last))
-    code, text = _reason_for_full(order, task, current, last, fingerprint, others)
-    if not stable and code in {"", SOURCES_CHANGED}:
-        code, text = UNSTABLE_QUERY, "the query reads the time or random values"
+    code, text = _reason(order, task, current, last, fingerprint, others)
+    if not stable and code in {Reason.SOURCES_UNCHANGED, Reason.SOURCES_CHANGED}:
+        code, text = _plainly(Reason.UNSTABLE_QUERY)
     return RefreshPlan(
-        strategy=Strategy.FULL if code else Strategy.NO_DATA,
-        reason_code=code or "SOURCES_UNCHANGED",
-        reason_text=text or "no source has a newer version than the last refresh read",
+        strategy=Strategy.NO_DATA if code is Reason.SOURCES_UNCHANGED else Strategy.FULL,
+        reason_code=code,
+        reason_text=text,
         vector=dict(current),
         changes=_contents(order, current, last),
     )
@@ -156,7 +150,7 @@ def without_fingerprints(plan: RefreshPlan, moved: Mapping[str, str]) -> Refresh
     return replace(
         plan,
         strategy=Strategy.FULL,
-        reason_code=SOURCE_WITHOUT_VERSIONS,
+        reason_code=Reason.SOURCE_WITHOUT_VERSIONS,
         reason_text=f"files of {', '.join(sorted(names))} changed when the refresh began",
         rejected=(),
         affected_keys=None,
@@ -172,7 +166,8 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     changes = (*evidence.changes, *files)
     plan = replace(full, changes=changes, affected_keys=evidence.affected_keys)
     if order.policy is RefreshPolicy.FULL:
-        return replace(plan, reason_code="POLICY_FULL", reason_text="the policy is FULL")
+        code, text = _plainly(Reason.POLICY_FULL)
+        return replace(plan, reason_code=code, reason_text=text)
     if evidence.obstacles:
         return _rejected(plan, evidence.obstacles)
     seconds = _seconds(order, evidence)
@@ -184,7 +179,7 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
     code, text = _reason_for_incremental(evidence)
     cheaper = Rejection(
         strategy=Strategy.FULL.value,
-        reason_code="INCREMENTAL_CHOSEN",
+        reason_code=Reason.INCREMENTAL_CHOSEN,
         reason_text=f"a full refresh was expected to take {seconds[1]:.1f} s",
         cost=seconds[1],
     )
@@ -214,9 +209,9 @@ def with_region(plan: RefreshPlan, order: RefreshOrder, region: ImmutableRegion)
 
 def _partial_plan(task: Recompute, current: Mapping[str, int]) -> RefreshPlan:
     if task.predicate is not None:
-        code, text = "ROWS_REQUESTED", f"replaces the rows where {task.predicate}"
+        code, text = Reason.ROWS_REQUESTED, f"replaces the rows where {task.predicate}"
     else:
-        code = "PARTITIONS_REQUESTED"
+        code = Reason.PARTITIONS_REQUESTED
         text = f"replaces {len(task.partitions)} requested partition(s)"
     return RefreshPlan(
         strategy=Strategy.PARTITION,
@@ -227,37 +222,42 @@ def _partial_plan(task: Recompute, current: Mapping[str, int]) -> RefreshPlan:
     )
 
 
-def _reason_for_full(
+def _reason(
     order: RefreshOrder,
     task: Recompute,
     current: Mapping[str, int],
     last: RecordedRefresh | None,
     fingerprint: str | None,
     others: Sequence[str],
-) -> tuple[str, str]:
-    """Return why the whole table is computed, or two empty strings when nothing is to be done."""
+) -> tuple[Reason, str]:
+    """Return why the whole table is computed, or SOURCES_UNCHANGED if there is nothing to do."""
     if last is None:
-        return "FIRST_REFRESH", "the table has not been refreshed before"
+        return _plainly(Reason.FIRST_REFRESH)
     if task.force:
-        return "FORCED", "a full refresh was asked for"
+        return _plainly(Reason.FORCED)
     if last.foreign_version is not None:
-        return "FOREIGN_COMMIT", f"version {last.foreign_version} was not written by a refresh"
+        text = f"version {last.foreign_version} was not written by a refresh"
+        return Reason.FOREIGN_COMMIT, text
     if last.partial:
-        return "PARTIAL_BEFORE", "only some rows or partitions were refreshed last"
+        return _plainly(Reason.PARTIAL_BEFORE)
     if _definition_changed(order, last, fingerprint):
-        text = "the query changed since the last refresh, or a view, function or column it uses"
-        return "DEFINITION_CHANGED", text
+        return _plainly(Reason.DEFINITION_CHANGED)
     if last.epoch <= order.checkpoint_floor:
-        return "FROM_BEGINNING", "the pipeline was told to start from the beginning"
+        return _plainly(Reason.FROM_BEGINNING)
     if others:
         text = f"{', '.join(others)} has another history than when it was read last"
-        return SOURCES_REPLACED, text
+        return Reason.SOURCES_REPLACED, text
     plain = _plain_reason(order, current, last)
     if plain is not None:
-        return SOURCE_WITHOUT_VERSIONS, plain
+        return Reason.SOURCE_WITHOUT_VERSIONS, plain
     if dict(last.record.vector) != dict(current):
-        return SOURCES_CHANGED, "sources have newer versions than the last refresh read"
-    return "", ""
+        return _plainly(Reason.SOURCES_CHANGED)
+    return _plainly(Reason.SOURCES_UNCHANGED)
+
+
+def _plainly(reason: Reason) -> tuple[Reason, str]:
+    """Return a reason that needs no further words."""
+    return reason, reason.meaning
 
 
 def _plain_reason(
@@ -339,21 +339,21 @@ def _not_worth(
     if not evidence.appends and changed > _LARGEST_CHANGE * known:
         share = 100 * changed / max(known, 1)
         text = f"{changed} rows changed, about {share:.0f} % of the sources"
-        return Obstacle(code="CHANGE_TOO_LARGE", text=text)
+        return Obstacle(code=Reason.CHANGE_TOO_LARGE, text=text)
     keys = evidence.affected_keys or 0
     computed = not (evidence.algebraic or evidence.leading)
     if computed and keys > _MOST_KEYS * evidence.rows_in_table:
         text = f"{keys} keys are affected, of about {evidence.rows_in_table} rows"
-        return Obstacle(code="TOO_MANY_KEYS", text=text)
+        return Obstacle(code=Reason.TOO_MANY_KEYS, text=text)
     before = order.history[0].strategy if order.history else None
     margin = HYSTERESIS if before is Strategy.FULL else 1.0
     if margin * incremental > full:
         text = f"an incremental refresh was expected to take {incremental:.1f} s, not {full:.1f} s"
-        return Obstacle(code="FULL_IS_CHEAPER", text=text)
+        return Obstacle(code=Reason.FULL_IS_CHEAPER, text=text)
     return None
 
 
-def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
+def _reason_for_incremental(evidence: Evidence) -> tuple[Reason, str]:
     moved = [
         f"{change.source}: {change.rows if change.rows is not None else 'some'} rows "
         f"({change.method})"
@@ -362,10 +362,10 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[str, str]:
     ]
     shown = ", ".join(moved) or "no source rows changed"
     if evidence.appends:
-        return ROWS_APPENDED, f"adds rows for {shown}"
+        return Reason.ROWS_APPENDED, f"adds rows for {shown}"
     if evidence.algebraic:
-        return "GROUPS_COMBINED", f"adds up the stored groups and {shown}"
+        return Reason.GROUPS_COMBINED, f"adds up the stored groups and {shown}"
     merged = ", merged with the first rows" if evidence.leading else ""
     if evidence.keyed:
-        return KEYS_AFFECTED, f"recomputes affected keys for {shown}{merged}"
-    return "ROWS_CHANGED", f"applies the query to {shown}{merged}"
+        return Reason.KEYS_AFFECTED, f"recomputes affected keys for {shown}{merged}"
+    return Reason.ROWS_CHANGED, f"applies the query to {shown}{merged}"

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName, quote_identifier
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPlan
 from tidegate_server.engine.session.operations import Operation
@@ -90,7 +91,7 @@ def _plan(order: RefreshOrder, source: TableName, state: TableState | None) -> R
     version = "" if state is None else f" version {state.newest}"
     return RefreshPlan(
         strategy=Strategy.PARTITION,
-        reason_code="BACKFILL_REQUESTED",
+        reason_code=Reason.BACKFILL_REQUESTED,
         reason_text=f"copies the rows of {source}{version} where {order.immutable}",
         vector={} if state is None else {state.table_id: state.newest},
     )

@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.model.names import visible_name
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
     Recompute,
@@ -41,7 +42,7 @@ def plan_ingest(order: RefreshOrder, task: Recompute) -> RefreshPlan:
     stream = order.sources[0].name.table
     return RefreshPlan(
         strategy=Strategy.INGEST,
-        reason_code="STREAM",
+        reason_code=Reason.STREAM,
         reason_text=f"takes in what has arrived in {stream} since the last refresh",
         vector={},
     )
@@ -116,8 +117,8 @@ def ingest(
         nothing = replace(
             plan,
             strategy=Strategy.NO_DATA,
-            reason_code="NOTHING_ARRIVED",
-            reason_text="nothing has arrived since the last refresh",
+            reason_code=Reason.NOTHING_ARRIVED,
+            reason_text=Reason.NOTHING_ARRIVED.meaning,
         )
         metrics = RunMetrics(rows_written=0)
         return RefreshOutcome(plan=nothing, from_version=before, to_version=before, metrics=metrics)

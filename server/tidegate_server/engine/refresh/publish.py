@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import visible_name
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
     RefreshOrder,
@@ -78,7 +79,7 @@ def _outcome(
 ) -> RefreshOutcome:
     plan = RefreshPlan(
         strategy=Strategy.PARTITION if held.partial else Strategy.PUBLISH,
-        reason_code="PUBLISH_REQUESTED",
+        reason_code=Reason.PUBLISH_REQUESTED,
         reason_text=f"serves what refresh {refresh_id} left held",
         vector=dict(held.record.vector),
     )

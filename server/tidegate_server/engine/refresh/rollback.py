@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
     RefreshOrder,
@@ -91,7 +92,7 @@ def _outcome(
 ) -> RefreshOutcome:
     plan = RefreshPlan(
         strategy=Strategy.ROLLBACK,
-        reason_code="ROLLBACK_REQUESTED",
+        reason_code=Reason.ROLLBACK_REQUESTED,
         reason_text=f"restores version {commit.version}",
         vector=dict(commit.record.vector),
     )

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Rejection, RunMetrics, Strategy
 from tidegate_server.core.model.versions import Source, SourceKind, is_streaming
 from tidegate_server.core.refresh.request import (
@@ -39,10 +40,6 @@ from tidegate_server.engine.incremental.top_n import compute_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
 from tidegate_server.engine.jvm.references import released
 from tidegate_server.engine.planning.planner import (
-    SOURCES_CHANGED,
-    SOURCES_REPLACED,
-    TOTALS_NOT_RECORDED,
-    UNSTABLE_QUERY,
     plan_refresh,
     records_totals,
     with_region,
@@ -84,10 +81,10 @@ _analyzed = AnalyzedQueries()
 # Reasons for which a table that must be incremental is refreshed fully all the same.
 _STARTS = frozenset(
     {
-        *("FIRST_REFRESH", "FORCED", "FOREIGN_COMMIT", "DEFINITION_CHANGED"),
-        *("FROM_BEGINNING", "PARTIAL_BEFORE"),
+        *(Reason.FIRST_REFRESH, Reason.FORCED, Reason.FOREIGN_COMMIT),
+        *(Reason.DEFINITION_CHANGED, Reason.FROM_BEGINNING, Reason.PARTIAL_BEFORE),
         # Once: what the source was before cannot be known any more.
-        *("SOURCE_CHANGE_UNKNOWN", SOURCES_REPLACED, TOTALS_NOT_RECORDED),
+        *(Reason.SOURCE_CHANGE_UNKNOWN, Reason.SOURCES_REPLACED, Reason.TOTALS_NOT_RECORDED),
     }
 )
 
@@ -274,7 +271,7 @@ def _plan(
         stable=stable,
         others=tuple(map(str, others)),
     )
-    if full.reason_code == UNSTABLE_QUERY and names:
+    if full.reason_code is Reason.UNSTABLE_QUERY and names:
         full = replace(full, reason_text=f"the query reads {', '.join(names)}")
     planned = PlannedRefresh(
         order=order,
@@ -288,7 +285,7 @@ def _plan(
         tables=tables,
         frame=frame,
     )
-    if last is not None and full.reason_code == SOURCES_CHANGED:
+    if last is not None and full.reason_code is Reason.SOURCES_CHANGED:
         preparation = IncrementalPlanner(
             order,
             session,
@@ -321,10 +318,10 @@ def _prepared(preparation: IncrementalPlanner, full: RefreshPlan) -> Incremental
 def _failed(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
     """Return a full refresh in place of an incremental one that broke."""
     if isinstance(failure, DiffMismatchError):
-        code, text = "TABLE_DIFFERS", str(failure)
+        code, text = Reason.TABLE_DIFFERS, str(failure)
     else:
         headline = to_server_error(failure).headline
-        code, text = "INCREMENTAL_FAILED", " ".join(headline.split())
+        code, text = Reason.INCREMENTAL_FAILED, " ".join(headline.split())
     rejection = Rejection(strategy=Strategy.INCREMENTAL.value, reason_code=code, reason_text=text)
     return replace(
         plan,

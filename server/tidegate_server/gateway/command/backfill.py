@@ -12,6 +12,7 @@ import msgspec
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import quote_identifier, quote_literal
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
@@ -24,7 +25,6 @@ from tidegate_server.gateway.spark_session import run as run_sql
 
 log = logging.getLogger(__name__)
 
-STOPPED = "BACKFILL_STOPPED"
 _HISTORY = LONGEST + 1000
 """Runs that are looked through for an interrupted backfill."""
 
@@ -123,7 +123,9 @@ def run(plan: Plan, context: Context) -> list[RefreshRun]:
         if ended.state is not RunState.SUCCEEDED:
             if following is not None:
                 text = "the partition before it was not refreshed"
-                queue.withdraw(following.refresh_id or "", RunState.CANCELLED, STOPPED, text)
+                queue.withdraw(
+                    following.refresh_id or "", RunState.CANCELLED, Reason.BACKFILL_STOPPED, text
+                )
             break
     return runs
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate_server.core.model.names import quote_identifier
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
@@ -108,7 +109,9 @@ def held_rows(table: MaterializedTable) -> list[PlanRow]:
         return []
     text = f"{table.held.reason} What this refresh makes takes its place."
     return [
-        PlanRow(table=str(table.name), decision=HELD, reason_code="VERSION_HELD", reason_text=text)
+        PlanRow(
+            table=str(table.name), decision=HELD, reason_code=Reason.VERSION_HELD, reason_text=text
+        )
     ]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.requests import ExplainRefresh
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
@@ -116,7 +117,9 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
             what = f"{len(partitions)} partition(s)" if partitions else ""
             text = f"{what or 'the table'}, decided when {', '.join(before)} is refreshed"
             rows.append(
-                PlanRow(table=name, decision=LATER, reason_code="AFTER_UPSTREAM", reason_text=text)
+                PlanRow(
+                    table=name, decision=LATER, reason_code=Reason.AFTER_UPSTREAM, reason_text=text
+                )
             )
             changed[step.table.id] = name
             continue

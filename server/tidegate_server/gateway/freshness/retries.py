@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tidegate_server.core.errors import Code
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
 
 RETRIES_OPTION = "materialized-table.refresh.retries"
 SUSPEND_OPTION = "materialized-table.suspend-after-failures"
-SUSPENDED_DUE_TO_ERRORS = "SUSPENDED_DUE_TO_ERRORS"
-SERVER_STOPPED = "SERVER_STOPPED"
 
 DEFAULT_RETRIES = 3
 DEFAULT_SUSPEND_AFTER = 5
@@ -43,7 +42,7 @@ def retries_left(run: RefreshRun, retries: int) -> bool:
 def interrupted(run: RefreshRun) -> bool:
     """Say whether a run did not end by itself: its server stopped, or was given up for dead."""
     if run.state is RunState.CANCELLED:
-        return run.reason_code == SERVER_STOPPED
+        return run.reason_code == Reason.SERVER_STOPPED
     return run.state is RunState.ABANDONED
 
 
@@ -64,6 +63,6 @@ def whole_number(text: str | None, default: int) -> int:
 def suspension_reason(failures: int, last: RefreshRun) -> str:
     """Return the status reason of a table that is suspended since it keeps failing."""
     return (
-        f"{SUSPENDED_DUE_TO_ERRORS}: {failures} refreshes failed in a row, the last with "
+        f"{Reason.SUSPENDED_DUE_TO_ERRORS}: {failures} refreshes failed in a row, the last with "
         f"{last.error_class}: {last.error_message}"
     )

@@ -12,6 +12,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import FoundDefinition
 from tidegate_server.core.messages.requests import LastCommit, ListDefinitions
 from tidegate_server.core.model.names import visible_name
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import HeldVersion, MaterializedTable
 from tidegate_server.core.refresh.request import CommittedRefresh
@@ -21,8 +22,6 @@ from tidegate_server.gateway.scheduler.base import CreateWorkflow, Ledger, Workf
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 
 log = logging.getLogger(__name__)
-
-REBUILT = "REBUILT"
 
 
 def rebuild(
@@ -65,7 +64,7 @@ def _read(found: FoundDefinition) -> MaterializedTable | None:
         storage_table=found.storage if table.storage_table is not None else None,
         location=found.location,
         refresh_status=RefreshStatus.SUSPENDED,
-        status_reason=REBUILT,
+        status_reason=Reason.REBUILT,
         held=None,
     )
 

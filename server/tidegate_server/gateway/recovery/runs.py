@@ -9,12 +9,12 @@ from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.messages.answers import LastCommitted
 from tidegate_server.core.messages.requests import DropTable, LastCommit
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.definition.derived import drop_view, views
-from tidegate_server.gateway.freshness.retries import SERVER_STOPPED
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import (
     close_run,
@@ -23,7 +23,7 @@ from tidegate_server.gateway.runs.orders import (
     version_held,
     with_error,
 )
-from tidegate_server.gateway.runs.runner import GIVES_WAY, LEASE_LOST, TABLE_DROPPED, Refresher
+from tidegate_server.gateway.runs.runner import GIVES_WAY, Refresher
 from tidegate_server.gateway.scheduler.base import (
     CREATION_LEASE,
     DEFINITION_LEASE,
@@ -97,10 +97,9 @@ class Recovery:
     def _settle_run(self, run: RefreshRun, now: datetime) -> None:
         if run.state is RunState.QUEUED:
             text = "its server stopped before it began"
-            close_run(self._ledger, run, RunState.CANCELLED, now, SERVER_STOPPED, text)
+            close_run(self._ledger, run, RunState.CANCELLED, now, Reason.SERVER_STOPPED, text)
         elif self._catalog.by_id(run.table_id) is None:
-            text = "the table was dropped"
-            close_run(self._ledger, run, RunState.ABANDONED, now, TABLE_DROPPED, text)
+            close_run(self._ledger, run, RunState.ABANDONED, now, Reason.TABLE_DROPPED)
         else:
             self._settle_from_commit(run, now)
         self._ledger.release(run.table_id, self._refresher.lease_owner(run))
@@ -119,7 +118,7 @@ class Recovery:
             close_run(self._ledger, committed(run, commit), RunState.SUCCEEDED, now)
         else:
             text = "its server or its lease was lost before it committed"
-            close_run(self._ledger, run, RunState.ABANDONED, now, LEASE_LOST, text)
+            close_run(self._ledger, run, RunState.ABANDONED, now, Reason.LEASE_LOST, text)
 
     def _stuck(self, table: MaterializedTable, now: datetime) -> bool:
         """Return whether the CREATE or DROP of a table ended in the middle."""

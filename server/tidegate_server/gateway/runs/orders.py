@@ -14,6 +14,7 @@ from tidegate_server.core.messages.requests import (
     Refresh,
     RollBackTable,
 )
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Strategy
 from tidegate_server.core.model.states import RUN_MOVES, RunState, allowed
 from tidegate_server.core.model.table import HeldVersion, LogicalRefreshMode, MaterializedTable
@@ -34,7 +35,6 @@ from tidegate_server.gateway.scheduler.base import Ledger
 
 log = logging.getLogger(__name__)
 
-RECOVERED = "RECOVERED"
 _PAST_RUNS = 20
 
 _OPTIONS = "materialized-table."
@@ -133,7 +133,7 @@ def close_run(
     run: RefreshRun,
     end: RunState,
     now: datetime,
-    code: str | None = None,
+    code: Reason | None = None,
     text: str | None = None,
 ) -> RefreshRun:
     """Record the end of a run and return it.
@@ -148,7 +148,7 @@ def close_run(
         state=end,
         finished_at=now,
         reason_code=code or run.reason_code,
-        reason_text=text or run.reason_text,
+        reason_text=text or (code.meaning if code is not None else run.reason_text),
     )
     ledger.record(ended)
     log.info("refresh %s of %s: %s %s", run.refresh_id, run.table, end.value, code or "")
@@ -163,8 +163,8 @@ def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
         definition_version=commit.definition_version,
         to_version=commit.version,
         sources=dict(commit.vector),
-        reason_code=RECOVERED,
-        reason_text="read from the table's own last commit",
+        reason_code=Reason.RECOVERED,
+        reason_text=Reason.RECOVERED.meaning,
     )
 
 

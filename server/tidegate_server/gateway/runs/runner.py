@@ -13,11 +13,11 @@ from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.messages.answers import LastCommitted
 from tidegate_server.core.messages.requests import Cancel, LastCommit
 from tidegate_server.core.model.clock import Clock
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshRequest
 from tidegate_server.gateway.catalog.base import Catalog
-from tidegate_server.gateway.freshness.retries import SERVER_STOPPED
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import (
     RunRequest,
@@ -36,14 +36,6 @@ from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
 
 log = logging.getLogger(__name__)
 
-PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
-LEASE_LOST = "LEASE_LOST"
-TABLE_SUSPENDED = "TABLE_SUSPENDED"
-TABLE_DROPPED = "TABLE_DROPPED"
-VERSION_HELD = "VERSION_HELD"
-CANCELED = "CANCELED"
-UPSTREAM_FAILED = "UPSTREAM_FAILED"
-UPSTREAM_SUSPENDED = "UPSTREAM_SUSPENDED"
 
 GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
 """Triggers that come again: their request is skipped while another refresh runs."""
@@ -130,25 +122,31 @@ class Refresher:
         """
         return self._begin(request).run
 
-    def withdraw(self, refresh_id: str, end: RunState, code: str, text: str) -> RefreshRun | None:
+    def withdraw(
+        self, refresh_id: str, end: RunState, code: Reason, text: str
+    ) -> RefreshRun | None:
         """Close a request that was enqueued and never run; None if there is none any more."""
         active = self._enqueued(refresh_id)
         if active is None:
             return None
         try:
             if active.canceled:
-                end, (code, text) = RunState.CANCELLED, self._cause("canceled before it began")
+                cause = self._cause("canceled before it began")
+                return self._settle(active, RunState.CANCELLED, *cause)
             return self._settle(active, end, code, text)
         finally:
             self._end(active)
 
     def skip(
-        self, request: RefreshRequest, code: str = PREVIOUS_RUNNING, text: str | None = None
+        self,
+        request: RefreshRequest,
+        code: Reason = Reason.PREVIOUS_RUNNING,
+        text: str | None = None,
     ) -> RefreshRun:
         """Record a request that is not carried out, and why: its previous refresh still runs."""
         run = self._queued(request)
         self._ledger.record(run)
-        return self._close(run, RunState.SKIPPED, code, text or _previous(None)[1])
+        return self._close(run, RunState.SKIPPED, code, text)
 
     def cancel(self, refresh_id: str) -> bool:
         """Ask a run of this server to stop; False if it is not at work here.
@@ -235,15 +233,15 @@ class Refresher:
         # While the request waited its table may have changed.
         table = self._catalog.by_id(request.table_id)
         if table is None:
-            return self._settle(active, RunState.CANCELLED, TABLE_DROPPED, "the table was dropped")
+            return self._settle(active, RunState.CANCELLED, Reason.TABLE_DROPPED)
         mark = table.rolling_back
         if mark is None or not _asked_by(active.run.refresh_id, mark.refresh_id):
             refuse_half_done(table, "a refresh")
         if request.trigger in GIVES_WAY and table.refresh_status is not RefreshStatus.ACTIVATED:
             text = f"the table is {table.refresh_status.value}"
-            return self._settle(active, RunState.SKIPPED, TABLE_SUSPENDED, text)
+            return self._settle(active, RunState.SKIPPED, Reason.TABLE_SUSPENDED, text)
         if request.trigger in GIVES_WAY and table.held is not None:
-            return self._settle(active, RunState.SKIPPED, VERSION_HELD, table.held.reason)
+            return self._settle(active, RunState.SKIPPED, Reason.VERSION_HELD, table.held.reason)
         order = informed_order(
             table,
             request,
@@ -333,7 +331,7 @@ class Refresher:
             for table in read
             if table is not None and table.refresh_status is RefreshStatus.SUSPENDED
         ]
-        return f" ({UPSTREAM_SUSPENDED}: {', '.join(names)})" if names else ""
+        return f" ({Reason.UPSTREAM_SUSPENDED}: {', '.join(names)})" if names else ""
 
     def _after_failure(
         self, active: _ActiveRun, order: RefreshOrder, failure: ServerError
@@ -421,26 +419,28 @@ class Refresher:
 
     def _failed(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
         end = _CLOSED_BY.get(failure.code, RunState.FAILED)
-        reason: tuple[str | None, str | None] = (None, None)
+        reason: tuple[Reason | None, str | None] = (None, None)
         if active.run.state is RunState.QUEUED:
             end = RunState.CANCELLED
         elif active.lease_lost and not active.canceled:
-            end, reason = RunState.ABANDONED, (LEASE_LOST, "another server took the lease over")
+            end, reason = RunState.ABANDONED, (Reason.LEASE_LOST, None)
         elif active.canceled or end is RunState.CANCELLED:
             end, reason = RunState.CANCELLED, self._cause(failure.message)
         active.run = self._close(with_error(active.run, failure), end, *reason)
         return active.run
 
-    def _cause(self, text: str) -> tuple[str, str]:
-        """Return why a run was canceled: by somebody, or since the server stops."""
-        return (SERVER_STOPPED, "its server was stopped") if self._stopping else (CANCELED, text)
+    def _cause(self, text: str) -> tuple[Reason, str | None]:
+        """Return why a run was canceled: by a user, or because the server stops."""
+        return (Reason.SERVER_STOPPED, None) if self._stopping else (Reason.CANCELED, text)
 
-    def _settle(self, active: _ActiveRun, end: RunState, code: str, text: str) -> RefreshRun:
+    def _settle(
+        self, active: _ActiveRun, end: RunState, code: Reason, text: str | None = None
+    ) -> RefreshRun:
         active.run = self._close(active.run, end, code, text)
         return active.run
 
     def _close(
-        self, run: RefreshRun, end: RunState, code: str | None = None, text: str | None = None
+        self, run: RefreshRun, end: RunState, code: Reason | None = None, text: str | None = None
     ) -> RefreshRun:
         return close_run(self._ledger, run, end, self._clock.now(), code, text)
 
@@ -449,6 +449,6 @@ def _asked_by(refresh_id: str, operation_id: str) -> bool:
     return refresh_id == operation_id or refresh_id.startswith(f"{operation_id}.")
 
 
-def _previous(holder: str | None) -> tuple[str, str]:
+def _previous(holder: str | None) -> tuple[Reason, str]:
     by = f" ({holder})" if holder else ""
-    return PREVIOUS_RUNNING, f"the table's previous refresh was still running{by}"
+    return Reason.PREVIOUS_RUNNING, f"{Reason.PREVIOUS_RUNNING.meaning}{by}"

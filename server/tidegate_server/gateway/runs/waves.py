@@ -12,6 +12,7 @@ from typing import Protocol
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import SourceVersions
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
@@ -21,7 +22,6 @@ from tidegate_server.core.refresh.waves import needs, outside, step_vector
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.freshness.downstream import refreshed_with
 from tidegate_server.gateway.link.client import Engine
-from tidegate_server.gateway.runs.runner import UPSTREAM_FAILED
 from tidegate_server.gateway.scheduler.base import RunRefresh
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,9 @@ class Queue(Protocol):
         """Record a request that is run later."""
         ...
 
-    def withdraw(self, refresh_id: str, end: RunState, code: str, text: str) -> RefreshRun | None:
+    def withdraw(
+        self, refresh_id: str, end: RunState, code: Reason, text: str
+    ) -> RefreshRun | None:
         """Close a request that was enqueued and never run; None if there is none any more."""
         ...
 
@@ -201,7 +203,7 @@ class Waves:
         names = ", ".join(f"{run.table} {run.state.value}" for run in failed)
         refresh_id = step.request.refresh_id or ""
         closed = self.queue.withdraw(
-            refresh_id, RunState.UPSTREAM_FAILED, UPSTREAM_FAILED, f"not refreshed: {names}"
+            refresh_id, RunState.UPSTREAM_FAILED, Reason.UPSTREAM_FAILED, f"not refreshed: {names}"
         )
         if closed is None:
             raise error(Code.INTERNAL, reason=f"refresh {refresh_id} of a wave vanished")
@@ -209,6 +211,5 @@ class Waves:
 
     def _give_up(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            text = "the wave it belongs to ended before it began"
-            end, code = RunState.CANCELLED, "WAVE_ENDED"
-            self.queue.withdraw(step.request.refresh_id or "", end, code, text)
+            refresh_id, code = step.request.refresh_id or "", Reason.WAVE_ENDED
+            self.queue.withdraw(refresh_id, RunState.CANCELLED, code, code.meaning)

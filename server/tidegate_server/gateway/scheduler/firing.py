@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.clock import Clock
 from tidegate_server.core.model.freshness import parse_duration
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
@@ -46,11 +47,8 @@ from tidegate_server.gateway.store.database import Database
 
 log = logging.getLogger(__name__)
 
-PREVIOUS_RUNNING = "PREVIOUS_RUNNING"
-MISFIRED = "MISFIRED"
-VERSION_HELD = "VERSION_HELD"
 
-SkipRefresh = Callable[[RefreshRequest, str, str], RefreshRun]
+SkipRefresh = Callable[[RefreshRequest, Reason, str], RefreshRun]
 """Records a fire that does not run: the request, the reason's code and its text."""
 
 Suspended = Callable[[MaterializedTable, str], None]
@@ -148,13 +146,13 @@ class FireProcessor:
     def _skip(self, table: MaterializedTable, due: DueFires) -> None:
         if table.held is not None:
             moment = due.missed or due.run[-1]
-            self._skip_refresh(_request(table, moment), VERSION_HELD, table.held.reason)
+            self._skip_refresh(_request(table, moment), Reason.VERSION_HELD, table.held.reason)
         elif due.missed is not None:
             text = "it was missed by more than a minute, and missed fires are skipped"
-            self._skip_refresh(_request(table, due.missed), MISFIRED, text)
+            self._skip_refresh(_request(table, due.missed), Reason.MISFIRED, text)
         else:
-            text = "the table's previous refresh was still running"
-            self._skip_refresh(_request(table, due.run[-1]), PREVIOUS_RUNNING, text)
+            request = _request(table, due.run[-1])
+            self._skip_refresh(request, Reason.PREVIOUS_RUNNING, Reason.PREVIOUS_RUNNING.meaning)
 
     @staticmethod
     def _jitter(table: MaterializedTable, option: Option) -> timedelta:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
@@ -83,7 +84,7 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
         return
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
-            code="UDF_NOT_DETERMINISTIC",
+            code=Reason.UDF_NOT_DETERMINISTIC,
             text=f"the user-defined function {pretty(expression)} may give other values next time",
         )
     elif name == "AggregateExpression":
@@ -127,7 +128,7 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
             continue
         if _forgives_overflow(function):
             return Obstacle(
-                code="AGGREGATE_NOT_TOP_NODE",
+                code=Reason.AGGREGATE_NOT_TOP_NODE,
                 text=f"whether {pretty(function)} overflows, and is NULL, depends on the rows' "
                 "order, and its keys are not columns of the table",
             )
@@ -139,7 +140,7 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
         )
         if name in ROUNDED or in_double or any(is_rounded(t) for t in inputs):
             return Obstacle(
-                code="AGGREGATE_NOT_TOP_NODE",
+                code=Reason.AGGREGATE_NOT_TOP_NODE,
                 text=f"{pretty(function)} in floating point numbers depends on the rows' order "
                 "in its last digits, and its keys are not columns of the table",
             )
@@ -175,7 +176,7 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
         return
     if name in _JUDGED or not function.deterministic():
         yield Obstacle(
-            code="ORDER_NOT_UNIQUE",
+            code=Reason.ORDER_NOT_UNIQUE,
             text=f"{pretty(function)} depends on the order in which rows come",
         )
     else:
@@ -297,7 +298,7 @@ def _is_volatile(name: str, expression: Any) -> bool:
 
 def _volatile(expression: Any) -> Obstacle:
     return Obstacle(
-        code="EXPRESSION_NOT_DETERMINISTIC",
+        code=Reason.EXPRESSION_NOT_DETERMINISTIC,
         text=f"{pretty(expression)} gives another value at each refresh",
     )
 
@@ -305,7 +306,7 @@ def _volatile(expression: Any) -> Obstacle:
 def ties(function: Any) -> Obstacle:
     """Return the refusal of a function for which the order of equal rows matters."""
     return Obstacle(
-        code="ORDER_NOT_UNIQUE",
+        code=Reason.ORDER_NOT_UNIQUE,
         text=f"{pretty(function)} depends on how rows that tie are ordered",
     )
 
@@ -313,7 +314,7 @@ def ties(function: Any) -> Obstacle:
 def not_supported(what: str) -> Obstacle:
     """Return the refusal of what is not known."""
     return Obstacle(
-        code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {what}"
+        code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=f"no incremental rule is known for {what}"
     )
 
 

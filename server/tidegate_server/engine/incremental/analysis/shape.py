@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.engine.incremental.analysis.classify import (
     aggregates,
@@ -46,7 +47,7 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
 }
 _WEIGHT = "__weight"
 NULLS = Obstacle(
-    code="JOIN_WITHOUT_EQUALITY",
+    code=Reason.JOIN_WITHOUT_EQUALITY,
     text="there are no values that NOT IN is to exclude, or NULL is among them",
 )
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
@@ -162,7 +163,7 @@ class _Reader:
         for attribute in items(plan.output()):
             if str(attribute.name()) not in known or str(attribute.name()) == _WEIGHT:
                 text = f"column {attribute.name()} of a source is not part of its rows"
-                refused.append(Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text))
+                refused.append(Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text))
             refused += _type_obstacles(attribute)
         operator = Operator(name=name, source=source, obstacles=tuple(refused))
         return Node(operator=operator, plan=plan)
@@ -224,7 +225,7 @@ class _Reader:
             pairs, unless = [pair], NULLS if any(bool(e.nullable()) for e in pair) else None
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = Obstacle(
-            code="JOIN_WITHOUT_EQUALITY",
+            code=Reason.JOIN_WITHOUT_EQUALITY,
             text=f"a {join} join equates no columns by which affected rows could be found",
         )
         return self._node(
@@ -237,7 +238,7 @@ class _Reader:
         traced = _traced_groups(plan, grouping, trace or {})
         functions = list(aggregates(items(plan.aggregateExpressions())))
         keyless = Obstacle(
-            code="AGGREGATE_WITHOUT_KEYS",
+            code=Reason.AGGREGATE_WITHOUT_KEYS,
             text="an aggregate has no GROUP BY column by which affected groups could be found",
         )
         return self._keyed(
@@ -257,7 +258,7 @@ class _Reader:
         partition = list(items(plan.partitionSpec()))
         traced = _traced(partition, trace or {})
         keyless = Obstacle(
-            code="WINDOW_WITHOUT_PARTITION_BY",
+            code=Reason.WINDOW_WITHOUT_PARTITION_BY,
             text="a window function has no PARTITION BY column to find affected partitions by",
         )
         return self._keyed(
@@ -277,7 +278,8 @@ class _Reader:
         columns = list(items(plan.output()))
         traced = _traced(columns, trace or {})
         keyless = Obstacle(
-            code="TYPE_NOT_COMPARABLE", text="DISTINCT has no column of a type that can be a key"
+            code=Reason.TYPE_NOT_COMPARABLE,
+            text="DISTINCT has no column of a type that can be a key",
         )
         return self._keyed(plan, Rule.DISTINCT, children, columns, traced, keyless, [], [])
 
@@ -286,7 +288,7 @@ class _Reader:
         left, right = (list(items(child.plan.output())) for child in children)
         pairs = [(a, b) for a, b in zip(left, right, strict=True) if is_key(a) and is_key(b)]
         keyless = Obstacle(
-            code="TYPE_NOT_COMPARABLE",
+            code=Reason.TYPE_NOT_COMPARABLE,
             text=f"{kind(plan).upper()} has no column of a type that can be a key",
         )
         keys = (tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
@@ -298,7 +300,7 @@ class _Reader:
         """Read a LIMIT, whose rows follow at the top only, and where they are ordered."""
         children = (self.read(plan.child().child(), None),)
         text = "no incremental rule is known for LIMIT but after ORDER BY at the end of the query"
-        refused = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
+        refused = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
         return self._node(plan, Rule.LIMIT, children, inexact=refused)
 
     def _unknown(self, plan: Any) -> Node:
@@ -307,7 +309,7 @@ class _Reader:
         if shown == "Join":
             shown = f"{kind(plan.joinType())} join"
         text = f"no incremental rule is known for {WRITTEN.get(shown, shown)}"
-        obstacle = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
+        obstacle = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
         operator = Operator(
             name=shown,
             children=tuple(child.operator for child in children),
@@ -434,7 +436,7 @@ def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:
     """A change would lose a row that another one replaces which its collation takes for equal."""
     if "collate" in str(plan.schema().catalogString()):
         yield Obstacle(
-            code="TYPE_NOT_COMPARABLE",
+            code=Reason.TYPE_NOT_COMPARABLE,
             text="rows with a column that has a collation cannot be compared exactly",
         )
 
@@ -443,6 +445,6 @@ def _type_obstacles(attribute: Any) -> Iterator[Obstacle]:
     text = str(attribute.dataType().catalogString())
     if "variant" in text or "collate" in text:
         yield Obstacle(
-            code="TYPE_NOT_COMPARABLE",
+            code=Reason.TYPE_NOT_COMPARABLE,
             text=f"rows with column {attribute.name()} of type {text} cannot be compared exactly",
         )

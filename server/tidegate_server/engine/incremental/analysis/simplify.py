@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.incremental.analysis.null_logic import shows_null
 from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.storage.jvm import items, kind
 
 UNCERTAIN = Obstacle(
-    code="SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE",
+    code=Reason.SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE,
     text="where IN is NULL, the result depends on how Spark rewrites the expression around it; "
     "compare values that cannot be NULL, or use IN as a condition of its own",
 )

@@ -1,0 +1,414 @@
+"""Why a refresh was made, planned or left out the way it was: stable codes with their meaning.
+
+``docs/reasons.md`` is generated from this table.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+
+class ReasonGroup(Enum):
+    """What a reason explains; the headings of the page of reasons."""
+
+    UNCHANGED = "Nothing to do"
+    FULL = "Full refreshes"
+    PARTIAL = "Parts of a table"
+    INCREMENTAL = "Incremental refreshes"
+    COST = "Incremental refreshes that do not pay"
+    QUERY = "Queries without an incremental refresh"
+    DATA = "Data and sources without an incremental refresh"
+    FAILED = "Incremental refreshes that failed"
+    RUN = "Runs that were skipped, canceled or closed"
+    WAITING = "Decisions that EXPLAIN cannot foresee"
+
+
+class Reason(StrEnum):
+    """A reason code as it is in histories, in EXPLAIN and in commits.
+
+    Codes never change their meaning. ``meaning`` is the text where the code says everything; where
+    a run has more to say, such as the name of a table, its own text says that.
+    """
+
+    group: ReasonGroup
+    meaning: str
+    advice: str
+
+    def __new__(cls, code: str, group: ReasonGroup, meaning: str, advice: str = "") -> Reason:
+        """Make a member whose value is the code."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.group, member.meaning, member.advice = group, meaning, advice
+        return member
+
+    # ---- nothing to do ---------------------------------------------------------------------
+
+    SOURCES_UNCHANGED = (
+        "SOURCES_UNCHANGED",
+        ReasonGroup.UNCHANGED,
+        "no source has a newer version than the last refresh read",
+    )
+    NOTHING_ARRIVED = (
+        "NOTHING_ARRIVED",
+        ReasonGroup.UNCHANGED,
+        "nothing has arrived since the last refresh",
+    )
+
+    # ---- full refreshes --------------------------------------------------------------------
+
+    FIRST_REFRESH = (
+        "FIRST_REFRESH",
+        ReasonGroup.FULL,
+        "the table has not been refreshed before",
+    )
+    FORCED = (
+        "FORCED",
+        ReasonGroup.FULL,
+        "a full refresh was asked for",
+    )
+    POLICY_FULL = (
+        "POLICY_FULL",
+        ReasonGroup.FULL,
+        "the policy is FULL",
+    )
+    DEFINITION_CHANGED = (
+        "DEFINITION_CHANGED",
+        ReasonGroup.FULL,
+        "the query changed since the last refresh, or a view, function or column it uses",
+    )
+    FROM_BEGINNING = (
+        "FROM_BEGINNING",
+        ReasonGroup.FULL,
+        "the pipeline was told to start from the beginning",
+    )
+    PARTIAL_BEFORE = (
+        "PARTIAL_BEFORE",
+        ReasonGroup.FULL,
+        "only some rows or partitions were refreshed last",
+    )
+    FOREIGN_COMMIT = (
+        "FOREIGN_COMMIT",
+        ReasonGroup.FULL,
+        "a version of the table was not written by a refresh",
+        "Change the sources or the query instead of the table.",
+    )
+    SOURCES_CHANGED = (
+        "SOURCES_CHANGED",
+        ReasonGroup.FULL,
+        "sources have newer versions than the last refresh read",
+    )
+    SOURCE_WITHOUT_VERSIONS = (
+        "SOURCE_WITHOUT_VERSIONS",
+        ReasonGroup.FULL,
+        "files of a source without versions changed, or cannot be compared",
+        "Store the source as a Delta table.",
+    )
+    SOURCES_REPLACED = (
+        "SOURCES_REPLACED",
+        ReasonGroup.FULL,
+        "a source is another table, or has another history, than at the last refresh",
+    )
+    UNSTABLE_QUERY = (
+        "UNSTABLE_QUERY",
+        ReasonGroup.FULL,
+        "the query reads the time or random values",
+        "Leave the function out, or apply it when the table is read.",
+    )
+
+    # ---- parts of a table ------------------------------------------------------------------
+
+    PARTITIONS_REQUESTED = (
+        "PARTITIONS_REQUESTED",
+        ReasonGroup.PARTIAL,
+        "replaces the requested partitions",
+    )
+    ROWS_REQUESTED = (
+        "ROWS_REQUESTED",
+        ReasonGroup.PARTIAL,
+        "replaces the rows of a condition",
+    )
+    BACKFILL_REQUESTED = (
+        "BACKFILL_REQUESTED",
+        ReasonGroup.PARTIAL,
+        "copies the immutable rows of another table",
+    )
+    ROLLBACK_REQUESTED = (
+        "ROLLBACK_REQUESTED",
+        ReasonGroup.PARTIAL,
+        "restores an earlier version",
+    )
+    PUBLISH_REQUESTED = (
+        "PUBLISH_REQUESTED",
+        ReasonGroup.PARTIAL,
+        "serves a version that was held",
+    )
+
+    # ---- incremental refreshes -------------------------------------------------------------
+
+    ROWS_APPENDED = (
+        "ROWS_APPENDED",
+        ReasonGroup.INCREMENTAL,
+        "adds the rows that follow from rows added to the sources",
+    )
+    ROWS_CHANGED = (
+        "ROWS_CHANGED",
+        ReasonGroup.INCREMENTAL,
+        "applies the query to the changed rows",
+    )
+    KEYS_AFFECTED = (
+        "KEYS_AFFECTED",
+        ReasonGroup.INCREMENTAL,
+        "recomputes the rows of the keys that the change affects",
+    )
+    GROUPS_COMBINED = (
+        "GROUPS_COMBINED",
+        ReasonGroup.INCREMENTAL,
+        "combines the stored groups with the change",
+    )
+    STREAM = (
+        "STREAM",
+        ReasonGroup.INCREMENTAL,
+        "adds what has arrived in a stream since the last refresh",
+    )
+
+    # ---- what does not pay -----------------------------------------------------------------
+
+    INCREMENTAL_CHOSEN = (
+        "INCREMENTAL_CHOSEN",
+        ReasonGroup.COST,
+        "rejects the full refresh, because the incremental one was expected to be faster",
+    )
+    CHANGE_TOO_LARGE = (
+        "CHANGE_TOO_LARGE",
+        ReasonGroup.COST,
+        "a large part of the sources changed",
+    )
+    TOO_MANY_KEYS = (
+        "TOO_MANY_KEYS",
+        ReasonGroup.COST,
+        "the change affects a large part of the keys",
+    )
+    FULL_IS_CHEAPER = (
+        "FULL_IS_CHEAPER",
+        ReasonGroup.COST,
+        "a full refresh was expected to be faster",
+        "`REFRESH_MODE = INCREMENTAL` refreshes incrementally regardless of the cost.",
+    )
+
+    # ---- queries ---------------------------------------------------------------------------
+
+    AGGREGATE_WITHOUT_KEYS = (
+        "AGGREGATE_WITHOUT_KEYS",
+        ReasonGroup.QUERY,
+        (
+            "an aggregate has no GROUP BY column by which affected groups could be found, and its "
+            "row does not follow from the change"
+        ),
+    )
+    AGGREGATE_NOT_TOP_NODE = (
+        "AGGREGATE_NOT_TOP_NODE",
+        ReasonGroup.QUERY,
+        (
+            "a sum of floating-point numbers, an `avg` of integers that add up to more than "
+            "2<sup>52</sup>, or a `try_sum` that may overflow, whose keys are not columns of the "
+            "table"
+        ),
+        "Select the GROUP BY columns, or sum a DECIMAL.",
+    )
+    WINDOW_WITHOUT_PARTITION_BY = (
+        "WINDOW_WITHOUT_PARTITION_BY",
+        ReasonGroup.QUERY,
+        "a window function has no PARTITION BY column to find affected partitions by",
+    )
+    ORDER_NOT_UNIQUE = (
+        "ORDER_NOT_UNIQUE",
+        ReasonGroup.QUERY,
+        (
+            "rows that differ tie in an order, in a query with `row_number`, `first` or the like, "
+            "or where LIMIT cuts; or the result depends on the order of all rows, as with an "
+            "unsorted `collect_list`"
+        ),
+        "Order by columns that are unique.",
+    )
+    JOIN_WITHOUT_EQUALITY = (
+        "JOIN_WITHOUT_EQUALITY",
+        ReasonGroup.QUERY,
+        (
+            "an outer, semi or anti join equates no columns; or NOT IN has several columns, "
+            "excludes no values, or has NULL among them"
+        ),
+        "Use NOT EXISTS, or exclude NULL.",
+    )
+    SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE = (
+        "SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
+        ReasonGroup.QUERY,
+        (
+            "a source of a scalar subquery changed; as long as it does not, the subquery is like "
+            "a constant"
+        ),
+    )
+    SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE = (
+        "SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE",
+        ReasonGroup.QUERY,
+        "something is computed from IN with a subquery where it may be NULL",
+        "Compare values that cannot be NULL, or use IN as a condition of its own.",
+    )
+    EXPRESSION_NOT_DETERMINISTIC = (
+        "EXPRESSION_NOT_DETERMINISTIC",
+        ReasonGroup.QUERY,
+        "an expression gives another value at each refresh",
+    )
+    UDF_NOT_DETERMINISTIC = (
+        "UDF_NOT_DETERMINISTIC",
+        ReasonGroup.QUERY,
+        "a user-defined function may give other values next time",
+    )
+    OPERATOR_NOT_INCREMENTALIZABLE = (
+        "OPERATOR_NOT_INCREMENTALIZABLE",
+        ReasonGroup.QUERY,
+        "no incremental rule is known for an operator, such as LIMIT without ORDER BY",
+    )
+    TYPE_NOT_COMPARABLE = (
+        "TYPE_NOT_COMPARABLE",
+        ReasonGroup.QUERY,
+        "rows of a type such as VARIANT, or with a collation, cannot be compared exactly",
+    )
+    TIME_TRAVEL = (
+        "TIME_TRAVEL",
+        ReasonGroup.QUERY,
+        "the query itself chooses a version of a source",
+    )
+    RULE_DISABLED = (
+        "RULE_DISABLED",
+        ReasonGroup.QUERY,
+        "the rule that is needed is switched off by `materialized-table.incremental.rules`",
+    )
+
+    # ---- data ------------------------------------------------------------------------------
+
+    SOURCE_CHANGE_UNKNOWN = (
+        "SOURCE_CHANGE_UNKNOWN",
+        ReasonGroup.DATA,
+        "the change of a source cannot be read",
+        "Keep the history of the source for longer than the time between refreshes.",
+    )
+    TOTALS_NOT_RECORDED = (
+        "TOTALS_NOT_RECORDED",
+        ReasonGroup.DATA,
+        (
+            "the last refresh did not record what an incremental one continues from, because it "
+            "was so fast that recording did not pay, or because the policy was FULL"
+        ),
+    )
+    ROWS_LEFT_LIMIT = (
+        "ROWS_LEFT_LIMIT",
+        ReasonGroup.DATA,
+        "rows left those that LIMIT keeps, and which ones follow is not in the table",
+    )
+    IMMUTABLE_REGION_MOVES = (
+        "IMMUTABLE_REGION_MOVES",
+        ReasonGroup.DATA,
+        "rows become immutable as time goes by, without a change of any source",
+    )
+
+    # ---- failures --------------------------------------------------------------------------
+
+    TABLE_DIFFERS = (
+        "TABLE_DIFFERS",
+        ReasonGroup.FAILED,
+        "the table did not hold the rows that were to be removed, so that it was refreshed fully",
+    )
+    INCREMENTAL_FAILED = (
+        "INCREMENTAL_FAILED",
+        ReasonGroup.FAILED,
+        "Spark failed, so that the table was refreshed fully",
+    )
+
+    # ---- runs ------------------------------------------------------------------------------
+
+    PREVIOUS_RUNNING = (
+        "PREVIOUS_RUNNING",
+        ReasonGroup.RUN,
+        "the table's previous refresh was still running",
+    )
+    MISFIRED = (
+        "MISFIRED",
+        ReasonGroup.RUN,
+        "scheduled refreshes were missed while no server ran",
+    )
+    TABLE_SUSPENDED = (
+        "TABLE_SUSPENDED",
+        ReasonGroup.RUN,
+        "the table is suspended",
+    )
+    TABLE_DROPPED = (
+        "TABLE_DROPPED",
+        ReasonGroup.RUN,
+        "the table was dropped",
+    )
+    VERSION_HELD = (
+        "VERSION_HELD",
+        ReasonGroup.RUN,
+        "an assertion holds a version of the table",
+        "Publish or discard the held version.",
+    )
+    UPSTREAM_FAILED = (
+        "UPSTREAM_FAILED",
+        ReasonGroup.RUN,
+        "a table that this one reads was not refreshed",
+    )
+    UPSTREAM_SUSPENDED = (
+        "UPSTREAM_SUSPENDED",
+        ReasonGroup.RUN,
+        "a table that this one reads is suspended, so that its rows may be old",
+    )
+    WAVE_ENDED = (
+        "WAVE_ENDED",
+        ReasonGroup.RUN,
+        "the wave it belongs to ended before it began",
+    )
+    CANCELED = (
+        "CANCELED",
+        ReasonGroup.RUN,
+        "the run was canceled",
+    )
+    SERVER_STOPPED = (
+        "SERVER_STOPPED",
+        ReasonGroup.RUN,
+        "the server was stopped",
+    )
+    BACKFILL_STOPPED = (
+        "BACKFILL_STOPPED",
+        ReasonGroup.RUN,
+        "an earlier partition of the backfill failed",
+    )
+    LEASE_LOST = (
+        "LEASE_LOST",
+        ReasonGroup.RUN,
+        "another server took the lease over",
+    )
+    RECOVERED = (
+        "RECOVERED",
+        ReasonGroup.RUN,
+        "read from the table's own last commit",
+    )
+    SUSPENDED_DUE_TO_ERRORS = (
+        "SUSPENDED_DUE_TO_ERRORS",
+        ReasonGroup.RUN,
+        "several refreshes failed in a row, so that the table was suspended",
+        "Remove the cause, then RESUME.",
+    )
+    REBUILT = (
+        "REBUILT",
+        ReasonGroup.RUN,
+        "the catalog entry was rebuilt from the table's properties, and the table is suspended",
+        "RESUME once it is certain that no other server refreshes the table.",
+    )
+
+    # ---- decisions for later ---------------------------------------------------------------
+
+    AFTER_UPSTREAM = (
+        "AFTER_UPSTREAM",
+        ReasonGroup.WAITING,
+        "decided when a table that this one reads is refreshed",
+    )
