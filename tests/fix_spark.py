@@ -15,7 +15,7 @@ from tests.small import IN_MEMORY, SHORT_LIVED
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.engine.jvm.references import keep
+from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import Directories, start_spark
 from tidegate_server.engine.storage.delta.format import DeltaFormat
 
@@ -92,7 +92,7 @@ def start_root(
     directories = Directories(home)
     directories.prepare()
     spark = start_spark(options, directories)
-    keep()
+    freeze_references()
     return spark
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
-from tidegate_server.engine.jvm.session import tables_remembered
+from tidegate_server.engine.jvm.session import cached_tables
 from tidegate_server.engine.statement.drop import only_own_files
 from tidegate_server.engine.statement.guard import guard
 from tidegate_server.engine.storage.jvm import java
@@ -69,4 +69,4 @@ def test_a_materialized_table_is_forgotten_with_its_files(lake: Lake) -> None:
     [("2g", 256), ("1g", 128), ("1536m", 192), ("512", 64), ("16g", 2048), ("100m", 20)],
 )
 def test_the_heap_bounds_how_many_are_remembered(memory: str, tables: int) -> None:
-    assert tables_remembered(memory) == tables
+    assert cached_tables(memory) == tables

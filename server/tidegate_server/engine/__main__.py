@@ -16,7 +16,7 @@ from tidegate_server.core.logs import JsonLines
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import EngineOptions
 from tidegate_server.engine.jvm.memory import end_without_memory
-from tidegate_server.engine.jvm.references import keep
+from tidegate_server.engine.jvm.references import freeze_references
 from tidegate_server.engine.jvm.session import Directories, start_spark, warm_up, warm_up_more
 from tidegate_server.engine.lifetime import Lifetime
 from tidegate_server.engine.results.spool import Spool
@@ -80,7 +80,7 @@ def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime)
     threading.Thread(
         target=warm_up_more, args=(spark, directories.scratch), name="warm-up", daemon=True
     ).start()
-    keep()
+    freeze_references()
     logger.info("ready on %s, JVM %d", options.socket, info.jvm_pid)
 
 

@@ -169,9 +169,9 @@ class Handlers:
 
     def inspect_memory(self, request: InspectMemory) -> EngineMemory:
         if not request.with_use:
-            return self._memory.look()
+            return self._memory.measure()
         in_use = self._at_work() + self._results.count() + self._sessions.temporary()
-        return self._memory.look(in_use)
+        return self._memory.measure(in_use)
 
     # ---- sessions and statements -----------------------------------------------------------
 

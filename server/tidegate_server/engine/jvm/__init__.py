@@ -1,1 +1,1 @@
-"""The JVM: how it is started, what it says, what it uses."""
+"""Starts the JVM, translates its errors and measures its memory."""

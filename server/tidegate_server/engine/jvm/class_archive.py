@@ -1,7 +1,7 @@
-"""The archive of the engine's Java classes, with which its JVM starts in about half the time.
+"""The archive of the engine's Java classes, which halves the JVM's start-up time.
 
-Java calls this application class data sharing (JEP 350): the archive holds classes as they are
-once parsed and verified. It fits one Java and one class path; the JVM leaves aside any other.
+Java calls this application class data sharing (JEP 350): the archive holds parsed and verified
+classes. It fits one Java and one class path; the JVM ignores any other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXIT_SECONDS = 300.0
 
 
 def _exercise(spark: SparkSession) -> None:
-    """Load the classes of a typical day: tables are made, changed, merged into and read."""
+    """Load the classes of a typical workload: create, change, merge into and read tables."""
     for text in (
         "CREATE TABLE a (k INT, v DECIMAL(10,2), s STRING) USING delta",
         "INSERT INTO a VALUES (1, 1.5, 'x'), (2, NULL, 'y')",
@@ -45,10 +45,10 @@ def _exercise(spark: SparkSession) -> None:
         spark.sql(text).toArrow()
 
 
-def _make(archive: Path) -> bool:
-    """Let a JVM of its own write the archive as it ends, then put it in its place.
+def _write_archive(archive: Path) -> bool:
+    """Have a separate JVM write the archive at exit, then move it into place.
 
-    :return: False if this Java wrote none, as one that comes without an archive of its own.
+    :return: False if this Java wrote none, as happens if it ships without a base archive.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as work:
@@ -67,14 +67,14 @@ def _make(archive: Path) -> bool:
         )
         spark = start_spark(options, directories)
         _exercise(spark)
-        _end(spark)
+        _stop(spark)
         if not written.exists():
             return False
         written.replace(archive)
     return True
 
 
-def _end(spark: SparkSession) -> None:
+def _stop(spark: SparkSession) -> None:
     """Stop Spark and wait for its JVM."""
     gateway: Any = spark.sparkContext._gateway
     process: subprocess.Popen[bytes] = gateway.proc
@@ -90,12 +90,12 @@ def _end(spark: SparkSession) -> None:
 
 
 def main() -> None:
-    """Make the archive unless it is there."""
+    """Create the archive unless it exists."""
     archive = class_archive("", resolve_jars(os.environ.get("JAVA_HOME", "")))
-    if archive.exists() or _make(archive):
+    if archive.exists() or _write_archive(archive):
         sys.stdout.write(f"{archive.stat().st_size >> 20} MiB in {archive}\n")
     else:
-        sys.stdout.write("This Java writes no archive: engines start as they did.\n")
+        sys.stdout.write("This Java cannot write an archive; engines start without one.\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Any exception of Spark, the JVM or Python turned into a ServerError."""
+"""Converts exceptions of Spark, the JVM and Python into a ServerError."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _FEED_NAMES = frozenset(
 )
 # A column that UPDATE and MERGE add for the feed.
 _FEED_KIND = re.compile(r"`_change_type`", re.IGNORECASE)
-# What Delta's UPDATE and MERGE call the columns of what they write for the feed.
+# Prefix of the columns that Delta's UPDATE and MERGE write for the feed.
 _FEED_COLUMN = re.compile(r"packed(Data|Cdc)\.")
 _ENDING_SECONDS = 1.0
 OUT_OF_MEMORY_EXITS = (3, 52)
-"""Exit codes of a JVM without memory: by -XX:+ExitOnOutOfMemoryError, and by Spark's handler."""
+"""Exit codes of a JVM out of memory: from -XX:+ExitOnOutOfMemoryError, and Spark's handler."""
 _CANCELED = re.compile(r"cancelled|canceled|interrupted", re.IGNORECASE)
 _WITHOUT_REASON = ("INTERNAL_ERROR", "_LEGACY_ERROR_TEMP_")
-"""Beginnings of conditions that any other one says more than."""
+"""Prefixes of conditions that are less specific than any other."""
 _SCHEDULING = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
-"""Beginnings of texts that say where Spark met a problem rather than which."""
+"""Prefixes of messages that say where Spark failed, not why."""
 _UNKNOWN_CONDITION = "Cannot find main error class"
 _LONG_NAME = re.compile(r"Mkdirs failed to create|File name too long")
 _NAME_BYTES = 255
-"""How long a name may be in the file systems of Linux."""
+"""The longest file name in Linux file systems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cause:
-    """One exception in a chain of Java's causes; ``condition`` is empty where it names none."""
+    """One exception in a chain of Java causes; ``condition`` is empty if it has none."""
 
     thrown: Any
     condition: str
@@ -59,68 +59,70 @@ class _Cause:
 def to_server_error(caught: BaseException, *, canceled: bool = False) -> ServerError:
     """Return the error that the gateway gets for ``caught``.
 
-    The deepest cause that names an error condition is the message; what lies around it is the
-    detail. Stack traces are in neither: log ``caught`` for them.
+    The deepest cause with an error condition gives the message, the other causes give the detail.
+    Neither contains stack traces: log ``caught`` for them.
 
-    :param canceled: whether the operation was canceled, whatever its threads died of.
+    :param canceled: whether the operation was canceled, whatever exception ended its threads.
     """
     if canceled:
         return error(Code.OPERATION_CANCELED, by="")
     if isinstance(caught, ServerError):
         return caught
     try:
-        return _read(caught)
-    except (Py4JError, ConnectionError) as problem:
-        if _no_answer(problem):  # the JVM ended before it had told everything
-            return _lost()
+        return _translate(caught)
+    except (Py4JError, ConnectionError) as second:
+        if _is_jvm_gone(second):  # the JVM exited before the exception was read completely
+            return _engine_lost()
         raise
 
 
-def _read(caught: BaseException) -> ServerError:
-    """Return the error for what Spark, the JVM or Python raised."""
+def _translate(caught: BaseException) -> ServerError:
+    """Return the error for an exception of Spark, the JVM or Python."""
     causes = _causes(_java_exception(caught))
-    known = _out_of_resources(caught, causes) or _too_long_name(causes)
+    known = _resource_error(caught, causes) or _partition_name_error(causes)
     if known is not None:
         return known
     if causes and _is_stopping():
-        return _lost()
-    found = _telling(causes)
+        return _engine_lost()
+    found = _most_specific(causes)
     if found is not None:
-        return _of_cause(found, causes)
+        return _from_cause(found, causes)
     if isinstance(caught, PySparkException) and caught.getCondition():
-        return _of_condition(str(caught.getCondition()), caught.getSqlState(), str(caught))
+        return _from_condition(str(caught.getCondition()), caught.getSqlState(), str(caught))
     text = whole_message(causes[0].text) if causes else ""
     if causes and _CANCELED.search(text):
         return error(Code.OPERATION_CANCELED, by="")
-    if _no_answer(caught):
-        return _lost()
+    if _is_jvm_gone(caught):
+        return _engine_lost()
     reason = text or whole_message(str(caught)) or type(caught).__name__
-    return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_around(None, causes[1:]))
+    return error(Code.INTERNAL, reason=reason.removesuffix("."), detail=_detail(None, causes[1:]))
 
 
 def _is_stopping() -> bool:
-    """Say whether the JVM is ending: whatever fails then was interrupted by that."""
+    """Say whether the JVM is shutting down, which interrupts everything that still runs."""
     context: Any = SparkContext._active_spark_context
     return context is not None and bool(context._jsc.sc().isStopped())
 
 
-def _lost() -> ServerError:
-    """Return the error of a statement whose JVM is gone."""
-    return _out_of_memory() if _jvm_exit() in OUT_OF_MEMORY_EXITS else error(Code.ENGINE_LOST)
+def _engine_lost() -> ServerError:
+    """Return the error of a statement whose JVM has exited."""
+    if _jvm_exit_code() in OUT_OF_MEMORY_EXITS:
+        return _out_of_memory_error()
+    return error(Code.ENGINE_LOST)
 
 
-def _no_answer(caught: BaseException) -> bool:
-    """Say whether the JVM did not answer; Py4J swallows the error of some sockets."""
+def _is_jvm_gone(caught: BaseException) -> bool:
+    """Say whether the JVM did not answer; Py4J hides some socket errors in a plain Py4JError."""
     if isinstance(caught, (Py4JNetworkError, ConnectionError)):
         return True
     return type(caught) is Py4JError and "Trace:" not in str(caught)
 
 
 def condition_of(caught: BaseException) -> str | None:
-    """Return the error condition of Spark or Delta with which something failed, or None."""
+    """Return the error condition of an exception of Spark or Delta, or None."""
     if isinstance(caught, PySparkException) and caught.getCondition():
         return str(caught.getCondition())
-    found = _telling(_causes(_java_exception(caught)))
+    found = _most_specific(_causes(_java_exception(caught)))
     return None if found is None else found.condition
 
 
@@ -134,8 +136,8 @@ def _java_exception(caught: BaseException) -> Any:
         return getattr(caught, "_origin", None)
     within = caught.__context__
     if _UNKNOWN_CONDITION in str(caught) and isinstance(within, Py4JJavaError):
-        # PySpark looks for the texts of Delta's conditions among Spark's own and does not find
-        # some of them; the exception it failed to read is the one to report.
+        # PySpark looks up Delta's conditions among Spark's own and does not find some of them.
+        # The exception it failed to read is the one to report.
         return within.java_exception
     return caught.java_exception
 
@@ -147,49 +149,49 @@ def _causes(thrown: Any) -> tuple[_Cause, ...]:
         found.append(
             _Cause(
                 thrown=thrown,
-                condition=str(_call(thrown, "getCondition") or ""),
-                sqlstate=str(_call(thrown, "getSqlState") or ""),
-                text=str(_call(thrown, "getMessage") or ""),
+                condition=str(_call_getter(thrown, "getCondition") or ""),
+                sqlstate=str(_call_getter(thrown, "getSqlState") or ""),
+                text=str(_call_getter(thrown, "getMessage") or ""),
             )
         )
-        thrown = _call(thrown, "getCause")
+        thrown = _call_getter(thrown, "getCause")
     return tuple(found)
 
 
-def _call(thrown: Any, getter: str) -> Any:
-    """Call a getter; None if exceptions of this class have none.
+def _call_getter(thrown: Any, getter: str) -> Any:
+    """Call a getter; None if this class has no such getter.
 
     :raises Py4JError: if the JVM is gone.
     """
     try:
         return getattr(thrown, getter)()
-    except Py4JError as problem:
-        if _no_answer(problem):
+    except Py4JError as caught:
+        if _is_jvm_gone(caught):
             raise
         return None
 
 
-def _telling(causes: Sequence[_Cause]) -> _Cause | None:
-    """Return the cause that says best what went wrong; None if none names a condition.
+def _most_specific(causes: Sequence[_Cause]) -> _Cause | None:
+    """Return the cause that best explains the failure; None if none has a condition.
 
-    That is the deepest one. Of several of one family the outermost: it says what to do, and the
-    others only in which part of it Spark met the problem.
+    That is the deepest one. If several belong to its family, it is the outermost of them: that one
+    says what to do, the others only where Spark failed.
     """
     named = [cause for cause in causes if cause.condition]
-    telling = [each for each in named if not each.condition.startswith(_WITHOUT_REASON)] or named
-    return next((each for each in telling if each.family == telling[-1].family), None)
+    specific = [each for each in named if not each.condition.startswith(_WITHOUT_REASON)] or named
+    return next((each for each in specific if each.family == specific[-1].family), None)
 
 
-def _of_cause(found: _Cause, causes: Sequence[_Cause]) -> ServerError:
+def _from_cause(found: _Cause, causes: Sequence[_Cause]) -> ServerError:
     line, column = _position(found.thrown)
-    around = _around(found, [each for each in causes if each is not found])
-    return _of_condition(
+    around = _detail(found, [each for each in causes if each is not found])
+    return _from_condition(
         found.condition, found.sqlstate, found.text, line=line, column=column, detail=around
     )
 
 
-def _around(found: _Cause | None, others: Iterable[_Cause]) -> str:
-    """Return what the other exceptions of a chain say besides, a paragraph for each."""
+def _detail(found: _Cause | None, others: Iterable[_Cause]) -> str:
+    """Return what the other exceptions of a chain add, one paragraph each."""
     known = {whole_message(found.text)} if found is not None else {""}
     lines = []
     for each in others:
@@ -201,7 +203,7 @@ def _around(found: _Cause | None, others: Iterable[_Cause]) -> str:
     return "\n".join(lines)
 
 
-def _out_of_resources(caught: BaseException, causes: Sequence[_Cause]) -> ServerError | None:
+def _resource_error(caught: BaseException, causes: Sequence[_Cause]) -> ServerError | None:
     texts = [str(caught), *(f"{each.thrown.toString()}" for each in causes)]
     if any("direct buffer memory" in text for text in texts):
         return ServerError(
@@ -213,7 +215,7 @@ def _out_of_resources(caught: BaseException, causes: Sequence[_Cause]) -> Server
             detail="\n".join(texts),
         )
     if isinstance(caught, MemoryError) or any("java.lang.OutOfMemoryError" in t for t in texts):
-        return _out_of_memory()
+        return _out_of_memory_error()
     if any("No space left on device" in text for text in texts):
         return ServerError(
             code="DISK_FULL",
@@ -224,7 +226,7 @@ def _out_of_resources(caught: BaseException, causes: Sequence[_Cause]) -> Server
     return None
 
 
-def _out_of_memory() -> ServerError:
+def _out_of_memory_error() -> ServerError:
     return ServerError(
         code="OUT_OF_MEMORY",
         sqlstate="53200",
@@ -233,9 +235,8 @@ def _out_of_memory() -> ServerError:
     )
 
 
-def _jvm_exit() -> int | None:
-    """Return the exit code of the JVM, waiting a moment for one that is just ending; None while it
-    runs."""
+def _jvm_exit_code() -> int | None:
+    """Return the JVM's exit code, or None if it still runs after a short wait."""
     process: Any = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
@@ -245,8 +246,8 @@ def _jvm_exit() -> int | None:
         return None
 
 
-def _too_long_name(causes: Sequence[_Cause]) -> ServerError | None:
-    """Return the error of a partition whose directory cannot be named after its value."""
+def _partition_name_error(causes: Sequence[_Cause]) -> ServerError | None:
+    """Return the error of a partition value that is too long for a directory name."""
     for each in causes:
         if each.condition or not _LONG_NAME.search(each.text):
             continue
@@ -260,7 +261,7 @@ def _too_long_name(causes: Sequence[_Cause]) -> ServerError | None:
     return None
 
 
-def _of_condition(
+def _from_condition(
     condition: str,
     sqlstate: str | None,
     text: str,
@@ -281,9 +282,9 @@ def _of_condition(
 
 
 def _hint(condition: str, message: str) -> str:
-    """Return what to do about some of Spark's conditions that do not say so."""
+    """Return the hint for Spark's conditions whose message has none."""
     if condition == "REQUIRES_SINGLE_PART_NAMESPACE":
-        return "A name of three parts begins with a catalog: SHOW CATALOGS lists those there are."
+        return "A name of three parts begins with a catalog: SHOW CATALOGS lists the catalogs."
     if condition == "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED":
         return (
             "Write TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported') in CREATE "
@@ -291,24 +292,24 @@ def _hint(condition: str, message: str) -> str:
         )
     if condition == "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION":
         return (
-            "CREATE TABLE makes a Delta table unless it says otherwise: for a table over files "
-            "that are there write USING and their format."
+            "CREATE TABLE creates a Delta table by default: for a table over existing files, add "
+            "USING and their format."
         )
     if condition == "FAILED_READ_FILE.FILE_NOT_EXIST":
         return (
-            "The table was dropped, or its files were replaced, while the statement read it: run "
-            "it again."
+            "The table was dropped, or its files were replaced, while the statement read it: "
+            "retry the statement."
         )
     if condition == "DELTA_MERGE_UNRESOLVED_EXPRESSION":
         return (
-            "UPDATE SET * and INSERT * take every column of the target from the source: list the "
+            "UPDATE SET * and INSERT * need every column of the target in the source: list the "
             "columns to set, or write MERGE WITH SCHEMA EVOLUTION INTO."
         )
-    twice = condition == "AMBIGUOUS_REFERENCE_TO_FIELDS" and _FEED_KIND.search(message)
-    if condition in _FEED_NAMES or twice:
+    ambiguous = condition == "AMBIGUOUS_REFERENCE_TO_FIELDS" and _FEED_KIND.search(message)
+    if condition in _FEED_NAMES or ambiguous:
         return (
-            "Delta's change feed has columns of these names: rename yours, or turn the feed off "
-            "by the table property 'delta.enableChangeDataFeed' = 'false'."
+            "Delta's change feed uses these column names: rename your columns, or turn the feed "
+            "off with the table property 'delta.enableChangeDataFeed' = 'false'."
         )
     if condition == "INVALID_ATTRIBUTE_NAME_SYNTAX" and _FEED_COLUMN.search(message):
         return (
@@ -318,15 +319,15 @@ def _hint(condition: str, message: str) -> str:
         )
     if condition == "PARSE_SYNTAX_ERROR" and "'MATERIALIZED'" in message:
         return (
-            "A statement for a materialized table stands alone, not in BEGIN ... END or "
-            "EXECUTE IMMEDIATE; EXPLAIN takes CREATE, ALTER ... AS and REFRESH."
+            "Statements on materialized tables are not allowed in BEGIN ... END or EXECUTE "
+            "IMMEDIATE; EXPLAIN accepts CREATE, ALTER ... AS and REFRESH."
         )
     return ""
 
 
 def _position(thrown: Any) -> tuple[int | None, int | None]:
-    """Return line and column counted from 1, which only parse and analysis errors have."""
-    line, start = _call(thrown, "line"), _call(thrown, "startPosition")
+    """Return line and column, counted from 1; only parse and analysis errors have them."""
+    line, start = _call_getter(thrown, "line"), _call_getter(thrown, "startPosition")
     if line is None or start is None or line.isEmpty() or start.isEmpty():
         return None, None
     return int(line.get()), int(start.get()) + 1

@@ -1,4 +1,4 @@
-"""The Delta jars: pinned, fetched once with Spark's own Ivy, kept in a cache directory."""
+"""The Delta jars: pinned versions, fetched once with Spark's own Ivy into a cache directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Jar:
         return f"{self.name}-{self.revision}.jar"
 
 
-# Everything else that these two need is among the jars that PySpark ships.
+# PySpark ships all their dependencies.
 JARS = (
     Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0"),
     Jar("io.delta", "delta-storage", "4.4.0"),
@@ -43,12 +43,12 @@ KAFKA = (
     Jar("org.apache.kafka", "kafka-clients", "3.9.1"),
     Jar("org.apache.commons", "commons-pool2", "2.12.1"),
 )
-"""What STREAM read_kafka needs."""
+"""The jars that STREAM read_kafka needs."""
 _TIMEOUT = 600.0
 
 
 def cache_dir() -> Path:
-    """Return where jars are kept: $TIDEGATE_CACHE, $XDG_CACHE_HOME/tidegate, ~/.cache/tidegate."""
+    """Return the cache directory, by $TIDEGATE_CACHE or $XDG_CACHE_HOME, or below ~/.cache."""
     if own := os.environ.get("TIDEGATE_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -56,11 +56,10 @@ def cache_dir() -> Path:
 
 
 def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...]:
-    """Return the jars' paths, fetching what is missing.
+    """Return the paths of the jars, fetching missing ones.
 
-    :param kafka: whether those for Kafka are among them.
-
-    :raises ServerError: ENGINE_UNAVAILABLE if a jar is neither cached nor to be fetched.
+    :param kafka: whether to include the jars for Kafka.
+    :raises ServerError: ENGINE_UNAVAILABLE if a jar is not cached and cannot be fetched.
     """
     cache = cache_dir()
     jars = (*JARS, *KAFKA) if kafka else JARS
@@ -73,7 +72,7 @@ def resolve_jars(java_home: str = "", *, kafka: bool = False) -> tuple[Path, ...
 
 
 def _fetch(jar: Jar, cache: Path, java_home: str) -> None:
-    """Fetch into a directory of our own, then rename: two processes may do this at once."""
+    """Fetch into a temporary directory, then rename: two processes may do this at once."""
     work = Path(tempfile.mkdtemp(prefix=".fetch-", dir=cache))
     try:
         done = _run_ivy(jar, work, java_home)
@@ -105,19 +104,19 @@ def _run_ivy(jar: Jar, work: Path, java_home: str) -> subprocess.CompletedProces
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
-    except FileNotFoundError as missing:
+    except FileNotFoundError as caught:
         raise error(
             Code.ENGINE_UNAVAILABLE,
-            reason="there is no java; install one, for example openjdk-17-jre-headless",
-        ) from missing
-    except subprocess.TimeoutExpired as late:
+            reason="java was not found; install it, for example openjdk-17-jre-headless",
+        ) from caught
+    except subprocess.TimeoutExpired as caught:
         raise error(
             Code.ENGINE_UNAVAILABLE, reason=f"fetching {jar.file} took over {_TIMEOUT:.0f} s"
-        ) from late
+        ) from caught
 
 
 def main() -> None:
-    """Fetch the jars now, so that a later start needs no network."""
+    """Fetch the jars, so that the engine can start without a network."""
     paths = resolve_jars(os.environ.get("JAVA_HOME", ""))
     sys.stdout.write(f"{len(paths)} jars in {cache_dir()}\n")
 

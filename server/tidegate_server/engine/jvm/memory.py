@@ -1,4 +1,4 @@
-"""The memory of the JVM: how full heap and direct memory are, and what ends a JVM that has none."""
+"""The memory of the JVM: measures heap and direct memory, and ends a JVM that has none left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIRECT = "direct"
 
 
 class JvmMemory:
-    """Reads the JVM's own beans; each look takes some milliseconds."""
+    """Reads the JVM's management beans; each reading takes a few milliseconds."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = java(spark)
@@ -22,12 +22,14 @@ class JvmMemory:
         self._collectors: Any = list(factory.getGarbageCollectorMXBeans())
         self._runtime: Any = factory.getRuntimeMXBean()
         self._direct: Any = next(
-            pool for pool in factory.getPlatformMXBeans(_class(jvm)) if pool.getName() == _DIRECT
+            pool
+            for pool in factory.getPlatformMXBeans(_buffer_pool_class(jvm))
+            if pool.getName() == _DIRECT
         )
         self._direct_limit = _direct_limit(jvm)
 
-    def look(self, in_use: int = 0) -> EngineMemory:
-        """Return how full the memory is, and how long collections took since the JVM's start.
+    def measure(self, in_use: int = 0) -> EngineMemory:
+        """Return memory use, and the time spent in garbage collection since the JVM started.
 
         ``in_use`` is passed on.
         """
@@ -44,22 +46,22 @@ class JvmMemory:
 
 
 def end_without_memory(spark: SparkSession) -> None:
-    """Have the JVM end when a thread runs out of memory and no caller waits for that thread.
+    """Have the JVM exit if a background thread runs out of memory.
 
-    Whoever waits for what such a thread was to deliver would wait for ever. The gateway replaces
-    the engine, and its statements fail at once. Spark's executors do the same.
+    A caller that depends on the result of such a thread would otherwise wait forever. The gateway
+    replaces the engine, and its statements fail at once. Spark's executors do the same.
     """
     jvm: Any = java(spark)
     handler = jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
     jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)
 
 
-def _class(jvm: Any) -> Any:
+def _buffer_pool_class(jvm: Any) -> Any:
     return jvm.java.lang.Class.forName("java.lang.management.BufferPoolMXBean")
 
 
 def _direct_limit(jvm: Any) -> int:
-    """Return the bound of direct memory: what was set, or else as much as the heap may take."""
+    """Return the limit of direct memory, which defaults to that of the heap."""
     factory = jvm.java.lang.management.ManagementFactory
     kind = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
     bean = factory.getPlatformMXBean(kind)

@@ -1,4 +1,4 @@
-"""The message in the text of an exception of Spark's or Delta's."""
+"""Extracts the message from the text of a Spark or Delta exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 LONGEST: Final = 4_000
-"""Characters that a message has at most; a value that it quotes may be of any length."""
+"""Maximum length of a message in characters; a value that it quotes may have any length."""
 
 _PREFIX: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _TAILS: Final = tuple(
@@ -22,11 +22,11 @@ _TAILS: Final = tuple(
         r"\s*SQLSTATE: \w{5}\s*$",
     )
 )
-"""What follows a message, the last first: stack, statement, place, plan, state."""
+"""What follows a message, the last first: stack, statement, position, plan, SQLSTATE."""
 
 
 def whole_message(text: str) -> str:
-    """Return all lines of a message without its condition, place, plan, SQLSTATE and stack."""
+    """Return a message without its condition, position, plan, SQLSTATE and stack."""
     text = _PREFIX.sub("", text.strip())
     for tail in _TAILS:
         text = tail.sub("", text)

@@ -1,9 +1,8 @@
-"""Lets the JVM forget the objects that Python held.
+"""Lets the JVM free objects that Python no longer uses.
 
-py4j keeps the methods of a Java object with it and the object with its methods: a cycle, which
-only Python's collector of cycles takes apart. That runs when Python's own memory has grown, of
-which such an object is next to nothing, while what it stands for in the JVM may be a plan and all
-the rows that were sent to its joins.
+In py4j a Java object and its methods refer to each other: a cycle, which only Python's garbage
+collector can free. The collector runs when Python's own memory grows. Such an object takes hardly
+any of that, yet in the JVM it may keep a plan alive with all rows broadcast to its joins.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def released() -> Iterator[None]:
-    """Release what the block's calls held of the JVM once they have returned."""
+def release_references() -> Iterator[None]:
+    """Release the Java objects that the block no longer uses when it ends."""
     try:
         yield
     finally:
         gc.collect()
 
 
-def keep() -> None:
-    """Take all that there is by now for lasting, so that to release the rest takes little time."""
+def freeze_references() -> None:
+    """Exempt all existing objects from collection, so that later collections are fast."""
     gc.collect()
     gc.freeze()

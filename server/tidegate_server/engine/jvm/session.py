@@ -1,4 +1,4 @@
-"""Builds the one SparkSession of this process: settings, JVM flags, logging, warm-up."""
+"""Builds the root SparkSession of this process: settings, JVM flags, logging, warm-up."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
 logger.plan.level = error
 """
 
-# The direct path also carries results whose size Spark estimated too low.
+# Results whose size Spark underestimated are also collected directly.
 _RESULT_LIMIT_FACTOR = 4
 _WARM_QUERIES = 20
 _MEBIBYTES_A_TABLE = 8
-"""Heap for each table whose newest state Delta keeps. A state takes 0.3 to 2.4 MiB, so that all of
-them together take a third of the heap at most; Delta's default is 10,000 tables."""
-_FEWEST_REMEMBERED = 20
-_REMEMBERED_MINUTES = 10
-"""How long after the last use of a table Delta keeps its newest state."""
+"""Heap per table whose newest state Delta caches. A state takes 0.3 to 2.4 MiB, so the cache takes
+at most a third of the heap; Delta's default is 10,000 tables."""
+_FEWEST_CACHED = 20
+_CACHED_MINUTES = 10
+"""How long Delta caches the newest state of a table after its last use."""
 
 _UNITS = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2, "p": 1024**3}
-"""Mebibytes in a unit of Spark's."""
+"""Mebibytes in one of Spark's units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """Where the engine keeps what, below the data directory."""
+    """The engine's directories, below the data directory."""
 
     data: Path
 
@@ -75,7 +75,7 @@ class Directories:
 
     @property
     def spool(self) -> Path:
-        """Results on their way to clients."""
+        """Results that clients have yet to fetch."""
         return self.data / "spool"
 
     @property
@@ -85,30 +85,30 @@ class Directories:
 
     @property
     def scratch(self) -> Path:
-        """Shuffle files and other things that die with the process."""
+        """Shuffle files and other temporary files of the process."""
         return self.data / "tmp"
 
     def prepare(self) -> None:
-        """Create what is missing; delete what an earlier process left in spool and scratch.
+        """Create missing directories; empty spool and scratch, where an earlier process left files.
 
         :raises ServerError: DATA_DIRECTORY if the directory is not Tidegate's.
         """
         claim(self.data)
-        for swept in (self.spool, self.scratch):
-            shutil.rmtree(swept, ignore_errors=True)
-        for needed in (self.warehouse, self.spool, self.logs, self.scratch):
-            needed.mkdir(parents=True, exist_ok=True)
+        for temporary in (self.spool, self.scratch):
+            shutil.rmtree(temporary, ignore_errors=True)
+        for directory in (self.warehouse, self.spool, self.logs, self.scratch):
+            directory.mkdir(parents=True, exist_ok=True)
 
 
 def start_spark(options: EngineOptions, directories: Directories) -> SparkSession:
     """Start the JVM and return its root session.
 
-    :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars cannot be had.
+    :raises ServerError: ENGINE_UNAVAILABLE if the Delta jars are unavailable.
     """
     jars = resolve_jars(options.java_home, kafka=options.kafka)
     _prepare_environment(options)
     _write_log_settings(directories.logs)
-    # PySpark would write every failed query to standard error besides raising it.
+    # PySpark would also write every failed query to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     settings = spark_settings(options, directories, jars)
@@ -121,7 +121,7 @@ def start_spark(options: EngineOptions, directories: Directories) -> SparkSessio
 def spark_settings(
     options: EngineOptions, directories: Directories, jars: tuple[Path, ...]
 ) -> dict[str, str]:
-    """Return every setting of the root session; the options' own come last and win."""
+    """Return every setting of the root session; those of the options take precedence."""
     limit = max(_RESULT_LIMIT_FACTOR * options.direct_bytes, 64 << 20)
     settings = {
         "spark.driver.memory": options.driver_memory,
@@ -133,8 +133,8 @@ def spark_settings(
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Spark remembers what ended, plans as texts included, although no page shows it: with its
-        # defaults, of thousands, that is what fills the heap of an engine that lives long.
+        # Spark keeps thousands of finished jobs by default, with their plans as text, although
+        # the UI is off. In a long-lived engine they would fill the heap.
         "spark.ui.retainedJobs": "200",
         "spark.ui.retainedStages": "500",
         "spark.ui.retainedTasks": "10000",
@@ -142,16 +142,16 @@ def spark_settings(
         "spark.sql.artifact.isolation.enabled": "false",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        # For CREATE TABLE without USING: over Parquet every refresh is full, and UPDATE fails.
+        # For CREATE TABLE without USING: with Parquet every refresh is full, and UPDATE fails.
         "spark.sql.sources.default": "delta",
-        # Of a table that rests, Delta would keep the newest state for an hour.
-        "spark.databricks.delta.delta.log.cacheRetentionMinutes": str(_REMEMBERED_MINUTES),
+        # Delta would keep the newest state of an idle table for an hour.
+        "spark.databricks.delta.delta.log.cacheRetentionMinutes": str(_CACHED_MINUTES),
         "spark.sql.legacy.createHiveTableByDefault": "false",
-        # What changes in a table is then recorded as it is written, and need not be compared.
+        # Changes are then recorded as they are written; refreshes need not compare versions.
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Vectored reads take direct memory in threads of their own: when that is used up, no
-        # caller is notified, and the statement fails only after 300 s.
+        # Vectored reads allocate direct memory in background threads: if it runs out, no caller
+        # is notified, and the statement fails only after 300 s.
         "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         "spark.sql.warehouse.dir": str(directories.warehouse),
         "spark.hadoop.hive.exec.scratchdir": str(directories.scratch / "hive"),
@@ -171,7 +171,7 @@ def _is_local(master: str) -> bool:
 
 
 def _local_settings(master: str) -> Mapping[str, str]:
-    """Small numbers of partitions: with Delta's defaults a MERGE takes ten times as long."""
+    """Return few partitions: with Delta's defaults a MERGE takes ten times as long."""
     cores = re.match(r"local\[(\d+)", master)
     count = int(cores[1]) if cores else os.cpu_count() or 1
     return {
@@ -179,7 +179,7 @@ def _local_settings(master: str) -> Mapping[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": str(min(2 * count, max(count, 2))),
-        # Listing files for VACUUM would otherwise make ten thousand tasks.
+        # Listing files for VACUUM would otherwise run ten thousand tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * count),
     }
 
@@ -192,7 +192,7 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-XX:+UseParallelGC",
         "-XX:+ExitOnOutOfMemoryError",
-        f"-Ddelta.log.cacheSize={tables_remembered(options.driver_memory)}",
+        f"-Ddelta.log.cacheSize={cached_tables(options.driver_memory)}",
         "-Xshare:auto",
         "-Xlog:cds=error,cds+dynamic=error",
         *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
@@ -200,42 +200,42 @@ def _java_options(options: EngineOptions, directories: Directories, jars: tuple[
     return " ".join([*own, options.settings.get("spark.driver.extraJavaOptions", "")]).strip()
 
 
-def tables_remembered(driver_memory: str) -> int:
-    """Return of how many tables Delta keeps the newest state, by the size of the heap.
+def cached_tables(driver_memory: str) -> int:
+    """Return for how many tables Delta caches the newest state, by the size of the heap.
 
-    :param driver_memory: as Spark writes it: ``2g``, ``1536m``, a number of MiB without a unit.
+    :param driver_memory: in Spark's notation: ``2g``, ``1536m``, or MiB without a unit.
     """
     found = re.fullmatch(r"(\d+)([kmgtp]?)b?", driver_memory.strip().lower())
     mebibytes = int(found[1]) * _UNITS[found[2]] if found else 1024
-    return max(_FEWEST_REMEMBERED, int(mebibytes / _MEBIBYTES_A_TABLE))
+    return max(_FEWEST_CACHED, int(mebibytes / _MEBIBYTES_A_TABLE))
 
 
 def class_archive(java_home: str, jars: Sequence[Path]) -> Path:
-    """Return where the archive for a Java and its class path is, if it was made.
+    """Return the path of the archive for a Java and its class path; it need not exist.
 
-    The JVM takes an archive only if no jar was written since.
+    The JVM rejects an archive that is older than a jar.
 
     :param java_home: empty for $JAVA_HOME, or else the first ``java`` of $PATH.
     """
     paths = (Path(pyspark.__file__).parent / "jars", *jars)
-    written = (f"{path} {path.stat().st_mtime_ns if path.exists() else ''}" for path in paths)
-    identity = "\n".join([_java(java_home), pyspark.__version__, *written])
+    modified = (f"{path} {path.stat().st_mtime_ns if path.exists() else ''}" for path in paths)
+    identity = "\n".join([_java_identity(java_home), pyspark.__version__, *modified])
     return cache_dir() / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
 
 
-def _java(java_home: str) -> str:
-    """Return what tells one Java from another."""
-    found = java_home or os.environ.get("JAVA_HOME") or _home_of(shutil.which("java"))
+def _java_identity(java_home: str) -> str:
+    """Return a text that identifies a Java installation."""
+    found = java_home or os.environ.get("JAVA_HOME") or _java_home(shutil.which("java"))
     release = Path(found) / "release"
     return f"{Path(found).resolve()}\n{release.read_text('utf-8') if release.exists() else ''}"
 
 
-def _home_of(command: str | None) -> str:
+def _java_home(command: str | None) -> str:
     return str(Path(command).resolve().parent.parent) if command else ""
 
 
 def _prepare_environment(options: EngineOptions) -> None:
-    """Set what the JVM launcher reads from the environment."""
+    """Set the environment variables that the JVM launcher reads."""
     if options.java_home:
         os.environ["JAVA_HOME"] = options.java_home
     if _is_local(options.master):
@@ -248,9 +248,9 @@ def _write_log_settings(logs: Path) -> None:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Run what loads most classes, so that the first client need not wait for it.
+    """Load most classes, so that the first client need not wait for it.
 
-    The metastore, which is made at the first start, opens meanwhile on a thread of its own.
+    The metastore, which is created at the first start, opens meanwhile on another thread.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="metastore") as pool:
         opened = pool.submit(lambda: spark.newSession().sql("SHOW DATABASES").collect())
@@ -262,7 +262,7 @@ def warm_up(spark: SparkSession) -> None:
 
 
 def warm_up_more(spark: SparkSession, directory: Path) -> None:
-    """Let the JVM compile the usual ways; run in the background once the engine is ready."""
+    """Let the JVM compile frequent code paths; runs in the background once the engine is ready."""
     place = str(directory / "warm-up")
     session = spark.newSession()
     for number in range(_WARM_QUERIES):

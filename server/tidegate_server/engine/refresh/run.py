@@ -38,7 +38,7 @@ from tidegate_server.engine.incremental.strategy import (
 )
 from tidegate_server.engine.incremental.top_n import compute_first_rows
 from tidegate_server.engine.jvm.errors import to_server_error
-from tidegate_server.engine.jvm.references import released
+from tidegate_server.engine.jvm.references import release_references
 from tidegate_server.engine.planning.planner import (
     plan_refresh,
     records_totals,
@@ -165,7 +165,7 @@ def explain(
     """
     session = spark.newSession()
     apply_settings(session, order.settings)
-    with released():
+    with release_references():
         if is_streaming(order.sources):
             return plan_ingest(order, task)
         with ExitStack() as resources, asked_once(session, order.tables):
@@ -190,7 +190,7 @@ def refresh(
         return _without_work(*nothing)
     session = spark.newSession()
     apply_settings(session, order.settings)
-    with released():
+    with release_references():
         return _refreshed(order, task, session, format, operation)
 
 
