@@ -131,10 +131,10 @@ def test_a_script_and_a_failed_statement_count_as_changes(session: Session, othe
 def test_changes_are_counted_while_they_are_made() -> None:
     changes = FileChanges()
     before = changes.state()
-    with changes.changing():
+    with changes.count_change():
         assert changes.state() is None
     after = changes.state()
     assert after not in (before, None)
-    with pytest.raises(ValueError, match="no"), changes.changing():
+    with pytest.raises(ValueError, match="no"), changes.count_change():
         raise ValueError("no")
     assert changes.state() not in (before, after, None)

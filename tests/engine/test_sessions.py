@@ -51,7 +51,7 @@ def test_only_the_last_used_stay_awake(sessions: Sessions) -> None:
     for number in range(10):
         sessions.open(f"s{number}", {}, None)
         run(sessions, f"s{number}", "SELECT 1")
-    assert sessions.awake() == AWAKE
+    assert sessions.count_awake() == AWAKE
 
 
 def test_settings_and_schema_are_there_when_it_awakes(sessions: Sessions, schema: str) -> None:
@@ -63,7 +63,7 @@ def test_settings_and_schema_are_there_when_it_awakes(sessions: Sessions, schema
         "SET TIME ZONE 'Asia/Tokyo'",
         "SET `some.key.of.mine`=`with = and ; and ü`",
     )
-    assert sessions.awake() == AWAKE
+    assert sessions.count_awake() == AWAKE
     told = run(sessions, "s", "SELECT current_schema(), current_timezone(), current_catalog()")
     assert told == [(schema, "Asia/Tokyo", "spark_catalog")]
     with sessions.using("s") as child:
@@ -101,13 +101,13 @@ def test_one_with_temporary_objects_does_not_sleep(
     sessions: Sessions, made: str, asked: str, rows: list[tuple[Any, ...]]
 ) -> None:
     opened(sessions, "s", made)
-    assert sessions.awake() == AWAKE + 1
+    assert sessions.count_awake() == AWAKE + 1
     assert run(sessions, "s", asked) == rows
 
 
 def test_one_whose_temporary_objects_are_gone_sleeps(sessions: Sessions) -> None:
     opened(sessions, "s", "CREATE TEMPORARY VIEW v AS SELECT 1", "DROP VIEW v")
-    assert sessions.awake() == AWAKE
+    assert sessions.count_awake() == AWAKE
 
 
 def test_a_schema_dropped_meanwhile_is_told_once(sessions: Sessions, schema: str) -> None:
@@ -125,7 +125,7 @@ def test_one_in_use_does_not_sleep(sessions: Sessions) -> None:
     with sessions.using("s") as child:
         for number in range(AWAKE + 2):
             sessions.open(f"s{number}", {}, None)
-        assert sessions.awake() == AWAKE + 1
+        assert sessions.count_awake() == AWAKE + 1
         with sessions.using("s") as again:
             assert again is child
 
@@ -153,4 +153,4 @@ def test_many_threads_keep_their_settings(sessions: Sessions) -> None:
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(work, range(12)))
     assert found == [[str(number)] * 10 for number in range(12)]
-    assert sessions.awake() <= AWAKE
+    assert sessions.count_awake() <= AWAKE

@@ -170,7 +170,7 @@ class Handlers:
     def inspect_memory(self, request: InspectMemory) -> EngineMemory:
         if not request.with_use:
             return self._memory.measure()
-        in_use = self._at_work() + self._results.count() + self._sessions.temporary()
+        in_use = self._at_work() + self._results.count() + self._sessions.count_with_temporary()
         return self._memory.measure(in_use)
 
     # ---- sessions and statements -----------------------------------------------------------
@@ -206,7 +206,7 @@ class Handlers:
     def survey(self, request: Survey, operation: Operation) -> Surveyed:
         with (
             self._sessions.using(request.session_id) as child,
-            child.overlaid(request.settings),
+            child.overlay(request.settings),
         ):
             return survey(child, request.sql)
 
@@ -308,7 +308,7 @@ class Handlers:
             outcome = run(order, task, self._spark, self._tables, operation)
             read_again(self._spark, order.name)
             if outcome.plan.strategy is not Strategy.NO_DATA:
-                metrics = self._operations.measured(outcome.metrics, operation)
+                metrics = self._operations.with_task_metrics(outcome.metrics, operation)
                 outcome = replace(outcome, metrics=metrics)
             return Refreshed(outcome=outcome)
 

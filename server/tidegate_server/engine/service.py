@@ -124,7 +124,7 @@ class Service:
 
     def _worked(self, work: Work, request: Request[Any], operation: Operation) -> Answer:
         try:
-            with self._operations.working(operation):
+            with self._operations.bind_thread(operation):
                 return work.call(self._handlers, request, operation)
         except Exception as failed:
             raise to_server_error(failed, canceled=operation.canceled) from failed

@@ -1,7 +1,7 @@
-"""What it takes to make a child session again, so that an idle one need not be held.
+"""Captures the state of an idle child session, so that it can be discarded and recreated later.
 
-A session of Spark is some 160 KiB of registered functions and settings, nearly all of them the same
-in every session.
+A Spark session takes about 160 KiB for registered functions and settings, nearly all of them the
+same in every session.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tidegate_server.engine.storage.jvm import java
 
 @dataclass(frozen=True, slots=True)
 class DormantSession:
-    """All that tells a session without temporary objects from a new one."""
+    """The differences between a session without temporary objects and a new one."""
 
     catalog: str
     namespace: tuple[str, ...]
     changed: Mapping[str, str]
-    """Settings with other values than in a new session."""
+    """Settings whose values differ from those of a new session."""
     unset: frozenset[str]
-    """Settings of a new session that this one has not."""
+    """Settings of a new session that are unset in this one."""
 
 
-def asleep(session: SparkSession, new: SparkSession) -> DormantSession | None:
-    """Return what it takes to make a session again; None if that would lose anything.
+def capture_session(session: SparkSession, new: SparkSession) -> DormantSession | None:
+    """Return the state from which to recreate a session; None if anything would be lost.
 
-    Temporary views, functions and variables cannot be made again: what they were made from may be
-    another by now.
+    Temporary views, functions and variables cannot be recreated: the tables, classes and values
+    they were created from may have changed.
 
-    :param new: a session of the same engine that nothing was done in.
+    :param new: an unused session of the same engine.
     """
     state, unused = _state(session), _state(new)
     if has_temporary(session, new):
@@ -49,13 +49,13 @@ def asleep(session: SparkSession, new: SparkSession) -> DormantSession | None:
     )
 
 
-def awaken(session: SparkSession, known: DormantSession) -> None:
-    """Give a new session what tells the old one from it.
+def restore_session(session: SparkSession, known: DormantSession) -> None:
+    """Restore captured state in a new session.
 
-    :raises pyspark.errors.PySparkException: SCHEMA_NOT_FOUND if its current schema is gone.
+    :raises pyspark.errors.PySparkException: SCHEMA_NOT_FOUND if its current schema was dropped.
     """
     state = _state(session)
-    # Beyond the checks of SET: what was there is to be there again.
+    # Bypasses the checks of SET, since the old session already had these values.
     for key in known.unset:
         state.conf().unsetConf(key)
     for key, value in known.changed.items():
@@ -64,7 +64,7 @@ def awaken(session: SparkSession, known: DormantSession) -> None:
     if str(manager.currentCatalog().name()) != known.catalog:
         manager.setCurrentCatalog(known.catalog)
     if tuple(manager.currentNamespace()) != known.namespace:
-        manager.setCurrentNamespace(_strings(session, known.namespace))
+        manager.setCurrentNamespace(_string_array(session, known.namespace))
 
 
 def _state(session: SparkSession) -> Any:
@@ -78,12 +78,12 @@ def has_temporary(session: SparkSession, new: SparkSession) -> bool:
     return (
         not state.catalog().getTempViewNames().isEmpty()
         or not state.catalogManager().tempVariableManager().isEmpty()
-        or _functions(state) != _functions(unused)
+        or _function_builders(state) != _function_builders(unused)
     )
 
 
-def _functions(state: Any) -> tuple[Any, Any]:
-    """Return what the names of functions stand for, also where one took the place of a built-in."""
+def _function_builders(state: Any) -> tuple[Any, Any]:
+    """Return the functions by name; this also shows a temporary one that replaces a built-in."""
     return (
         state.functionRegistry().functionBuilders(),
         state.tableFunctionRegistry().functionBuilders(),
@@ -91,13 +91,13 @@ def _functions(state: Any) -> tuple[Any, Any]:
 
 
 def _settings(session: SparkSession, state: Any) -> dict[str, str]:
-    """Return the settings in one call: py4j would ask for each by itself."""
+    """Return the settings in one call; py4j would fetch each separately."""
     writer = java(session).com.fasterxml.jackson.databind.ObjectMapper()
     found: dict[str, str] = json.loads(writer.writeValueAsString(state.conf().settings()))
     return found
 
 
-def _strings(session: SparkSession, parts: tuple[str, ...]) -> Any:
+def _string_array(session: SparkSession, parts: tuple[str, ...]) -> Any:
     context: Any = session.sparkContext
     gateway = context._gateway
     array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))

@@ -1,7 +1,7 @@
-"""Sessions read tables of files as they are, whichever session changed them.
+"""Makes sessions see changes that other sessions made to tables of files.
 
-Spark keeps the files of a table that a session has read in a list of that session's own. Only the
-session that changes the table forgets its list.
+Spark caches the file listing of a table in each session that reads it. Only the session that
+changes the table drops its listing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class FileChanges:
         self._running = 0
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Count what is done until the block ends, whether it succeeds or not."""
+    def count_change(self) -> Iterator[None]:
+        """Count the block as one change, whether it succeeds or fails."""
         with self._lock:
             self._running += 1
         try:
@@ -56,6 +56,6 @@ def forget_files(spark: SparkSession) -> None:
         name = view.identifier()
         try:
             catalog.refreshTable(name)
-        except (PySparkException, Py4JJavaError) as failed:
-            # Whoever reads the view gets this error.
-            logger.debug("the files of view %s cannot be listed: %s", name.table(), failed)
+        except (PySparkException, Py4JJavaError) as error:
+            # A statement that reads the view reports this error.
+            logger.debug("cannot list the files of view %s: %s", name.table(), error)

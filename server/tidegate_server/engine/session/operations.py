@@ -1,4 +1,4 @@
-"""What runs at the moment: job tags, cancellation in every phase, progress, what it took."""
+"""Running operations: job tags, cancellation in every phase, progress, metrics."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Operation:
 
     @property
     def canceled(self) -> bool:
-        """Whether somebody asked for the end of it."""
+        """Whether cancellation was requested."""
         return self._canceled.is_set()
 
     def cancel(self) -> None:
-        """Ask for the end; later calls are harmless."""
+        """Request cancellation; later calls are harmless."""
         self._canceled.set()
 
     def check(self) -> None:
-        """:raises ServerError: OPERATION_CANCELED if the end was asked for."""
+        """:raises ServerError: OPERATION_CANCELED if cancellation was requested."""
         if self.canceled:
             raise error(Code.OPERATION_CANCELED, by="")
 
@@ -48,7 +48,8 @@ class Operation:
 class Operations:
     """All running operations of the process.
 
-    Spark jobs of an operation carry its id as their tag and, where Spark leaves it, as their group.
+    Spark jobs of an operation have its id as their tag and, unless Spark sets its own, as their
+    group.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -59,21 +60,21 @@ class Operations:
         self._running: dict[str, Operation] = {}
 
     def begin(self, operation_id: str) -> Operation:
-        """Register an operation before its thread is found, so that it can be canceled."""
+        """Register an operation before it has a thread, so that it can already be canceled."""
         operation = Operation(operation_id)
         with self._lock:
             self._running[operation_id] = operation
         return operation
 
     @contextmanager
-    def working(self, operation: Operation) -> Iterator[Operation]:
+    def bind_thread(self, operation: Operation) -> Iterator[Operation]:
         """Bind this thread's Spark jobs to the operation until the block ends."""
         try:
             operation.check()
             self._context.addJobTag(operation.id)
             self._context.setLocalProperty(_GROUP, operation.id)
             self._context.setInterruptOnCancel(True)
-            # Pools share the cores evenly; within one pool the first job comes first.
+            # Pools share the cores evenly; within one pool jobs run first in, first out.
             pool = f"p{zlib.crc32(operation.id.encode()) % _POOLS}"
             self._context.setLocalProperty("spark.scheduler.pool", pool)
             yield operation
@@ -84,7 +85,7 @@ class Operations:
             self._context.setLocalProperty(_GROUP, None)
 
     def cancel(self, operation_id: str) -> None:
-        """End an operation; one that is unknown or over is left alone."""
+        """Cancel an operation; an unknown or finished one is ignored."""
         with self._lock:
             operation = self._running.get(operation_id)
         if operation is None:
@@ -94,17 +95,17 @@ class Operations:
         logger.info("canceled %s", operation_id)
 
     def interrupt(self, operation: Operation) -> None:
-        """Stop the Spark jobs of a canceled operation; repeated while it still runs.
+        """Stop the Spark jobs of a canceled operation; called repeatedly while it still runs.
 
-        Spark refuses further jobs of the group, as adaptive execution submits them one after the
-        other. Threads that Spark gives a group of its own have the tag alone: for their sake once
-        is not enough.
+        Spark rejects further jobs of the group, which adaptive execution submits one by one. In
+        threads that Spark gives a group of its own, jobs have only the tag. Their later jobs are
+        not rejected, so one call is not enough.
         """
         self._context.cancelJobGroupAndFutureJobs(operation.id)
         self._context.cancelJobsWithTag(operation.id)
 
     def progress(self, operation_id: str) -> Progress | None:
-        """Return how far the operation's Spark jobs are; None before the first one."""
+        """Return the progress of the operation's Spark jobs; None before the first one."""
         tracker = self._context.statusTracker()
         jobs = list(tracker.getJobIdsForTag(operation_id))
         infos = [
@@ -123,11 +124,11 @@ class Operations:
             tracking_url=f"{self._ui}/jobs/job/?id={min(jobs)}" if self._ui else "",
         )
 
-    def measured(self, metrics: RunMetrics, operation: Operation) -> RunMetrics:
-        """Add what the tasks of the operation's Spark jobs took.
+    def with_task_metrics(self, metrics: RunMetrics, operation: Operation) -> RunMetrics:
+        """Add the time and memory that the tasks of the operation's Spark jobs took.
 
-        Spark remembers a few hundred jobs and stages, so that the figures of an operation with more
-        are those of its last ones.
+        Spark keeps only a few hundred jobs and stages. If an operation has more, the figures cover
+        the latest ones.
         """
         tracker = self._context.statusTracker()
         jobs = sorted(tracker.getJobIdsForTag(operation.id))
@@ -140,20 +141,20 @@ class Operations:
         )
 
     def _attempts(self, stage: int) -> Iterator[Any]:
-        """Return the attempts at a stage, without their tasks."""
+        """Return the attempts of a stage, without their tasks."""
         statuses, quantiles = self._java.java.util.ArrayList(), self._java.scala.Array
         store, none = self._context.statusStore(), quantiles.emptyDoubleArray()
         return items(store.stageData(stage, False, statuses, False, none))
 
 
 def _stages(tracker: Any, jobs: Iterable[int]) -> set[int]:
-    """Return the stages of the jobs that Spark remembers."""
+    """Return the stages of the jobs; those that Spark no longer keeps are missing."""
     infos = (tracker.getJobInfo(job) for job in jobs)
     return {stage for info in infos if info.isDefined() for stage in info.get().stageIds()}
 
 
 def running_tasks(tracker: Any, operation_id: str) -> int:
-    """Return how many tasks of an operation's Spark jobs run."""
+    """Return how many tasks of an operation's Spark jobs are running."""
     infos = (
         tracker.getStageInfo(s) for s in _stages(tracker, tracker.getJobIdsForTag(operation_id))
     )

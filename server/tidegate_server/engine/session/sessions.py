@@ -16,18 +16,23 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import quote_identifier
-from tidegate_server.engine.session.dormant import DormantSession, asleep, awaken, has_temporary
+from tidegate_server.engine.session.dormant import (
+    DormantSession,
+    capture_session,
+    has_temporary,
+    restore_session,
+)
 from tidegate_server.engine.session.file_changes import FileChanges, forget_files
 
 logger = logging.getLogger(__name__)
 
 AWAKE: Final = 64
-"""Idle sessions that are held for a quick next statement."""
+"""Idle sessions to keep in memory for a fast next statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One session: temporary views, settings and current schema are its own."""
+    """One session, with its own temporary views, settings and current schema."""
 
     spark: SparkSession
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -38,10 +43,11 @@ class Child:
         return str(manager.currentCatalog().name()), ".".join(manager.currentNamespace())
 
     @contextmanager
-    def overlaid(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Apply settings until the block ends; such statements of one session run in turn.
+    def overlay(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Apply settings until the block ends; statements of one session with settings run one
+        after the other.
 
-        :raises pyspark.errors.PySparkException: if Spark refuses one.
+        :raises pyspark.errors.PySparkException: if Spark rejects one.
         """
         if not settings:
             yield
@@ -57,25 +63,25 @@ class Child:
 
 
 @dataclass(slots=True)
-class _Known:
-    """A session that is open: awake as a child, or asleep."""
+class _OpenSession:
+    """An open session: either awake, with a child, or asleep."""
 
     child: Child | None = None
     asleep: DormantSession | None = None
     users: int = 0
-    turning: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it falls asleep or awakes."""
+    transition: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the session falls asleep or wakes up."""
     files: int | None = None
-    """The state of all files when it last forgot those it had listed."""
+    """The state of all files when the session last dropped its file listings."""
     working: list[int | None] = field(default_factory=list)
-    """The states of all files when what runs in it began."""
+    """For each running statement, the state of all files when it began."""
 
 
 class Sessions:
     """Opens, lends and closes children of one root session.
 
-    Of those that nobody uses at the moment, the ``awake`` that were used last are held; others are
-    made again when they are used, unless something in them would be lost.
+    Of the idle sessions, the ``awake`` most recently used ones stay in memory. The others are
+    discarded and recreated at their next use, unless that would lose temporary objects.
     """
 
     def __init__(self, root: SparkSession, awake: int = AWAKE) -> None:
@@ -84,18 +90,18 @@ class Sessions:
         self._awake = awake
         self._unused = root.newSession()
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
-        self._idle: OrderedDict[str, _Known] = OrderedDict()
-        """The unused ones that could be put to sleep, the one used longest ago first."""
+        self._known: dict[str, _OpenSession] = {}
+        self._idle: OrderedDict[str, _OpenSession] = OrderedDict()
+        """The idle sessions that could be put to sleep, the least recently used one first."""
 
     def open(self, session_id: str, settings: Mapping[str, str], schema: str | None) -> None:
-        """Make the session if it is new, apply settings and schema in any case.
+        """Create the session if it is new, then apply settings and schema.
 
-        :raises pyspark.errors.PySparkException: if Spark refuses a setting, or SCHEMA_NOT_FOUND if
+        :raises pyspark.errors.PySparkException: if Spark rejects a setting, or SCHEMA_NOT_FOUND if
             there is no such schema.
         """
         with self._lock:
-            self._known.setdefault(session_id, _Known())
+            self._known.setdefault(session_id, _OpenSession())
         with self.using(session_id) as child:
             _set(child.spark, settings)
             if schema is not None and child.current()[1].lower() != schema.lower():
@@ -103,11 +109,11 @@ class Sessions:
 
     @contextmanager
     def using(self, session_id: str) -> Iterator[Child]:
-        """Lend a session until the block ends; it reads files as they are when it begins.
+        """Lend a session until the block ends; it sees files as they are when the block begins.
 
         :raises ServerError: INVALID_SESSION_HANDLE if it was never opened or is closed.
         :raises pyspark.errors.PySparkException: SCHEMA_NOT_FOUND, once, if its current schema was
-            dropped while it slept.
+            dropped while it was asleep.
         """
         with self._lock:
             known = self._known.get(session_id)
@@ -116,11 +122,11 @@ class Sessions:
             known.users += 1
             self._idle.pop(session_id, None)
         try:
-            child = self._child(known)
-            with self._files_known(known, child):
+            child = self._wake_up(known)
+            with self._list_changed_files(known, child):
                 yield child
         finally:
-            eldest = self._returned(session_id, known)
+            eldest = self._give_back(session_id, known)
             if eldest is not None:
                 self._put_to_sleep(eldest)
 
@@ -130,32 +136,32 @@ class Sessions:
             self._known.pop(session_id, None)
             self._idle.pop(session_id, None)
 
-    def awake(self) -> int:
-        """Return how many sessions Spark holds for clients."""
+    def count_awake(self) -> int:
+        """Return how many client sessions are in memory."""
         with self._lock:
             return sum(known.child is not None for known in self._known.values())
 
-    def temporary(self) -> int:
+    def count_with_temporary(self) -> int:
         """Return how many sessions have temporary views, functions or variables."""
         with self._lock:
             children = [known.child for known in self._known.values() if known.child is not None]
         return sum(has_temporary(child.spark, self._unused) for child in children)
 
-    def _child(self, known: _Known) -> Child:
-        with known.turning:
+    def _wake_up(self, known: _OpenSession) -> Child:
+        with known.transition:
             if known.child is not None:
                 return known.child
             child = known.child = Child(self.root.newSession())
             before, known.asleep = known.asleep, None
             if before is not None:
-                awaken(child.spark, before)
+                restore_session(child.spark, before)
             return child
 
     @contextmanager
-    def _files_known(self, known: _Known, child: Child) -> Iterator[None]:
-        """Have a session list files again that may have changed since it did.
+    def _list_changed_files(self, known: _OpenSession, child: Child) -> Iterator[None]:
+        """Have a session list files again if they may have changed since it listed them.
 
-        What began before the last change may still list them as they were.
+        A statement that began before the last change may still add outdated listings.
         """
         state = self.changes.state()
         with self._lock:
@@ -170,8 +176,8 @@ class Sessions:
             with self._lock:
                 known.working.remove(state)
 
-    def _returned(self, session_id: str, known: _Known) -> _Known | None:
-        """Take a session back; returns one to put to sleep."""
+    def _give_back(self, session_id: str, known: _OpenSession) -> _OpenSession | None:
+        """Give a session back; return another one to put to sleep, or None."""
         with self._lock:
             known.users -= 1
             if not known.users and self._known.get(session_id) is known:
@@ -180,14 +186,14 @@ class Sessions:
                 return None
             return self._idle.popitem(last=False)[1]
 
-    def _put_to_sleep(self, known: _Known) -> None:
-        with known.turning:
+    def _put_to_sleep(self, known: _OpenSession) -> None:
+        with known.transition:
             if known.users or known.child is None:
-                return  # somebody came first
+                return  # it is in use again, or already asleep
             try:
-                known.asleep = asleep(known.child.spark, self._unused)
-            except (PySparkException, Py4JError) as problem:
-                logger.warning("a session stays awake: %s", problem)
+                known.asleep = capture_session(known.child.spark, self._unused)
+            except (PySparkException, Py4JError) as caught:
+                logger.warning("a session stays awake: %s", caught)
             if known.asleep is not None:
                 known.child = None
 
@@ -198,12 +204,12 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def apply_settings(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set what Spark accepts; static and unusable settings are logged and left out."""
+    """Apply the settings that Spark accepts; log and skip static and invalid ones."""
     for key, value in settings.items():
         try:
             spark.conf.set(key, value)
-        except (PySparkException, Py4JError) as refused:
-            logger.warning("setting %s is left out: %s", key, refused)
+        except (PySparkException, Py4JError) as caught:
+            logger.warning("skipped the setting %s: %s", key, caught)
 
 
 def _restore(spark: SparkSession, key: str, value: str | None) -> None:
@@ -212,5 +218,5 @@ def _restore(spark: SparkSession, key: str, value: str | None) -> None:
         return
     try:
         spark.conf.unset(key)
-    except (PySparkException, Py4JError) as refused:
-        logger.warning("setting %s cannot be unset: %s", key, refused)
+    except (PySparkException, Py4JError) as caught:
+        logger.warning("cannot unset the setting %s: %s", key, caught)

@@ -1,4 +1,4 @@
-"""Checks Spark settings before they are used."""
+"""Checks Spark settings before they are applied."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _OPEN = (
     "spark.sql.catalog.",
     "spark.sql.hive.metastore.",
 )
-"""Prefixes of names that Spark does not list."""
+"""Prefixes of settings that Spark does not list by name."""
 _KEY = re.compile(r"ConfigEntry\(key=([^,]+),")
 _SIMILAR = 0.85
-"""Least similarity of an unknown name to the one that is likely meant."""
+"""Minimum similarity of an unknown name to a known one that is suggested."""
 
 
 def check_settings(spark: SparkSession, settings: Mapping[str, str]) -> SettingsChecked:
-    """Set them in a session of their own and return the names that look misspelt.
+    """Try the settings in a new session; return suggestions for names that look misspelt.
 
-    :raises pyspark.errors.PySparkException: if Spark refuses one.
+    :raises pyspark.errors.PySparkException: if Spark rejects one.
     """
     session = spark.newSession()
     for key, value in settings.items():
@@ -38,7 +38,7 @@ def check_settings(spark: SparkSession, settings: Mapping[str, str]) -> Settings
     ]
     if not unknown:
         return SettingsChecked()
-    # One call for all of them: py4j would ask for each entry by itself.
+    # One call for all entries; py4j would fetch each separately.
     known = scala_object(java(spark), "org.apache.spark.sql.internal.SQLConf").getConfigEntries()
     names = _KEY.findall(str(known.toString()))
     found = {key: difflib.get_close_matches(key, names, n=1, cutoff=_SIMILAR) for key in unknown}

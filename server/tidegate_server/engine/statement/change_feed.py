@@ -35,7 +35,7 @@ def without_feed_if_reserved(child: Child, text: str, run: Callable[[], DataFram
     except (PySparkException, Py4JJavaError) as failed:
         if condition_of(failed) not in _RESERVED or not _creates(child.spark, text):
             raise
-    with child.overlaid({BY_DEFAULT: "false"}):
+    with child.overlay({BY_DEFAULT: "false"}):
         return run()
 
 

@@ -53,14 +53,14 @@ def execute(
         MT_SNAPSHOT_UNAVAILABLE if those versions are gone, RESOURCE_NOT_FOUND.
     """
     started = time.time_ns() // 1_000_000
-    with child.overlaid(request.settings), readable(request.pinned):
+    with child.overlay(request.settings), readable(request.pinned):
         text = written_out(child.spark, request.sql)
         check_resources(child.spark, text)
         guarded = guard(child.spark, text)
         counted = changes_files(child.spark, text, guarded.targets)
         try:
             with (
-                changes.changing() if counted else nullcontext(),
+                changes.count_change() if counted else nullcontext(),
                 taken_back(child.spark, guarded.targets, operation.id),
                 registered(child.spark, guarded.targets, request.user),
                 only_own_files(child.spark, guarded.targets),
