@@ -117,7 +117,7 @@ class Service:
             return
 
     def _stop_beyond_quota(self, operation: Operation) -> ServerError | None:
-        excess = self.results.excess(operation)
+        excess = self.results.quota_error(operation)
         if excess is not None:
             self._operations.cancel(operation.id)
         return excess

@@ -1,1 +1,1 @@
-"""Results of statements on their way to the gateway."""
+"""Stores the results of statements until the gateway fetches them."""

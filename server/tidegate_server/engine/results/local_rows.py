@@ -1,4 +1,4 @@
-"""Rows that Spark's optimizer has computed already: read without a job."""
+"""Reads rows that Spark's optimizer has already computed, without a job."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tidegate_server.engine.storage.jvm import items, java, kind
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
 _CONSTANTS = 16
-"""How many columns are looked at one by one."""
+"""Maximum number of columns to check; each takes calls to the JVM."""
 
 
 def constant_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table | None:
-    """Return the row of ``SELECT`` with nothing but literals; None for any other plan.
+    """Return the row of a ``SELECT`` of literals only; None for any other plan.
 
-    Such a plan needs no optimizer, which takes longer than all else of the statement: pools of
-    connections ask for ``SELECT 1`` each time they lend one.
+    Such a plan skips the optimizer, which would take most of the statement's time. Connection
+    pools run ``SELECT 1`` each time they hand out a connection.
     """
     plan = frame._jdf.queryExecution().commandExecuted()
     if kind(plan) != "Project" or len(schema) > _CONSTANTS or not _is_constant(plan):
         return None
     jvm: Any = java(frame.sparkSession)
-    return _table(jvm, _computed(jvm, plan), frame, schema, time_zone)
+    return _arrow_table(jvm, _local_data(jvm, plan), frame, schema, time_zone)
 
 
 def _is_constant(project: Any) -> bool:
@@ -38,19 +38,19 @@ def _is_constant(project: Any) -> bool:
 def local_rows(frame: DataFrame, schema: pa.Schema, time_zone: str) -> pa.Table | None:
     """Return the rows of constants, VALUES and commands; None for a plan that needs a job.
 
-    The JVM's own converter makes the Arrow data, as it does behind ``DataFrame.toArrow``.
+    Spark's own converter in the JVM makes the Arrow data, as in ``DataFrame.toArrow``.
     """
     jvm: Any = java(frame.sparkSession)
-    rows = _computed(jvm, frame._jdf.queryExecution().optimizedPlan())
-    return _table(jvm, rows, frame, schema, time_zone)
+    rows = _local_data(jvm, frame._jdf.queryExecution().optimizedPlan())
+    return _arrow_table(jvm, rows, frame, schema, time_zone)
 
 
-def named(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table of the same columns with the names and types of a schema."""
     return table.rename_columns(schema.names).cast(schema)
 
 
-def _table(
+def _arrow_table(
     jvm: Any, rows: Any | None, frame: DataFrame, schema: pa.Schema, time_zone: str
 ) -> pa.Table | None:
     if rows is None:
@@ -62,25 +62,25 @@ def _table(
     tables = []
     while streams.hasNext():
         tables.append(pa.ipc.open_stream(streams.next()).read_all())
-    return named(pa.concat_tables(tables), schema) if tables else schema.empty_table()
+    return with_schema(pa.concat_tables(tables), schema) if tables else schema.empty_table()
 
 
-def _computed(jvm: Any, plan: Any) -> Any | None:
+def _local_data(jvm: Any, plan: Any) -> Any | None:
     """Return the Seq of internal rows that a plan holds, or holds below one projection."""
     if kind(plan) == "Project":
         child = _local_relation(jvm, plan.child())
         if child is None:
             return None
-        # The very rule by which the optimizer folds a projection of VALUES.
+        # The same rule by which the optimizer folds a projection of VALUES.
         rule = _singleton(jvm, "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation$")
-        plan = rule.apply(plan.withNewChildren(_nothing(jvm).prepended(child)))
+        plan = rule.apply(plan.withNewChildren(_empty_seq(jvm).prepended(child)))
         return plan.data() if kind(plan) == "LocalRelation" else None
     relation = _local_relation(jvm, plan)
     return None if relation is None else relation.data()
 
 
 def _local_relation(jvm: Any, plan: Any) -> Any | None:
-    """Return the relation of constant rows that a leaf stands for."""
+    """Return the relation of constant rows that is equivalent to a leaf; None for other plans."""
     make = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation
     not_streaming, stream = False, jvm.scala.Option.empty()
     match kind(plan):
@@ -90,18 +90,18 @@ def _local_relation(jvm: Any, plan: Any) -> Any | None:
             return make(plan.output(), plan.rows(), not_streaming, stream)
         case name if name.startswith("OneRowRelation"):
             row = jvm.org.apache.spark.sql.catalyst.InternalRow.empty()
-            nothing = _nothing(jvm)
+            nothing = _empty_seq(jvm)
             return make(nothing, nothing.prepended(row), not_streaming, stream)
         case _:
             return None
 
 
-def _nothing(jvm: Any) -> Any:
+def _empty_seq(jvm: Any) -> Any:
     return _singleton(jvm, "scala.collection.immutable.Nil$")
 
 
 def _singleton(jvm: Any, name: str) -> Any:
-    """Return a Scala object by its class name."""
+    """Return a Scala object, whose class name ends in ``$``."""
     found = jvm
     for part in name.split("."):
         found = getattr(found, part)

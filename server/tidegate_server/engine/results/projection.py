@@ -1,4 +1,4 @@
-"""The wire projection: which columns a result has and how Spark writes each for the wire."""
+"""The wire projection: the columns of a result, and how Spark converts each for the wire."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TEXTS = (
     T.YearMonthIntervalType,
     T.CalendarIntervalType,
 )
-"""Types whose nested values go out as the text that they have by themselves."""
+"""Types whose values have the same text nested in JSON as on their own."""
 _JSON_KEYS = (T.StringType, T.BooleanType, T.IntegralType, T.FractionalType)
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 _UNIONS = frozenset({"Union", "UnionLoop"})
@@ -48,14 +48,14 @@ def result_schema(frame: DataFrame) -> Schema:
     """Return the columns as the user named them, with their Spark DDL types."""
     fields = frame.schema.fields
     declared = any(_DECLARED in field.metadata for field in fields)
-    undeclared = _united_with_others(frame) if declared else frozenset()
-    return Schema(tuple(_column(f, undeclared) for f in fields))
+    mixed = _types_mixed_in_unions(frame) if declared else frozenset()
+    return Schema(tuple(_column(f, mixed) for f in fields))
 
 
-def _united_with_others(frame: DataFrame) -> frozenset[str]:
-    """Return the CHAR and VARCHAR types under which a UNION has values of other types as well.
+def _types_mixed_in_unions(frame: DataFrame) -> frozenset[str]:
+    """Return the CHAR and VARCHAR types that a UNION mixes with other types.
 
-    Spark gives it the type of its first part, which the others need not fit into.
+    Spark gives the UNION the type of its first part, which the values of the others may exceed.
     """
     jdf: Any = frame._jdf
     found: set[str | None] = set()
@@ -65,21 +65,21 @@ def _united_with_others(frame: DataFrame) -> frozenset[str]:
         children = list(items(plan.children()))
         plans += children
         if kind(plan) in _UNIONS:
-            outputs = ([_declared(a) for a in items(child.output())] for child in children)
+            outputs = ([_declared_type(a) for a in items(child.output())] for child in children)
             for types in map(set, zip(*outputs, strict=True)):
                 found |= types if len(types) > 1 else set()
     return frozenset(type_ for type_ in found if type_ is not None)
 
 
-def _declared(attribute: Any) -> str | None:
+def _declared_type(attribute: Any) -> str | None:
     metadata = attribute.metadata()
     return str(metadata.getString(_DECLARED)) if metadata.contains(_DECLARED) else None
 
 
 def wire_frame(frame: DataFrame) -> DataFrame:
-    """Return ``frame`` with columns that hold only what the wire can carry.
+    """Return ``frame`` with all columns converted to types that the wire supports.
 
-    Most frames are that already: Spark then need not analyze them again.
+    Most frames have only such types and are returned unchanged, which saves an analysis.
     """
     fields = frame.schema.fields
     if all(_is_natural(field.dataType) for field in fields):
@@ -89,27 +89,29 @@ def wire_frame(frame: DataFrame) -> DataFrame:
 
 
 def arrow_schema(wire: DataFrame, timezone: str) -> pa.Schema:
-    """Return the Arrow schema in which every batch of a wire frame is served: c0, c1, …"""
+    """Return the Arrow schema of every batch of a wire frame; its columns are c0, c1, …"""
     schema = to_arrow_schema(wire.schema)
-    return pa.schema([pa.field(f"c{i}", _zoned(f.type, timezone)) for i, f in enumerate(schema)])
+    return pa.schema(
+        [pa.field(f"c{i}", _with_time_zone(f.type, timezone)) for i, f in enumerate(schema)]
+    )
 
 
 def type_text(data_type: T.DataType, metadata: dict[str, Any] | None = None) -> str:
-    """Return a type as Spark DDL; char and varchar as declared."""
+    """Return a type as Spark DDL, with CHAR and VARCHAR as declared."""
     declared = (metadata or {}).get(_DECLARED)
     return str(declared) if declared else type_sql(data_type)
 
 
-def _zoned(arrow: pa.DataType, timezone: str) -> pa.DataType:
-    """Arrow keeps instants; the zone says how clients are to see them."""
+def _with_time_zone(arrow: pa.DataType, timezone: str) -> pa.DataType:
+    """Set the time zone in which clients show timestamps; Arrow itself stores instants."""
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         return pa.timestamp("us", tz=timezone)
     return arrow
 
 
-def _column(field: T.StructField, undeclared: frozenset[str]) -> Column:
+def _column(field: T.StructField, mixed: frozenset[str]) -> Column:
     comment = field.metadata.get("comment")
-    known = field.metadata if field.metadata.get(_DECLARED) not in undeclared else {}
+    known = field.metadata if field.metadata.get(_DECLARED) not in mixed else {}
     return Column(
         name=field.name,
         type=type_text(field.dataType, known),
@@ -152,8 +154,8 @@ def _text(column: SparkColumn, data_type: T.DataType) -> SparkColumn:
 def _is_json(data_type: T.DataType) -> bool:
     """Say whether ``to_json`` writes every value of a type as clients expect it.
 
-    It cuts timestamps to milliseconds, writes intervals as SQL, and keys as Spark stores them: a
-    date as its number of days.
+    It truncates timestamps to milliseconds, writes intervals as SQL, and writes map keys in Spark's
+    internal form: a date as its number of days.
     """
     match data_type:
         case T.ArrayType():
@@ -167,7 +169,7 @@ def _is_json(data_type: T.DataType) -> bool:
 
 
 def _json_ready(column: SparkColumn, data_type: T.DataType) -> SparkColumn:
-    """Return a nested value with the text of all that is no JSON in its place."""
+    """Return a nested value in which texts replace all values that ``to_json`` would distort."""
     if _is_json(data_type):
         return column
     match data_type:
@@ -191,7 +193,7 @@ def _json_ready(column: SparkColumn, data_type: T.DataType) -> SparkColumn:
 def _json_key(key: SparkColumn, data_type: T.DataType) -> SparkColumn:
     match data_type:
         case T.TimestampType():
-            # With its offset: an hour that comes twice would make two keys the same.
+            # With the offset: when clocks are set back, two keys would otherwise be equal.
             return F.date_format(key, "yyyy-MM-dd HH:mm:ss.SSSSSSXXX")
         case T.BinaryType():
             return F.base64(key)
@@ -209,5 +211,5 @@ def _day_time_text(column: SparkColumn) -> SparkColumn:
 
 
 def _quoted_part(interval: SparkColumn) -> SparkColumn:
-    """Return what stands between the quotes of ``INTERVAL '…' …``."""
+    """Return the text between the quotes of ``INTERVAL '…' …``."""
     return F.regexp_extract(interval.cast("string"), "'([^']*)'", 1)

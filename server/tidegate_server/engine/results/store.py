@@ -1,4 +1,4 @@
-"""Results: small ones ride in the answer, larger ones wait in the spool as chunks."""
+"""Results: small ones are sent inline, larger ones are spooled as chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.engine.jvm.errors import exceeds_result_limit
-from tidegate_server.engine.results.local_rows import constant_rows, local_rows, named
+from tidegate_server.engine.results.local_rows import constant_rows, local_rows, with_schema
 from tidegate_server.engine.results.projection import arrow_schema, wire_frame
 from tidegate_server.engine.results.spool import Spool
 from tidegate_server.engine.session.operations import Operation
@@ -29,12 +29,12 @@ _CHUNK_BYTES = 8 << 20
 _ROW_GROUP_BYTES = 3 << 20  # encoded; decoded values take about three times as much
 _BATCH_ROWS = 16_384
 _ROWS_WRITTEN = "numOutputRows"
-_ASSUMED_VALUE = 64  # bytes; what turns out larger than allowed is spooled after all
+_ASSUMED_VALUE = 64  # bytes; a result that turns out to be larger than allowed is spooled
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a result went: inline bytes, or chunks under its id."""
+    """A stored result: inline bytes, or chunks under its id."""
 
     result_id: str
     rows: int
@@ -43,7 +43,7 @@ class Stored:
 
 
 class Chunks(Protocol):
-    """A result that waits to be read."""
+    """A spooled result."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,7 +52,7 @@ class Chunks(Protocol):
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         ...
 
     def read(self, chunk: int) -> Iterator[pa.RecordBatch]:
@@ -61,7 +61,7 @@ class Chunks(Protocol):
 
 
 class ArrowFile:
-    """Batches in one Arrow IPC file, mapped and not held in memory."""
+    """Batches in one Arrow IPC file, which is memory-mapped for reading."""
 
     def __init__(self, path: Path, table: pa.Table) -> None:
         self._schema = table.schema
@@ -87,7 +87,7 @@ class ArrowFile:
 
 
 class ParquetSpool:
-    """A directory Spark wrote; a chunk is one row group, in the order of the part files."""
+    """A directory written by Spark; a chunk is one row group, in the order of the part files."""
 
     def __init__(self, directory: Path, schema: pa.Schema) -> None:
         self._schema = schema
@@ -114,10 +114,9 @@ class ParquetSpool:
 
 
 def write_parquet(frame: DataFrame, place: Path) -> int:
-    """Write a frame below a directory that does not exist yet; return how many rows its tasks
-    wrote.
+    """Write a frame into a new directory; return how many rows its tasks wrote.
 
-    Each task returns its own count, wherever its files went.
+    Spark adds up the counts that the tasks return, whichever disk they wrote to.
     """
     jvm: Any = java(frame.sparkSession)
     session: Any = frame.sparkSession._jsparkSession
@@ -141,20 +140,20 @@ def write_parquet(frame: DataFrame, place: Path) -> int:
     save = jvm.org.apache.spark.sql.SaveMode.ErrorIfExists
     command = source.planForWriting(save, jdf.queryExecution().analyzed())
     done = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, command)
-    plan = _writing(done.queryExecution().executedPlan().commandPhysicalPlan())
+    plan = _write_operator(done.queryExecution().executedPlan().commandPhysicalPlan())
     return int(plan.metrics().apply(_ROWS_WRITTEN).value())
 
 
-def _writing(plan: Any) -> Any:
-    """Return the operator that wrote: adaptive execution puts others around it, without metrics."""
+def _write_operator(plan: Any) -> Any:
+    """Return the operator that wrote; adaptive execution wraps it in others without metrics."""
     name = kind(plan)
     if name == "AdaptiveSparkPlanExec":
-        return _writing(plan.executedPlan())
-    return _writing(plan.plan()) if name.endswith("QueryStageExec") else plan
+        return _write_operator(plan.executedPlan())
+    return _write_operator(plan.plan()) if name.endswith("QueryStageExec") else plan
 
 
 def require_complete(written: int, read: int) -> None:
-    """Refuse a result with rows missing, or read twice.
+    """Reject a result with missing or duplicate rows.
 
     :raises ServerError: RESULT_INCOMPLETE.
     """
@@ -163,7 +162,7 @@ def require_complete(written: int, read: int) -> None:
 
 
 class ResultStore:
-    """All results of the process, by id and by the session they belong to."""
+    """All results of the process, by id and by session."""
 
     def __init__(self, spool: Spool, *, direct_bytes: int) -> None:
         self._spool = spool
@@ -172,30 +171,30 @@ class ResultStore:
         self._results: dict[str, Chunks] = {}
 
     def store(self, frame: DataFrame, operation: Operation, request: Execute) -> Stored:
-        """Run a query once and keep its rows.
+        """Run a query once and store its rows.
 
-        :raises ServerError: RESULT_TOO_LARGE, RESULTS_OF_USER_TOO_LARGE, OPERATION_CANCELED or
-            what Spark says.
+        :raises ServerError: RESULT_TOO_LARGE, RESULTS_OF_USER_TOO_LARGE, RESULT_INCOMPLETE or
+            OPERATION_CANCELED. Exceptions of Spark pass through.
         """
         wire = wire_frame(frame)
         session = frame.sparkSession
-        time_zone = _zone(session, str(session.conf.get("spark.sql.session.timeZone")))
+        time_zone = _time_zone(session, str(session.conf.get("spark.sql.session.timeZone")))
         schema = arrow_schema(wire, time_zone)
         table = constant_rows(wire, schema, time_zone)
         if table is not None:
-            return self._direct(table, operation, request)
+            return self._store_direct(table, operation, request)
         if not _is_small(wire, self._direct_bytes):
-            return self._spooled(wire, schema, operation, request)
+            return self._store_spooled(wire, schema, operation, request)
         try:
             table = local_rows(wire, schema, time_zone)
             if table is None:
-                table = named(wire.toArrow(), schema)
-        except Exception as failed:
-            if not exceeds_result_limit(failed):
+                table = with_schema(wire.toArrow(), schema)
+        except Exception as caught:
+            if not exceeds_result_limit(caught):
                 raise
-            logger.info("result of %s is larger than estimated", operation.id)
-            return self._spooled(wire, schema, operation, request)
-        return self._direct(table, operation, request)
+            logger.info("the result of %s is larger than estimated", operation.id)
+            return self._store_spooled(wire, schema, operation, request)
+        return self._store_direct(table, operation, request)
 
     def read(self, result_id: str, chunk: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the schema and the batches of one chunk.
@@ -214,37 +213,37 @@ class ResultStore:
         """Delete a result; an unknown one is harmless."""
         with self._lock:
             self._results.pop(result_id, None)
-        self._spool.give_back(result_id)
+        self._spool.release(result_id)
 
     def close_session(self, session_id: str) -> None:
         """Delete every result of a session."""
-        for result_id in self._spool.of_session(session_id):
+        for result_id in self._spool.results_of_session(session_id):
             self.close(result_id)
 
     def count(self) -> int:
-        """Return how many results wait to be read."""
+        """Return the number of spooled results."""
         with self._lock:
             return len(self._results)
 
-    def excess(self, operation: Operation) -> ServerError | None:
-        """Return why what an operation writes into the spool must not go on, None if it may."""
-        return self._spool.excess(operation.id)
+    def quota_error(self, operation: Operation) -> ServerError | None:
+        """Return the error of an operation that has written more than a quota, or None."""
+        return self._spool.quota_error(operation.id)
 
-    def _direct(self, table: pa.Table, operation: Operation, request: Execute) -> Stored:
+    def _store_direct(self, table: pa.Table, operation: Operation, request: Execute) -> Stored:
         if table.nbytes <= request.inline_bytes:
             inline = _ipc_stream(table)
             return Stored(str(uuid.uuid4()), table.num_rows, chunks=0, inline=inline)
-        result_id, place = self._spool.take(operation.id, request.session_id, request.owner)
+        result_id, place = self._spool.allocate(operation.id, request.session_id, request.owner)
         place.mkdir()
         file = ArrowFile(place / "result.arrow", table)
-        self._keep(result_id, file)
-        self._check(result_id, operation)
+        self._add(result_id, file)
+        self._close_if_unwanted(result_id, operation)
         return Stored(result_id, table.num_rows, file.chunks)
 
-    def _spooled(
+    def _store_spooled(
         self, wire: DataFrame, schema: pa.Schema, operation: Operation, request: Execute
     ) -> Stored:
-        result_id, place = self._spool.take(operation.id, request.session_id, request.owner)
+        result_id, place = self._spool.allocate(operation.id, request.session_id, request.owner)
         try:
             # A file cannot have two columns of one name.
             distinct = wire.toDF(*schema.names)
@@ -254,17 +253,17 @@ class ResultStore:
         except BaseException:
             self.close(result_id)
             raise
-        self._keep(result_id, spool)
-        self._check(result_id, operation)
+        self._add(result_id, spool)
+        self._close_if_unwanted(result_id, operation)
         return Stored(result_id, spool.rows, spool.chunks)
 
-    def _keep(self, result_id: str, chunks: Chunks) -> None:
+    def _add(self, result_id: str, chunks: Chunks) -> None:
         with self._lock:
             self._results[result_id] = chunks
 
-    def _check(self, result_id: str, operation: Operation) -> None:
-        """Drop a result nobody wants or has room for."""
-        excess = self.excess(operation)
+    def _close_if_unwanted(self, result_id: str, operation: Operation) -> None:
+        """Delete a result that was canceled or exceeds a quota, and raise the error."""
+        excess = self.quota_error(operation)
         if operation.canceled or excess is not None:
             self.close(result_id)
             operation.check()
@@ -272,10 +271,10 @@ class ResultStore:
             raise excess
 
 
-def _zone(session: SparkSession, given: str) -> str:
-    """Return a session's time zone in a spelling that Arrow and its readers know.
+def _time_zone(session: SparkSession, given: str) -> str:
+    """Return a session's time zone in a notation that Arrow and its readers support.
 
-    Spark also takes Java's ``GMT+8``, ``+8`` and short names such as ``PST``.
+    Spark also accepts Java's ``GMT+8``, ``+8`` and short names such as ``PST``.
     """
     if "/" in given or given == "UTC":
         return given
@@ -285,7 +284,7 @@ def _zone(session: SparkSession, given: str) -> str:
 
 
 def _is_small(wire: DataFrame, direct_bytes: int) -> bool:
-    """Say whether Spark's own bounds prove or estimate that the rows fit in memory."""
+    """Say whether the rows fit in memory, by Spark's row limit or its size estimate."""
     plan = wire._jdf.queryExecution().optimizedPlan()
     most = plan.maxRows()
     if most.isDefined() and most.get() * len(wire.columns) * _ASSUMED_VALUE <= direct_bytes:
