@@ -138,7 +138,7 @@ class Materialized(Stored):
     def __init__(self, lake: Lake, query: str, *keys: str, **given: object) -> None:
         super().__init__(lake, query, *keys, **given)  # type: ignore[arg-type]
         tables = Tables(lake.session, lake.format)
-        tables.pinned(query, "spark_catalog", lake.schema)
+        tables.pin(query, "spark_catalog", lake.schema)
         self.sources = tuple(tables.sources.values())
         self.qualified = query
         for source in self.sources:

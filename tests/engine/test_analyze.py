@@ -57,7 +57,7 @@ def pinned(lake: Lake, sql: str) -> list[tuple[object, ...]]:
     """Return the rows that a refresh of a query sees, in a session of its own."""
     query = analyze(lake, sql).expanded_query
     session = lake.root.newSession()
-    text = Tables(session, lake.format).pinned(query, "spark_catalog", "default")
+    text = Tables(session, lake.format).pin(query, "spark_catalog", "default")
     return sorted((tuple(row) for row in session.sql(text).collect()), key=repr)
 
 
@@ -191,7 +191,7 @@ def test_columns_that_sources_get_later_change_nothing(tables: Lake, sql: str) -
     tables.sql("ALTER TABLE u ADD COLUMN b STRING", "ALTER TABLE t ADD COLUMN c INT")
     recorded = {source.name: source.columns for source in answer.sources}
     later = Tables(tables.root.newSession(), tables.format, recorded=recorded)
-    text = later.pinned(answer.expanded_query, "spark_catalog", "default")
+    text = later.pin(answer.expanded_query, "spark_catalog", "default")
     assert tuple(later.spark.sql(text).columns) == answer.schema.names()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fix_spark import Lake
 from tidegate_server.engine.definition.analyze import analyzed_plan
-from tidegate_server.engine.query.determinism import changes_by_itself, unstable
+from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.lineage import column_origins, source_columns, used_columns
 from tidegate_server.engine.query.plans import read_tree
 
@@ -123,11 +123,11 @@ def test_the_columns_of_sources_and_those_used(tables: Lake) -> None:
 def test_what_is_unstable_is_named_with_its_class(
     tables: Lake, sql: str, expected: tuple[str, ...]
 ) -> None:
-    assert unstable(analyzed_plan(tables.session.sql(sql))) == expected
+    assert unstable_parts(analyzed_plan(tables.session.sql(sql))) == expected
 
 
 def test_only_time_and_chance_change_a_query_by_themselves() -> None:
-    assert changes_by_itself(("D1 now", "D2 first", "D3 rand")) == ("now", "rand")
+    assert time_dependent(("D1 now", "D2 first", "D3 rand")) == ("now", "rand")
 
 
 def test_a_plan_is_read_from_its_nodes_in_preorder() -> None:

@@ -106,14 +106,14 @@ def test_paths_have_fingerprints_and_files_that_move_meanwhile_none(
     put(tmp_path / "a.parquet", 1)
     path = f"parquet.`{tmp_path}/*.parquet`"
     tables = Tables(lake.session, lake.format, fingerprinted=True)
-    tables.pinned(f"SELECT * FROM {path}", "spark_catalog", lake.schema)
+    tables.pin(f"SELECT * FROM {path}", "spark_catalog", lake.schema)
     (found,) = tables.vector().values()
-    assert not tables.assumed() and tables.moved() == {}
+    assert not tables.has_untracked_source() and tables.changed_sources() == {}
     (source,) = tables.sources.values()
     now = source_versions([source], lake.root, lake.format)
     assert now == {source.table_id: found}
     put(tmp_path / "b.parquet", 2)
-    assert list(tables.moved()) == [source.table_id]
+    assert list(tables.changed_sources()) == [source.table_id]
     assert source_versions([source], lake.root, lake.format) != now
 
 

@@ -13,7 +13,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
-from tidegate_server.engine.query.logical_time import bound
+from tidegate_server.engine.query.logical_time import bind_time
 from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import Child
@@ -218,7 +218,7 @@ def test_a_refresh_sees_its_logical_time(t: Lake) -> None:
 def test_the_time_is_bound_wherever_it_is_read(lake: Lake, sql: str, value: str) -> None:
     lake.sql("SET spark.sql.session.timeZone = UTC")
     frame = lake.session.sql(sql)
-    again = bound(frame, NOON)
+    again = bind_time(frame, NOON)
     assert again.schema == frame.schema
     assert [row[0] for row in again.collect()] == [value]
 
@@ -227,11 +227,11 @@ def test_the_day_is_that_of_the_session_s_zone(lake: Lake) -> None:
     lake.sql("SET spark.sql.session.timeZone = Asia/Tokyo")
     frame = lake.session.sql("SELECT CAST(current_date AS STRING), CAST(now() AS STRING)")
     evening = NOON.replace(hour=20, microsecond=0)
-    assert [tuple(row) for row in bound(frame, evening).collect()] == [
+    assert [tuple(row) for row in bind_time(frame, evening).collect()] == [
         ("2024-03-01", "2024-03-01 05:30:15")
     ]
 
 
 def test_a_query_without_the_time_is_left_alone(lake: Lake) -> None:
     frame = lake.session.sql("SELECT 1 AS one")
-    assert bound(frame, NOON) is frame
+    assert bind_time(frame, NOON) is frame

@@ -17,18 +17,18 @@ from tidegate_server.core.model.types import Schema, distinct_names
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.core.model.zones import SESSION_ZONE
 from tidegate_server.core.sql.streams import Stream, find_stream
-from tidegate_server.engine.query.determinism import changes_by_itself, unstable
+from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.expansion import expansions
 from tidegate_server.engine.query.lineage import column_origins, source_columns
 from tidegate_server.engine.query.plans import Node, read_plan
 from tidegate_server.engine.query.references import ParsedQuery, parse_query
 from tidegate_server.engine.query.resolution import Tables, current_place
 from tidegate_server.engine.query.streams import (
-    aliased,
+    add_alias,
     check_plan,
     check_rows,
-    put_back,
-    reading,
+    restore_stream,
+    stream_view,
     with_columns,
 )
 from tidegate_server.engine.results.projection import result_schema
@@ -73,7 +73,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         tables = Tables(spark, format)
         candidates = expansions(tables, query, current_place(spark))
         first = next(candidates, query_text)
-        found = unstable(plan)
+        found = unstable_parts(plan)
         _refuse_session_names(found)
         refuse_reading_functions(plan)
         temporary = [*sorted(tables.temporary), *_temporary_names(spark, query, plan)]
@@ -103,24 +103,24 @@ def _analyze_stream(
 ) -> Analysis:
     """Analyze a query over a stream, whose rows are looked at one by one."""
     hidden = stream.hidden(text)
-    with reading(spark, stream):
+    with stream_view(spark, stream):
         check_rows(spark, hidden)
         query = parse_query(spark, hidden)
         if not query.references[0].aliased:
-            hidden = aliased(hidden, query.references[0].end, stream)
+            hidden = add_alias(hidden, query.references[0].end, stream)
             query = parse_query(spark, hidden)
         frame = spark.sql(hidden)
         plan = analyzed_plan(frame)
         check_plan(plan, hidden)
         schema = result_schema(frame)
-        found = unstable(plan)
+        found = unstable_parts(plan)
         _refuse_session_names(found)
         tables = Tables(spark, format)
         expanded = next(expansions(tables, query, current_place(spark)), hidden)
         temporary = _temporary_names(spark, query, plan)
     return Analysis(
         schema=schema,
-        expanded_query=put_back(expanded, stream),
+        expanded_query=restore_stream(expanded, stream),
         sources=(Source(name=stream.name, kind=SourceKind.STREAM, table_id=str(stream.name)),),
         temporary_objects=tuple(temporary),
         unstable=found,
@@ -134,7 +134,7 @@ def _time_zone(spark: SparkSession) -> str:
 
 def _refuse_session_names(found: tuple[str, ...]) -> None:
     """Refuse the current schema and catalog, which are not those of a refresh."""
-    names = [name for name in changes_by_itself(found) if name in _OF_A_SESSION]
+    names = [name for name in time_dependent(found) if name in _OF_A_SESSION]
     if names:
         reason = f"it uses {', '.join(names)}, which every session has its own of: write the name"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
@@ -180,7 +180,7 @@ def _kept(
     tables = replace(tables, spark=_elsewhere(tables.spark))
     for text in candidates:
         try:
-            frame = tables.spark.sql(tables.pinned(text, DEFAULT_CATALOG, DEFAULT_SCHEMA))
+            frame = tables.spark.sql(tables.pin(text, DEFAULT_CATALOG, DEFAULT_SCHEMA))
             names = distinct_names(frame.columns)
             found = column_origins(analyzed_plan(frame), names)
         except PySparkException as failed:
@@ -189,7 +189,7 @@ def _kept(
             problem = "; ".join(filter(None, (_first_line(failed), advice)))
             continue
         finally:
-            tables.forget()
+            tables.drop_registered()
         if _types(result_schema(frame)) == _types(schema) and found == lineage:
             return text
     raise error(Code.MT_QUERY_UNSUPPORTED, reason=problem) from cause

@@ -36,9 +36,9 @@ from tidegate_server.core.model.names import (
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.sql.assertions import spark_condition
 from tidegate_server.engine.definition.analyze import analyzed_plan
-from tidegate_server.engine.query.determinism import changes_by_itself, unstable
+from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.immutable_region import check_region
-from tidegate_server.engine.query.references import Edit, edited, parse_query
+from tidegate_server.engine.query.references import Edit, apply_edits, parse_query
 from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.sessions import Child, apply_settings
 from tidegate_server.engine.storage.base import TableDescription, TableFormat
@@ -84,7 +84,7 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     for text in request.conditions:
         test = f"SELECT 1 FROM ({below}) WHERE ({text}\n)"
         condition = _judged(spark, test, "the expectation")
-        changing = changes_by_itself(unstable(analyzed_plan(condition)))
+        changing = time_dependent(unstable_parts(analyzed_plan(condition)))
         if request.stable and changing:
             reason = f"{', '.join(changing)} may answer differently each time the rows are read"
             raise _unusable("the expectation", reason)
@@ -145,7 +145,7 @@ def _renamed(spark: SparkSession, text: str, request: RewriteNames) -> str | Non
         for c in query.columns
         if _is(c.parts[:-1], old)
     ]
-    return edited(text, edits)
+    return apply_edits(text, edits)
 
 
 def _is(parts: Sequence[str], name: TableName) -> bool:

@@ -1,1 +1,1 @@
-"""Reads queries: their references, sources, plans and lineage."""
+"""Analyzes queries: their references, sources, plans and lineage."""

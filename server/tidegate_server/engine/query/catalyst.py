@@ -1,4 +1,4 @@
-"""Catalyst's trees read and built through py4j."""
+"""Reads and builds Catalyst's trees through py4j."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.engine.storage.jvm import items, java, scala_object
 
-# Far beyond the columns a table has, so that no text is cut off.
+# More than any table has columns, so that Catalyst does not truncate a text.
 _FIELDS = 1 << 20
-# Those of expressions and of recursive queries, and the numbered names of common expressions.
+# Ids of expressions and recursive queries, and the numbered names of common expressions.
 _ID = re.compile(r"(?:#|_common_expr_|(?<=UnionLoop )|(?<=UnionLoopRef ))\d+")
 
 
@@ -25,12 +25,12 @@ def descend(tree: Any) -> Iterator[Any]:
 
 
 def expression_id(named: Any) -> int:
-    """Return the id by which attributes are told apart within one plan."""
+    """Return the id of a named expression, unique within one plan."""
     return int(named.exprId().id())
 
 
 class Catalyst:
-    """Makes plans and expressions; every attribute keeps its id unless said otherwise."""
+    """Builds plans and expressions; attributes keep their ids unless a method says otherwise."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -52,9 +52,9 @@ class Catalyst:
         return jdf.queryExecution().analyzed()
 
     def frame(self, plan: Any) -> DataFrame:
-        """Return the frame of a plan, which Spark analyzes once more.
+        """Return the frame of a plan, which Spark analyzes again.
 
-        :raises pyspark.errors.AnalysisException: if the plan is not sound.
+        :raises pyspark.errors.AnalysisException: if the plan is invalid.
         """
         session: Any = self.spark._jsparkSession
         return DataFrame(
@@ -70,10 +70,10 @@ class Catalyst:
         return bool(tree.containsPattern(self._patterns.IN_SUBQUERY()))
 
     def text(self, plan: Any) -> str:
-        """Return a plan as text that is the same whenever the plan is: ids are counted anew.
+        """Return a plan as text with renumbered ids, so that equal plans have equal texts.
 
-        Catalyst's own canonical form is not: it sorts by hashes, which those of subqueries differ
-        in from one analysis to the next.
+        Catalyst's own canonical form does not guarantee that: it sorts by hashes, and those of
+        subqueries differ from one analysis to the next.
         """
         numbers: dict[str, str] = {}
         text = str(plan.treeString(False, False, _FIELDS, False, False))
@@ -86,7 +86,7 @@ class Catalyst:
         return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(values))
 
     def with_children(self, node: Any, children: Sequence[Any]) -> Any:
-        """Return the operator over other inputs of the same attributes."""
+        """Return the operator over other inputs with the same attributes."""
         return node.withNewChildren(self.seq(children))
 
     def project(self, expressions: Iterable[Any], child: Any) -> Any:
@@ -113,7 +113,7 @@ class Catalyst:
         return self._logical.LateralJoin(node.left(), right, node.joinType(), node.condition())
 
     def limit(self, child: Any, count: int) -> Any:
-        """Return the first rows."""
+        """Return a limit."""
         session: Any = self.spark._jsparkSession
         number = session.sessionState().sqlParser().parseExpression(str(count))
         return self._logical.GlobalLimit(number, self._logical.LocalLimit(number, child))
@@ -129,20 +129,20 @@ class Catalyst:
         return self._logical.Union(self.seq(plans), False, False)
 
     def expand(self, node: Any, carried: Any, child: Any) -> Any:
-        """Return an Expand that hands one more attribute through."""
+        """Return an Expand that passes one more attribute through."""
         rows = [self.seq([*items(row), carried]) for row in items(node.projections())]
         return self._logical.Expand(
             self.seq(rows), self.seq([*items(node.output()), carried]), child
         )
 
     def broadcast(self, plan: Any) -> Any:
-        """Return a plan whose rows a join is to send to every process."""
+        """Return a plan with a broadcast hint."""
         hints = self._logical
         strategy = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.BROADCAST")
         return hints.ResolvedHint(plan, hints.HintInfo(self._jvm.scala.Option.apply(strategy)))
 
     def semi_join(self, left: Any, right: Any, condition: Any) -> Any:
-        """Return the rows of ``left`` that have a partner."""
+        """Return a left semi join."""
         hint = self._logical.JoinHint.NONE()
         option = self._jvm.scala.Option
         return self._logical.Join(
@@ -150,7 +150,7 @@ class Catalyst:
         )
 
     def rows(self, attributes: Sequence[Any], rows: Any) -> Any:
-        """Return a relation of Catalyst rows held in memory."""
+        """Return a relation of Catalyst rows in memory."""
         sequence = self._jvm.scala.Predef.genericWrapArray(rows).toSeq()
         return self._logical.LocalRelation(
             self.seq(attributes), sequence, False, self._jvm.scala.Option.empty()
@@ -191,7 +191,7 @@ class Catalyst:
         return session.sessionState().sqlParser().parseExpression(f"{value}L")
 
     def field(self, struct: Any, index: int) -> Any:
-        """Return a field of a struct, NULL if that is."""
+        """Return a field of a struct; NULL if the struct is NULL."""
         return self.expressions.GetStructField(struct, index, self._jvm.scala.Option.empty())
 
     def contained(self, expression: Any, values: Any) -> Any:
@@ -208,7 +208,7 @@ class Catalyst:
         return self.expressions.IsNotNull(expression)
 
     def sort_order(self, expression: Any, *, descending: bool) -> Any:
-        """Return an order by an expression."""
+        """Return a sort order with the default position of NULLs."""
         base = "org.apache.spark.sql.catalyst.expressions"
         direction = scala_object(self._jvm, f"{base}.{'Descending' if descending else 'Ascending'}")
         return self.expressions.SortOrder(
@@ -216,11 +216,11 @@ class Catalyst:
         )
 
     def attempted(self, expression: Any) -> Any:
-        """Return an expression that is NULL where the given one fails."""
+        """Return an expression that yields NULL where the given one fails."""
         return self.expressions.TryEval(expression)
 
     def widens(self, cast: Any) -> bool:
-        """Say whether a cast is to a type that has all values of the other."""
+        """Say whether a cast is to a type that can represent all values of the source type."""
         return bool(self.expressions.Cast.canUpCast(cast.child().dataType(), cast.dataType()))
 
     def same(self, left: Any, right: Any) -> Any:

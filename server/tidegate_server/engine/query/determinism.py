@@ -1,4 +1,4 @@
-"""What in a query may give other rows from the same versions of its sources."""
+"""Finds the parts of a query that may give other rows for the same versions of its sources."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidegate_server.engine.query.plans import Node
 
 
 class Stability(Enum):
-    """Why a query may give other rows; the first letters sort by how much is known."""
+    """Why a query may give other rows; a higher number is less predictable."""
 
     RUN = "D1"
-    """One value in one run: the time, the user."""
+    """Constant within one run: the time, the user."""
     ORDER = "D2"
-    """Depends on the order in which equal rows come."""
+    """Depends on the order of equal rows."""
     VOLATILE = "D3"
-    """Another value each time, or nobody knows."""
+    """Differs at each evaluation, or is not known to be deterministic."""
 
 
 _RUN: Mapping[str, str] = {
@@ -74,20 +74,21 @@ _DECIDED = re.compile(r"^(Python|Scala|Hive|Java)\w*(UDF|UDTF|UDAF)$")
 _HIDDEN = "_metadata"
 
 
-def unstable(plan: Node) -> tuple[str, ...]:
+def unstable_parts(plan: Node) -> tuple[str, ...]:
     """Return class and name of everything unstable in an analyzed query, such as ``D3 rand``."""
-    return tuple(sorted({f"{stability.value} {name}" for stability, name in _found(plan)}))
+    return tuple(sorted({f"{stability.value} {name}" for stability, name in _classify(plan)}))
 
 
-def changes_by_itself(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of :func:`unstable` that give other rows as time goes by.
+def time_dependent(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of :func:`unstable_parts` whose results change without a change of the sources.
 
-    What depends on an order is as right in the rows that are there as in new ones.
+    Parts that only depend on an order are left out: any order gives correct rows, so stored rows
+    remain correct.
     """
     return tuple(name[3:] for name in names if not name.startswith(Stability.ORDER.value))
 
 
-def _found(plan: Node) -> Iterator[tuple[Stability, str]]:
+def _classify(plan: Node) -> Iterator[tuple[Stability, str]]:
     for node in plan.walk():
         if node.kind in _RUN:
             yield Stability.RUN, _RUN[node.kind]
@@ -102,7 +103,7 @@ def _found(plan: Node) -> Iterator[tuple[Stability, str]]:
 
 
 def _is_undeclared(node: Node) -> bool:
-    """Say whether a function of the user's own is not known to be deterministic."""
+    """Say whether a user-defined function is not declared deterministic."""
     if not _DECIDED.match(node.kind):
         return False
     return not any(node.fields.get(flag) is True for flag in _FLAGS)

@@ -1,4 +1,4 @@
-"""The definition query as it is kept: every name in full, every star written out."""
+"""Expands a definition query for storage: full names, and stars written out."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.engine.query.plans import Node, read_plan
-from tidegate_server.engine.query.references import Edit, ParsedQuery, Reference, Star, edited
-from tidegate_server.engine.query.resolution import Place, Tables, selected, written
+from tidegate_server.engine.query.references import Edit, ParsedQuery, Reference, Star, apply_edits
+from tidegate_server.engine.query.resolution import Place, Tables, quoted_name, select_columns
 from tidegate_server.engine.storage.base import table_sql
 from tidegate_server.engine.storage.jvm import java, kind
 
 _Column = tuple[tuple[str, ...], str]
-"""Qualifier and name of a column for which a star stands."""
+"""Qualifier and name of a column that a star includes."""
 
 
 def expansions(tables: Tables, query: ParsedQuery, place: Place) -> Iterator[str]:
-    """Yield texts that mean the same and keep doing so, the most readable first.
+    """Yield equivalent texts that later columns of the sources do not affect, the most readable
+    first.
 
-    In the last one tables are reduced to the columns they have now, which comes to the same where
-    a star, NATURAL JOIN or PIVOT cannot be written out. ``tables`` gathers the sources.
+    The last one selects from each table only its current columns, for queries in which a star,
+    NATURAL JOIN or PIVOT cannot be written out. ``tables`` collects the sources.
     """
     spark = tables.spark
     names = {reference: tables.visit(reference, place) for reference in query.references}
@@ -32,27 +33,29 @@ def expansions(tables: Tables, query: ParsedQuery, place: Place) -> Iterator[str
     stars = [_star_edit(spark, star) for star in query.stars]
     written_out = [edit for edit in stars if edit is not None]
     if len(written_out) == len(stars) and not query.open:
-        plain = (_edit(tables, reference, name) for reference, name in names.items())
-        yield edited(query.text, [*plain, *common, *written_out])
+        plain = (_reference_edit(tables, reference, name) for reference, name in names.items())
+        yield apply_edits(query.text, [*plain, *common, *written_out])
     if query.stars or query.open:
-        closed = (_closed_edit(tables, reference, name) for reference, name in names.items())
-        yield edited(query.text, [*closed, *common])
+        closed = (
+            _closed_reference_edit(tables, reference, name) for reference, name in names.items()
+        )
+        yield apply_edits(query.text, [*closed, *common])
 
 
-def _edit(tables: Tables, reference: Reference, name: TableName | None) -> Edit:
-    text = written(reference) if name is None else table_sql(name)
+def _reference_edit(tables: Tables, reference: Reference, name: TableName | None) -> Edit:
+    text = quoted_name(reference) if name is None else table_sql(name)
     if reference.statement:
         columns = tables.spark.table(text).columns
         text = f"SELECT {', '.join(quote_identifier(c) for c in columns)} FROM {text}"
     return Edit(reference.start, reference.end, text)
 
 
-def _closed_edit(tables: Tables, reference: Reference, name: TableName | None) -> Edit:
-    """Leave out what a table gets later; a version that was chosen gets nothing."""
+def _closed_reference_edit(tables: Tables, reference: Reference, name: TableName | None) -> Edit:
+    """Hide columns that a table gets later; with time travel the columns are fixed anyway."""
     if name is None or reference.statement or reference.time_travel:
-        return _edit(tables, reference, name)
+        return _reference_edit(tables, reference, name)
     columns = list(tables.columns(name))
-    text = selected(reference, name, table_sql(name), columns)
+    text = select_columns(reference, name, table_sql(name), columns)
     return Edit(reference.start, reference.end, text)
 
 
@@ -60,17 +63,18 @@ def _closed_edit(tables: Tables, reference: Reference, name: TableName | None) -
 
 
 def _star_edit(spark: SparkSession, star: Star) -> Edit | None:
-    """Return the star as names; None if they would not be clear."""
+    """Return the edit that writes a star out; None if its names would be ambiguous."""
     found = _star_columns(spark, star)
     target = kind(star.node) == "UnresolvedStar" and star.node.target().isDefined()
-    names = None if found is None else _clear_names(found, qualify=bool(target))
+    names = None if found is None else _unambiguous_names(found, qualify=bool(target))
     return None if names is None else Edit(star.start, star.end, ", ".join(names))
 
 
 def _star_columns(spark: SparkSession, star: Star) -> list[_Column] | None:
-    """Ask the analyzer what a star stands for, by itself over its input.
+    """Have Spark analyze a star over its input alone, and return the columns.
 
-    A condition of a correlated subquery, which cannot be analyzed by itself, changes no columns.
+    Filters are skipped: they do not change the columns, and one in a correlated subquery cannot
+    be analyzed alone.
     """
     jvm: Any = java(spark)
     logical = jvm.org.apache.spark.sql.catalyst.plans.logical
@@ -86,7 +90,7 @@ def _star_columns(spark: SparkSession, star: Star) -> list[_Column] | None:
     try:
         analyzed = session.sessionState().executePlan(plan, mode).analyzed()
     except (PySparkException, Py4JJavaError):
-        return None  # it depends on what stands around it
+        return None  # it depends on the surrounding query
     return _outermost_columns(read_plan(analyzed))
 
 
@@ -100,12 +104,15 @@ def _outermost_columns(plan: Node) -> list[_Column] | None:
 
 
 def qualifier_parts(text: Any) -> tuple[str, ...]:
-    """Read a qualifier as plans write it: ``[catalog, schema, table]``."""
+    """Parse a qualifier in a plan's notation: ``[catalog, schema, table]``."""
     return tuple(str(text)[1:-1].split(", ")) if isinstance(text, str) and text != "[]" else ()
 
 
-def _clear_names(columns: list[_Column], *, qualify: bool) -> list[str] | None:
-    """Write columns by their names alone if that is clear, else with their tables' names."""
+def _unambiguous_names(columns: list[_Column], *, qualify: bool) -> list[str] | None:
+    """Return plain column names if they are unambiguous, else names qualified by their tables.
+
+    None if those are ambiguous too.
+    """
     qualifiers = {qualifier for qualifier, _ in columns}
     if not qualify and len(qualifiers) == 1 and _distinct([name for _, name in columns]):
         return [quote_identifier(name) for _, name in columns]

@@ -1,4 +1,4 @@
-"""Which columns of the sources each column of a query is made of."""
+"""Column lineage: the source columns from which each column of a query is computed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _Origin = tuple[TableName, str]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where a value comes from."""
+    """The origins of a value."""
 
     origins: frozenset[_Origin] = frozenset()
     passed: bool = False
-    """Whether it always is the value of one of the origins as it stands."""
+    """Whether it always equals the value of one of the origins."""
 
 
 Output = list[tuple[int, Trace]]
@@ -37,7 +37,7 @@ Output = list[tuple[int, Trace]]
 
 
 def column_origins(plan: Node, names: Sequence[str]) -> tuple[ColumnOrigin, ...]:
-    """Return the lineage of an analyzed query's columns, which are called ``names``."""
+    """Return the lineage of an analyzed query's columns, which have these names."""
     output = _Tracer().output(plan)
     return tuple(
         ColumnOrigin(column=name, source=source, source_column=column, unchanged=trace.passed)
@@ -47,7 +47,7 @@ def column_origins(plan: Node, names: Sequence[str]) -> tuple[ColumnOrigin, ...]
 
 
 def source_columns(plan: Node) -> Mapping[TableName, Schema]:
-    """Return the columns that the tables of an analyzed query have."""
+    """Return the columns of the tables in an analyzed query."""
     found: dict[TableName, Schema] = {}
     for name, relation in _relations(plan):
         found.setdefault(name, _schema(relation.many("output")))
@@ -92,70 +92,72 @@ def _relations(plan: Node) -> Iterable[tuple[TableName, Node]]:
 
 @dataclass(slots=True)
 class _Tracer:
-    """Follows columns by their ids from the tables up."""
+    """Traces columns by their ids, from the tables upwards."""
 
     ctes: dict[Any, Output] = field(default_factory=dict)
     outer: dict[int, Trace] = field(default_factory=dict)
-    """Columns that correlated subqueries see from around them."""
+    """Columns of the outer query that correlated subqueries can refer to."""
 
     def output(self, node: Node) -> Output:
         """Return the columns of an operator."""
         match node.kind:
             case "SubqueryAlias" if node.children[0].kind in _RELATIONS:
-                return _leaf(node.children[0], _alias_name(node))
+                return _relation_output(node.children[0], _alias_name(node))
             case kind if kind in _RELATIONS:
-                return _leaf(node, _catalog_name(node))
+                return _relation_output(node, _catalog_name(node))
             case "Project":
-                return self._named(node.many("projectList"), self.output(node.children[0]))
+                return self._named_output(node.many("projectList"), self.output(node.children[0]))
             case "Aggregate":
-                return self._named(node.many("aggregateExpressions"), self.output(node.children[0]))
+                return self._named_output(
+                    node.many("aggregateExpressions"), self.output(node.children[0])
+                )
             case "Window":
                 below = self.output(node.children[0])
-                return below + self._named(node.many("windowExpressions"), below)
+                return below + self._named_output(node.many("windowExpressions"), below)
             case "Join":
                 left, right = (self.output(child) for child in node.children)
-                return _joined(_join_type(node), left, right)
+                return _join_output(_join_type(node), left, right)
             case "LateralJoin":
                 left = self.output(node.children[0])
                 self.outer.update(left)
                 subquery = node.one("right")
                 plan = subquery.one("plan") if subquery is not None else None
-                return _joined(_join_type(node), left, self.output(plan) if plan else [])
+                return _join_output(_join_type(node), left, self.output(plan) if plan else [])
             case "Union":
-                return _union([self.output(child) for child in node.children])
+                return _union_output([self.output(child) for child in node.children])
             case "Intersect" | "Except":
                 return self.output(node.children[0])
             case "Expand":
-                return self._expand(node)
+                return self._expand_output(node)
             case "WithCTE":
                 return [self.output(child) for child in node.children][-1]
             case "CTERelationDef":
                 found = self.ctes[node.fields["id"]] = self.output(node.children[0])
                 return found
             case "CTERelationRef":
-                return self._reference(node)
+                return self._cte_reference_output(node)
             case _:
-                return self._other(node)
+                return self._other_output(node)
 
-    def _named(self, expressions: Sequence[Node], below: Output) -> Output:
+    def _named_output(self, expressions: Sequence[Node], below: Output) -> Output:
         known = dict(below)
         return [(expression_id(e), self.trace(e, known)) for e in expressions]
 
-    def _expand(self, node: Node) -> Output:
+    def _expand_output(self, node: Node) -> Output:
         below = self.output(node.children[0])
         known = dict(below)
         if node.fields["projections"] is None:
-            return _expanded(node.many("output"), below)
+            return _opaque_expand_output(node.many("output"), below)
         rows = [
             [self.trace(e, known) for e in row if isinstance(e, Node)]
             for row in node.fields["projections"]
         ]
         return [
-            (expression_id(column), _either(traces))
+            (expression_id(column), _merge_traces(traces))
             for column, *traces in zip(node.many("output"), *rows, strict=True)
         ]
 
-    def _reference(self, node: Node) -> Output:
+    def _cte_reference_output(self, node: Node) -> Output:
         defined = self.ctes.get(node.fields["cteId"], [])
         columns = node.many("output")
         traces = [trace for _, trace in defined] or [Trace()] * len(columns)
@@ -163,9 +165,12 @@ class _Tracer:
             (expression_id(column), trace) for column, trace in zip(columns, traces, strict=False)
         ]
 
-    def _other(self, node: Node) -> Output:
-        """Pass on what comes from below; what an operator makes by itself is made of all it
-        mentions, or of everything when it mentions nothing."""
+    def _other_output(self, node: Node) -> Output:
+        """Return the output of any other operator: its inputs' columns, and its own new ones.
+
+        New columns depend on everything that the operator mentions, or on all of its inputs if it
+        mentions nothing.
+        """
         below = [column for child in node.children for column in self.output(child)]
         known = dict(below)
         own = [*node.many("generatorOutput"), *node.many("output")]
@@ -178,27 +183,27 @@ class _Tracer:
         return below + made if node.kind == "Generate" else made
 
     def trace(self, expression: Node, known: Mapping[int, Trace]) -> Trace:
-        """Return the trace of an expression over columns that are known."""
+        """Return the trace of an expression over columns with known traces."""
         match expression.kind:
             case "AttributeReference":
-                return self._known(expression, known)
+                return self._lookup(expression, known)
             case "Alias":
                 return self.trace(expression.children[0], known)
             case "Cast" if _same_type(expression):
                 return self.trace(expression.children[0], known)
             case _:
-                return Trace(frozenset().union(*self._mentioned(expression, known)))
+                return Trace(frozenset().union(*self._origins_in(expression, known)))
 
-    def _mentioned(
+    def _origins_in(
         self, expression: Node, known: Mapping[int, Trace]
     ) -> Iterable[frozenset[_Origin]]:
-        """Yield what an expression reads; a subquery's value is what its own columns are."""
+        """Yield the origins that an expression reads; for a subquery, those of its columns."""
         stack = [expression]
         yield frozenset()
         while stack:
             node = stack.pop()
             if node.kind == "AttributeReference":
-                yield self._known(node, known).origins
+                yield self._lookup(node, known).origins
             plan = node.one("plan")
             if plan is None:
                 stack += [*node.children, *node.parts()]
@@ -206,12 +211,12 @@ class _Tracer:
             self.outer.update(known)
             yield _origins(trace for _, trace in self.output(plan))
 
-    def _known(self, column: Node, known: Mapping[int, Trace]) -> Trace:
+    def _lookup(self, column: Node, known: Mapping[int, Trace]) -> Trace:
         number = expression_id(column)
         return known.get(number) or self.outer.get(number) or Trace()
 
 
-def _leaf(relation: Node, name: TableName | None) -> Output:
+def _relation_output(relation: Node, name: TableName | None) -> Output:
     columns = relation.many("output") or (
         *relation.many("dataCols"),
         *relation.many("partitionCols"),
@@ -223,46 +228,47 @@ def _leaf(relation: Node, name: TableName | None) -> Output:
     ]
 
 
-def _joined(kind: str, left: Output, right: Output) -> Output:
-    """A side that may be missing gives NULL instead of its values."""
+def _join_output(kind: str, left: Output, right: Output) -> Output:
+    """Return the output of a join; a side that may be missing is not passed on unchanged."""
     if kind in _LEFT_ONLY:
         return left
     if kind in _MAY_LACK_LEFT:
-        left = _changed(left)
+        left = _mark_changed(left)
     if kind in _MAY_LACK_RIGHT:
-        right = _changed(right)
+        right = _mark_changed(right)
     return left + right
 
 
-def _expanded(columns: Sequence[Node], below: Output) -> Output:
-    """Return the columns of an operator whose rows Spark does not tell, as over a UNION.
+def _opaque_expand_output(columns: Sequence[Node], below: Output) -> Output:
+    """Return the columns of an Expand whose projections Spark leaves out of its JSON, as it does
+    over a UNION.
 
-    Those of grouping sets are the ones below in their order, some of them NULL at times, then
-    what tells the sets apart.
+    For grouping sets, these are the columns of the input in order, which may be NULL, then the ids
+    of the sets.
     """
     if not any(column.fields["name"] == _GROUPING_ID for column in columns):
         everything = Trace(_origins(trace for _, trace in below))
         return [(expression_id(column), everything) for column in columns]
     found = []
-    told = [(-1, Trace())] * (len(columns) - len(below))
-    for column, (number, trace) in zip(columns, [*below, *told], strict=True):
+    extra = [(-1, Trace())] * (len(columns) - len(below))
+    for column, (number, trace) in zip(columns, [*below, *extra], strict=True):
         own = expression_id(column)
         found.append((own, trace if own == number else Trace(trace.origins)))
     return found
 
 
-def _changed(output: Output) -> Output:
+def _mark_changed(output: Output) -> Output:
     return [(number, Trace(trace.origins)) for number, trace in output]
 
 
-def _union(outputs: Sequence[Output]) -> Output:
+def _union_output(outputs: Sequence[Output]) -> Output:
     return [
-        (columns[0][0], _either([trace for _, trace in columns]))
+        (columns[0][0], _merge_traces([trace for _, trace in columns]))
         for columns in zip(*outputs, strict=True)
     ]
 
 
-def _either(traces: Sequence[Trace]) -> Trace:
+def _merge_traces(traces: Sequence[Trace]) -> Trace:
     return Trace(_origins(traces), all(trace.passed for trace in traces))
 
 
@@ -282,7 +288,7 @@ def _join_type(node: Node) -> str:
 
 
 def _alias_name(node: Node) -> TableName | None:
-    """Return the table whose name stands over it; None for an alias of the query's own."""
+    """Return the table that Spark names by this alias; None for an alias in the query."""
     identifier = node.fields["identifier"]
     qualifier = identifier.get("qualifier")
     parts = str(qualifier)[1:-1].split(", ") if isinstance(qualifier, str) else []

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WRITTEN: Mapping[str, str] = {
+SQL_KEYWORDS: Mapping[str, str] = {
     "Aggregate": "GROUP BY",
     "Distinct": "DISTINCT",
     "Except": "EXCEPT",
@@ -29,14 +29,14 @@ WRITTEN: Mapping[str, str] = {
     "Window": "OVER",
     "WithWindowDefinition": "WINDOW",
 }
-"""How people write what operators of these classes do."""
+"""The SQL keywords for operators of these classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator or expression: its class's simple name, its fields, its inputs.
+    """An operator or expression: simple class name, fields and inputs.
 
-    A field that holds an expression or a plan is a :class:`Node`, several are a tuple of them.
+    Fields hold an expression or plan as a :class:`Node`, several as a tuple.
     """
 
     kind: str
@@ -49,18 +49,18 @@ class Node:
         return value if isinstance(value, Node) else None
 
     def many(self, name: str) -> tuple[Node, ...]:
-        """Return the expressions of a field that holds several."""
+        """Return the expressions or plans of a field as a tuple."""
         value = self.fields.get(name)
         found = value if isinstance(value, tuple) else (value,)
         return tuple(node for node in found if isinstance(node, Node))
 
     def parts(self) -> Iterator[Node]:
-        """Yield the expressions and plans in the fields, which are no children."""
+        """Yield the expressions and plans in the fields; the children are not among them."""
         for value in self.fields.values():
             yield from _nodes(value)
 
     def walk(self) -> Iterator[Node]:
-        """Yield this node and everything below and inside it."""
+        """Yield this node and all its descendants, in fields as well."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -69,12 +69,12 @@ class Node:
 
 
 def read_plan(plan: Any) -> Node:
-    """Return a plan of the JVM."""
+    """Return the tree of a plan in the JVM."""
     return read_tree(json.loads(str(plan.toJSON())))
 
 
 def read_tree(flat: list[Mapping[str, Any]]) -> Node:
-    """Return the tree that a list of nodes in preorder stands for."""
+    """Return the tree of a list of nodes in preorder."""
     node, end = _tree(flat, 0)
     if end != len(flat):
         raise ValueError(f"{len(flat) - end} nodes are left over")
@@ -82,7 +82,7 @@ def read_tree(flat: list[Mapping[str, Any]]) -> Node:
 
 
 def expression_id(node: Node) -> int:
-    """Return the id by which a named expression or attribute is told apart."""
+    """Return the id of a named expression or attribute, or -1."""
     found = node.fields.get("exprId")
     return int(found["id"]) if isinstance(found, Mapping) else -1
 

@@ -1,6 +1,6 @@
-"""What a query's text mentions and where, found by Spark's own parser.
+"""Finds tables, functions, columns and stars in a query's text, with Spark's own parser.
 
-Only spans are replaced; the rest of the user's text stays byte for byte.
+Edits replace only their spans; the rest of the user's text stays byte for byte.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Reference:
     start: int
     end: int
     aliased: bool
-    """Whether an alias written by the user follows."""
+    """Whether the user wrote an alias after it."""
     time_travel: bool
-    """Whether the user chose a version."""
+    """Whether the query reads a version by time travel."""
     statement: bool = False
-    """Whether this is the short query ``TABLE name``, word included."""
+    """Whether this is the short query ``TABLE name``, keyword included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """A name of several parts, of a function or a column, with its span in code points."""
+    """The name of a function or column, with its span in code points."""
 
     parts: tuple[str, ...]
     start: int
@@ -52,14 +52,14 @@ class Mention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Star:
-    """A star and the parsed input over which it stands."""
+    """A star and its parsed input."""
 
     start: int
     end: int
     node: Any
     below: Any
     scopes: tuple[tuple[Any, int], ...]
-    """Surrounding WITH nodes, outermost first, each with the number of its relations in sight."""
+    """Surrounding WITH nodes, outermost first, each with the number of its visible relations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +69,20 @@ class ParsedQuery:
     text: str
     references: tuple[Reference, ...]
     functions: frozenset[str] = frozenset()
-    """Lower-case names of one part of the functions called."""
+    """Names of the functions that are called without a schema, in lower case."""
     calls: tuple[Mention, ...] = ()
     columns: tuple[Mention, ...] = ()
-    """Columns written with the name of a schema: three parts or more."""
+    """Columns qualified by a schema: three parts or more."""
     stars: tuple[Star, ...] = ()
     open: bool = False
-    """Whether, stars apart, columns that a source gets later would change the query."""
+    """Whether later columns of a source would change the query, apart from stars."""
     aliases: frozenset[str] = frozenset()
-    """Lower-case names that the query itself gives to relations."""
+    """Names that the query itself gives to relations, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """A replacement of a span of the text."""
+    """A replacement for a span of the text."""
 
     start: int
     end: int
@@ -91,7 +91,7 @@ class Edit:
 
 def rewrite(query: ParsedQuery, replacement: Callable[[Reference], str]) -> str:
     """Return the text with every reference replaced."""
-    return edited(query.text, reference_edits(query, replacement))
+    return apply_edits(query.text, reference_edits(query, replacement))
 
 
 def reference_edits(query: ParsedQuery, replacement: Callable[[Reference], str]) -> Iterator[Edit]:
@@ -101,8 +101,8 @@ def reference_edits(query: ParsedQuery, replacement: Callable[[Reference], str])
         yield Edit(reference.start, reference.end, opening + replacement(reference))
 
 
-def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text with every edit made; edits do not overlap."""
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Apply edits, which must not overlap."""
     pieces, end = [], 0
     for edit in sorted(edits):
         pieces += [text[end : edit.start], edit.text]
@@ -113,12 +113,12 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 def parse_query(spark: SparkSession, text: str) -> ParsedQuery:
     """Parse the text of one query.
 
-    :raises ServerError: MT_QUERY_UNSUPPORTED if a table's name cannot be told.
-    :raises pyspark.errors.ParseException: if it is not one query.
+    :raises ServerError: MT_QUERY_UNSUPPORTED if a table's name cannot be determined or located.
+    :raises pyspark.errors.ParseException: if it is not a single query.
     """
     walk = _Walk(spark, text)
     plan = _parser(spark).parseQuery(text)
-    walk.plan(plan, frozenset(), aliased=False)
+    walk.visit_plan(plan, frozenset(), aliased=False)
     return walk.result(bare=_is_bare(plan))
 
 
@@ -131,7 +131,7 @@ def parse_statement(spark: SparkSession, text: str) -> Any:
 
 
 def _parser(spark: SparkSession) -> Any:
-    """Return the session's parser; it follows the settings of the thread's active session."""
+    """Return the session's parser, which uses the settings of the thread's active session."""
     session: Any = spark._jsparkSession
     jvm: Any = java(spark)
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
@@ -139,7 +139,7 @@ def _parser(spark: SparkSession) -> Any:
 
 
 class _Walk:
-    """Gathers what one query mentions and where, names of common table expressions left out."""
+    """Collects what one query mentions, except for names of common table expressions."""
 
     def __init__(self, spark: SparkSession, text: str) -> None:
         self._spark = spark
@@ -164,20 +164,20 @@ class _Walk:
 
     # ---- operators -----------------------------------------------------------------------------
 
-    def plan(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
+    def visit_plan(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
         match kind(node):
             case "UnresolvedRelation":
-                self._relation(node, scope, aliased=aliased, time_travel=False)
+                self._visit_relation(node, scope, aliased=aliased, time_travel=False)
             case "RelationTimeTravel":
-                self._relation(node.relation(), scope, aliased=aliased, time_travel=True)
+                self._visit_relation(node.relation(), scope, aliased=aliased, time_travel=True)
             case "UnresolvedWith":
-                self._with(node, scope)
+                self._visit_with(node, scope)
             case "PlanWithUnresolvedIdentifier":
-                self._identifier(node, scope, aliased=aliased)
+                self._visit_identifier(node, scope, aliased=aliased)
             case found:
-                self._operator(found, node, scope)
+                self._visit_operator(found, node, scope)
 
-    def _operator(self, found: str, node: Any, scope: frozenset[str]) -> None:
+    def _visit_operator(self, found: str, node: Any, scope: frozenset[str]) -> None:
         if found in _FOLLOWING_COLUMNS or (
             found == "Join" and kind(node.joinType()) == "NaturalJoin"
         ):
@@ -187,13 +187,13 @@ class _Walk:
         if found == "UnresolvedTableValuedFunction" and node.name().size() == 1:
             self._found.functions.add(str(node.name().apply(0)).lower())
         for expression in items(node.expressions()):
-            self._expression(expression, node)
+            self._visit_expression(expression, node)
         for child in items(node.children()):
-            self.plan(child, scope, aliased=found == "SubqueryAlias")
+            self.visit_plan(child, scope, aliased=found == "SubqueryAlias")
         for inner in items(node.subqueries()):
-            self.plan(inner, scope, aliased=False)
+            self.visit_plan(inner, scope, aliased=False)
 
-    def _with(self, node: Any, scope: frozenset[str]) -> None:
+    def _visit_with(self, node: Any, scope: frozenset[str]) -> None:
         recursive = bool(node.allowRecursion())
         outer = self._scopes
         for place, relation in enumerate(items(node.cteRelations())):
@@ -201,33 +201,35 @@ class _Walk:
             self._found.aliases.add(name)
             self._scopes = (*outer, (node, place))
             inner = scope | {name} if recursive else scope
-            self.plan(relation.productElement(1), inner, aliased=False)
+            self.visit_plan(relation.productElement(1), inner, aliased=False)
             scope = scope | {name}
         self._scopes = (*outer, (node, node.cteRelations().size()))
-        self.plan(node.child(), scope, aliased=False)
+        self.visit_plan(node.child(), scope, aliased=False)
         self._scopes = outer
 
     # ---- relations -----------------------------------------------------------------------------
 
-    def _relation(
+    def _visit_relation(
         self, node: Any, scope: frozenset[str], *, aliased: bool, time_travel: bool
     ) -> None:
         parts = _strings(node.multipartIdentifier())
         if len(parts) == 1 and parts[0].lower() in scope:
             return
         if not bool(node.options().containsKey(_WRITTEN)):
-            self._read(node, parts, aliased=aliased, time_travel=time_travel)
+            self._add_reference(node, parts, aliased=aliased, time_travel=time_travel)
 
-    def _identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
+    def _visit_identifier(self, node: Any, scope: frozenset[str], *, aliased: bool) -> None:
         parts = _strings(identifier_parts(self._spark, node.identifierExpr()))
         if node.children().isEmpty():
             if len(parts) > 1 or parts[0].lower() not in scope:
-                self._read(node, parts, aliased=aliased, time_travel=False)
+                self._add_reference(node, parts, aliased=aliased, time_travel=False)
             return
         for child in items(node.children()):
-            self.plan(child, scope, aliased=False)
+            self.visit_plan(child, scope, aliased=False)
 
-    def _read(self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool) -> None:
+    def _add_reference(
+        self, node: Any, parts: tuple[str, ...], *, aliased: bool, time_travel: bool
+    ) -> None:
         span = span_of(node)
         found = _NAME.match(self._text, span[0]) if span else None
         if kind(node) == "PlanWithUnresolvedIdentifier":
@@ -235,7 +237,7 @@ class _Walk:
         elif span is None or found is None or split_name(found[0]) != parts:
             raise error(
                 Code.MT_QUERY_UNSUPPORTED,
-                reason=f"the mention of {'.'.join(parts)} cannot be located",
+                reason=f"the name {'.'.join(parts)} cannot be located in its text",
             )
         else:
             start, end = found.span()
@@ -251,29 +253,29 @@ class _Walk:
 
     # ---- expressions ---------------------------------------------------------------------------
 
-    def _expression(self, node: Any, operator: Any) -> None:
+    def _visit_expression(self, node: Any, operator: Any) -> None:
         match kind(node):
             case "Literal":
                 return
             case "UnresolvedAttribute":
-                if self._long and (named := self._named(node)) and len(named.parts) > 2:
-                    self._found.columns[named.start] = named
+                if self._long and (mention := self._mention(node)) and len(mention.parts) > 2:
+                    self._found.columns[mention.start] = mention
                 return
             case "UnresolvedFunction":
-                self._call(node)
+                self._visit_call(node)
             case found if found in _STARS:
-                self._star(node, operator)
+                self._visit_star(node, operator)
         for child in items(node.children()):
-            self._expression(child, operator)
+            self._visit_expression(child, operator)
 
-    def _call(self, node: Any) -> None:
+    def _visit_call(self, node: Any) -> None:
         if node.nameParts().size() == 1:
             self._found.functions.add(str(node.nameParts().apply(0)).lower())
-        if (named := self._named(node)) is not None:
-            self._found.calls[named.start] = named
+        if (mention := self._mention(node)) is not None:
+            self._found.calls[mention.start] = mention
 
-    def _named(self, node: Any) -> Mention | None:
-        """Return the name with which an expression's text begins, if it does."""
+    def _mention(self, node: Any) -> Mention | None:
+        """Return the name at the start of an expression's text, or None if it starts otherwise."""
         span = span_of(node)
         parts = _strings(node.nameParts())
         found = _NAME.match(self._text, span[0]) if span else None
@@ -281,7 +283,7 @@ class _Walk:
             return None
         return Mention(parts=parts, start=found.start(), end=found.end())
 
-    def _star(self, node: Any, operator: Any) -> None:
+    def _visit_star(self, node: Any, operator: Any) -> None:
         span = span_of(node)
         if span is None or kind(operator) not in _LISTS or "*" not in self._text[slice(*span)]:
             self._found.open = True
@@ -293,7 +295,7 @@ class _Walk:
 
 @dataclass(slots=True)
 class _Found:
-    """What has been found, by the place where it begins."""
+    """What has been found so far, by start offset."""
 
     references: dict[int, Reference] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
@@ -305,7 +307,7 @@ class _Found:
 
 
 def _is_bare(node: Any) -> bool:
-    """Say whether a query has no outermost SELECT list, so that its columns are a table's."""
+    """Say whether a query has no outermost SELECT list and thus returns a table's own columns."""
     match kind(node):
         case "Project" | "Aggregate":
             return False
@@ -315,17 +317,17 @@ def _is_bare(node: Any) -> bool:
             return any(_is_bare(child) for child in items(node.children()))
 
 
-# ---- names that are computed -------------------------------------------------------------------
+# ---- computed names ----------------------------------------------------------------------------
 
 
 def identifier_parts(spark: SparkSession, expression: Any) -> Any:
-    """Return the parts of the name that IDENTIFIER(expression) stands for, as a Scala Seq.
+    """Return the parts of the name in IDENTIFIER(expression), as a Scala Seq.
 
-    :raises ServerError: MT_QUERY_UNSUPPORTED if the expression has no value of its own.
+    :raises ServerError: MT_QUERY_UNSUPPORTED if the expression is not constant.
     """
     value = constant_text(spark, expression)
     if value is None:
-        raise error(Code.MT_QUERY_UNSUPPORTED, reason="IDENTIFIER(...) hides which table it means")
+        raise error(Code.MT_QUERY_UNSUPPORTED, reason="the name in IDENTIFIER(...) is not constant")
     return parse_name(spark, value)
 
 
@@ -334,14 +336,15 @@ def parse_name(spark: SparkSession, text: str) -> Any:
     return _parser(spark).parseMultipartIdentifier(text)
 
 
-# ---- expressions without rows ------------------------------------------------------------------
+# ---- constant expressions ----------------------------------------------------------------------
 
 
 def constant(spark: SparkSession, expression: Any, *, script: bool = False) -> Any:
-    """Return what a parsed expression over literals and session variables gives, as a Literal of
-    Catalyst's; None for any other one.
+    """Evaluate a parsed expression over literals and session variables to a Catalyst Literal.
 
-    :param script: whether it stands in a script, whose variables nobody knows beforehand.
+    None for any other expression.
+
+    :param script: whether it is part of a script, whose variables only get values at run time.
     """
     if kind(expression) == "Literal":
         return expression
@@ -357,7 +360,7 @@ def constant(spark: SparkSession, expression: Any, *, script: bool = False) -> A
 
 
 def constant_text(spark: SparkSession, expression: Any, *, script: bool = False) -> str | None:
-    """Return the same as a text; None also for NULL."""
+    """Return the value of :func:`constant` as text; None also for NULL."""
     literal = constant(spark, expression, script=script)
     if literal is None or literal.value() is None:
         return None
@@ -365,7 +368,7 @@ def constant_text(spark: SparkSession, expression: Any, *, script: bool = False)
 
 
 def _mentions_names(expression: Any) -> bool:
-    """Say whether an expression has columns, variables or queries in it."""
+    """Say whether an expression contains columns, variables or subqueries."""
     if kind(expression) in ("UnresolvedAttribute", "ScalarSubquery", "Exists", "InSubquery"):
         return True
     return any(_mentions_names(child) for child in items(expression.children()))
@@ -375,7 +378,7 @@ def _mentions_names(expression: Any) -> bool:
 
 
 def split_name(text: str) -> tuple[str, ...]:
-    """Split a written name into its parts, backticks taken off."""
+    """Split a written name into its parts, without backticks."""
     return tuple(
         part[1:-1].replace("``", "`") if part.startswith("`") else part
         for part in re.findall(_PART, text)
@@ -387,7 +390,7 @@ def _strings(sequence: Any) -> tuple[str, ...]:
 
 
 def span_of(node: Any) -> tuple[int, int] | None:
-    """Return where in the text a parsed node stands, in code points."""
+    """Return the span of a parsed node in the text, in code points."""
     origin = node.origin()
     start, stop = origin.startIndex(), origin.stopIndex()
     if not (start.isDefined() and stop.isDefined()):

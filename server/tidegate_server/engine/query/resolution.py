@@ -1,4 +1,4 @@
-"""From names in a query to the tables behind them, views looked through."""
+"""Resolves names in a query to tables, through views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate_server.engine.query.references import (
     Mention,
     ParsedQuery,
     Reference,
-    edited,
+    apply_edits,
     parse_query,
     reference_edits,
 )
@@ -36,7 +36,7 @@ _NOISE = frozenset({"spark.databricks.delta.lastCommitVersionInSession"})
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The catalog and schema with which short names are completed."""
+    """The catalog and schema that complete short names."""
 
     catalog: str
     schema: str
@@ -44,55 +44,53 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view: its text, the place its names are relative to, its columns, its settings."""
+    """A view; the names in its text are relative to ``place``."""
 
     text: str
     place: Place
     produced: tuple[str, ...]
-    """The text's own columns, which may be fewer than a star in it gives by now."""
+    """The text's columns at creation; a star in it may include more by now."""
     columns: tuple[str, ...]
     settings: Mapping[str, str]
-    """Those under which it was created and is always read."""
+    """The settings at creation, under which it is always read."""
 
 
 @dataclass(slots=True)
 class Tables:
-    """Looks names up once: every mention of a table sees the same version of it."""
+    """Looks each name up once, so that every mention of a table sees the same version."""
 
     spark: SparkSession
     format: TableFormat
     recorded: Mapping[TableName, Schema] = field(default_factory=dict)
-    """The columns that sources had when the query was defined; later ones stay out of sight."""
+    """The columns of the sources when the query was defined; later ones are hidden."""
     sources: dict[TableName, Source] = field(default_factory=dict)
     states: dict[TableName, TableState] = field(default_factory=dict)
     temporary: set[str] = field(default_factory=set)
     wanted: Mapping[str, int] = field(default_factory=dict)
     """Versions to read instead of the newest, by table id."""
     travelled: set[TableName] = field(default_factory=set)
-    """Tables of which the query itself chooses a version."""
+    """Tables that the query reads by time travel."""
     functions: set[str] = field(default_factory=set)
-    """Lower-case names of one part of the functions that a pinned text calls."""
+    """Names of the functions that a pinned text calls without a schema, in lower case."""
     registered: set[str] = field(default_factory=set)
-    """Temporary views made for views that were created under other settings."""
+    """Temporary views that stand in for views created under other settings."""
     queries: Mapping[TableName, View] = field(default_factory=dict)
-    """What to read in the place of tables, by their folded names."""
+    """Queries to read instead of tables, by the tables' folded names."""
     replaced: set[TableName] = field(default_factory=set)
-    """The names of those that a pinned text reads so."""
+    """The tables that a pinned text replaces by such queries."""
     fingerprinted: bool = False
-    """Whether the files of sources without versions are looked at, before anything reads them."""
+    """Whether to fingerprint the files of sources without versions, before they are read."""
     fingerprints: dict[TableName, int] = field(default_factory=dict)
-    """What was found; those of which none can be made are missing."""
+    """The fingerprints; sources that cannot be fingerprinted are missing."""
 
-    def pinned(self, text: str, catalog: str, schema: str) -> str:
-        """Return the text with every versioned table at the version found, views put in place."""
-        return self._pinned_text(text, Place(catalog, schema), ())
+    def pin(self, text: str, catalog: str, schema: str) -> str:
+        """Return the text with every versioned table pinned to its version and views inlined."""
+        return self._pin_text(text, Place(catalog, schema), ())
 
-    def read(self, defined: Sequence[Source]) -> tuple[Source, ...]:
-        """Return the sources gathered, those of a definition first and with the columns they had
-        then.
+    def ordered_sources(self, defined: Sequence[Source]) -> tuple[Source, ...]:
+        """Return the collected sources; those of the definition first, with their columns then.
 
-        They are others than the definition's once a table was dropped and created again, or a view
-        was.
+        They differ from the definition's sources if a table or view was dropped and recreated.
         """
         before = {source.name.folded(): source for source in defined}
         now = {source.name.folded(): source for source in self.sources.values()}
@@ -103,18 +101,17 @@ class Tables:
         )
 
     def vector(self) -> Mapping[str, int]:
-        """Return the version, or the fingerprint, of every source gathered, by its table id."""
+        """Return the version or fingerprint of every collected source, by table id."""
         states = self.states.values()
         files = {self.sources[name].table_id: found for name, found in self.fingerprints.items()}
         return files | {s.table_id: self.wanted.get(s.table_id, s.version) for s in states}
 
-    def assumed(self) -> bool:
-        """Say whether there is a source of which neither versions nor files tell a change."""
+    def has_untracked_source(self) -> bool:
+        """Say whether a source has neither versions nor a fingerprint to detect changes."""
         return self.sources.keys() > self.states.keys() | self.fingerprints.keys()
 
-    def moved(self) -> dict[str, TableName]:
-        """Return the sources without versions whose files are not any more those that were found,
-        by table id."""
+    def changed_sources(self) -> dict[str, TableName]:
+        """Return the sources without versions whose fingerprint has changed, by table id."""
         return {
             source.table_id: source.name
             for source, found in ((self.sources[n], f) for n, f in self.fingerprints.items())
@@ -122,16 +119,19 @@ class Tables:
         }
 
     def commits(self) -> Mapping[str, str]:
-        """Return what tells the commits of the vector's versions from those of another history."""
+        """Return the commit ids of the vector's versions, by table id.
+
+        Unlike a version, a commit id also identifies the history it belongs to.
+        """
         vector = self.vector()
         found = {s.table_id: self._commit(n, vector[s.table_id]) for n, s in self.states.items()}
         return {table_id: known for table_id, known in found.items() if known is not None}
 
     def other_histories(self, last: CommitRecord) -> list[TableName]:
-        """Return the sources whose version that a refresh read is another commit by now.
+        """Return the sources in which the version that a refresh read is now another commit.
 
-        That is so of a table whose directory was put back as it was at some time before, and then
-        written to. Where the log has that commit no more, nothing is known.
+        This happens when a table's directory is restored from a backup and then written to. If the
+        log no longer has that commit, nothing is known.
         """
         return [
             self.sources[name].name
@@ -145,45 +145,45 @@ class Tables:
         return state.commit if state.version == version else self.format.commit_id(name, version)
 
     def read_versions(self) -> Mapping[str, int]:
-        """Return the version at which each versioned source is read, by its table id."""
+        """Return the version at which each versioned source is read, by table id."""
         return {state.table_id: self._read_version(state) for state in self.states.values()}
 
     def visit(self, reference: Reference, place: Place) -> TableName | None:
-        """Gather what a reference reads; None for a temporary view, which has no full name."""
+        """Collect the sources of a reference; return its full name, None for a temporary view."""
         return self._visit(reference, place, ())
 
     def columns(self, name: TableName) -> tuple[str, ...]:
-        """Return the columns that a table or view has now."""
+        """Return the current columns of a table or view."""
         if (state := self.states.get(name.folded())) is not None:
             return state.columns
         return tuple(self.spark.table(table_sql(name)).columns)
 
     def name_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
-        """Yield the edits that write permanent functions and columns so that they stay clear."""
+        """Yield the edits that keep names of permanent functions and columns unambiguous."""
         for call in query.calls:
             if len(call.parts) < 3 and self._is_permanent(call.parts, place):
                 name = qualify(call.parts, place.catalog, place.schema)
                 yield Edit(call.start, call.end, name.quoted())
         yield from self._column_edits(query, place)
 
-    def forget(self) -> None:
+    def drop_registered(self) -> None:
         """Drop the temporary views that were registered."""
         session: Any = self.spark._jsparkSession
         for name in self.registered:
             session.sessionState().catalog().dropTempView(name)
         self.registered.clear()
 
-    def _pinned_text(self, text: str, place: Place, via: tuple[TableName, ...]) -> str:
+    def _pin_text(self, text: str, place: Place, via: tuple[TableName, ...]) -> str:
         query = parse_query(self.spark, text)
         self.functions |= query.functions
-        edits = reference_edits(query, lambda r: self._pinned(r, place, via))
-        return edited(text, [*edits, *self.name_edits(query, place)])
+        edits = reference_edits(query, lambda r: self._pin_reference(r, place, via))
+        return apply_edits(text, [*edits, *self.name_edits(query, place)])
 
-    def _pinned(self, reference: Reference, place: Place, via: tuple[TableName, ...]) -> str:
-        name = self._name(reference, place)
+    def _pin_reference(self, reference: Reference, place: Place, via: tuple[TableName, ...]) -> str:
+        name = self._resolve(reference, place)
         if name is None:
-            return written(reference)
-        view = self._view(name)
+            return quoted_name(reference)
+        view = self._find_view(name)
         if view is not None:
             return self._view_query(reference, name, view, via)
         self._gather(name, via)
@@ -192,17 +192,18 @@ class Tables:
             self.travelled.add(name.folded())
             return table_sql(name)
         if state is None:
-            return self._as_recorded(reference, name, table_sql(name))
+            return self._hide_new_columns(reference, name, table_sql(name))
         pinned = self.format.pinned(name, self._read_version(state))
-        return self._as_recorded(reference, name, pinned)
+        return self._hide_new_columns(reference, name, pinned)
 
     def _read_version(self, state: TableState) -> int:
         wanted = self.wanted.get(state.table_id)
-        # The newest has the same rows as the last one that changed them, under today's columns.
+        # The newest version has the same rows as the last one that changed them, and the current
+        # columns.
         return state.newest if wanted is None or wanted >= state.version else wanted
 
-    def _as_recorded(self, reference: Reference, name: TableName, pinned: str) -> str:
-        """Hide the columns a table has got since the query was defined."""
+    def _hide_new_columns(self, reference: Reference, name: TableName, pinned: str) -> str:
+        """Hide the columns that a table got after the query was defined."""
         recorded = self.recorded.get(name.folded())
         if not recorded:
             return pinned
@@ -210,32 +211,32 @@ class Tables:
         now = self.columns(name)
         if all(column.lower() in known for column in now):
             return pinned
-        return selected(reference, name, pinned, [c for c in now if c.lower() in known])
+        return select_columns(reference, name, pinned, [c for c in now if c.lower() in known])
 
     def _view_query(
         self, reference: Reference, name: TableName, view: View, via: tuple[TableName, ...]
     ) -> str:
         _check_depth(name, len(via))
-        inner = self._pinned_text(view.text, view.place, (*via, name.folded()))
+        inner = self._pin_text(view.text, view.place, (*via, name.folded()))
         alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
-        body = _renamed(view, inner)
-        if not self._other_settings(view):
+        body = _rename_columns(view, inner)
+        if not self._differing_settings(view):
             return f"({body}){alias}"
-        return self._registered(view, body) + alias
+        return self._register_view(view, body) + alias
 
-    def _other_settings(self, view: View) -> dict[str, str]:
+    def _differing_settings(self, view: View) -> dict[str, str]:
         return {
             key: value
             for key, value in view.settings.items()
             if key not in _NOISE and self.spark.conf.get(key, None) != value
         }
 
-    def _registered(self, view: View, body: str) -> str:
-        """Make a temporary view under the view's own settings, which Spark keeps with it."""
-        settings = self._other_settings(view)
+    def _register_view(self, view: View, body: str) -> str:
+        """Create a temporary view under the view's own settings, which Spark stores with it."""
+        settings = self._differing_settings(view)
         identity = repr((body, sorted(settings.items()))).encode()
         name = f"__tidegate_view_{hashlib.sha256(identity).hexdigest()[:16]}"
-        with _under(self.spark, settings):
+        with _with_settings(self.spark, settings):
             self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quote_identifier(name)} AS {body}")
         self.registered.add(name)
         return quote_identifier(name)
@@ -243,10 +244,10 @@ class Tables:
     def _visit(
         self, reference: Reference, place: Place, via: tuple[TableName, ...]
     ) -> TableName | None:
-        name = self._name(reference, place)
+        name = self._resolve(reference, place)
         if name is None:
             return None
-        view = self._view(name)
+        view = self._find_view(name)
         if view is None:
             self._gather(name, via)
             return name
@@ -255,7 +256,7 @@ class Tables:
             self._visit(inner, view.place, (*via, name.folded()))
         return name
 
-    def _name(self, reference: Reference, place: Place) -> TableName | None:
+    def _resolve(self, reference: Reference, place: Place) -> TableName | None:
         parts = reference.parts
         if is_temporary_view(self.spark, parts):
             self.temporary.add(f"view {'.'.join(parts)}")
@@ -266,7 +267,7 @@ class Tables:
             )
         return qualify(parts, place.catalog, place.schema)
 
-    def _view(self, name: TableName) -> View | None:
+    def _find_view(self, name: TableName) -> View | None:
         if name.folded() in self.queries:
             self.replaced.add(name.folded())
             return self.queries[name.folded()]
@@ -279,14 +280,14 @@ class Tables:
         key = name.folded()
         if key in self.sources:
             if is_path(name) and self.sources[key].name != name:
-                self.fingerprints.pop(key, None)  # another place, in other letters
+                self.fingerprints.pop(key, None)  # another path that differs only in case
             return
         state = self.format.find(name)
         if state is not None:
-            state = self.states[key] = self._told_apart(key, state)
+            state = self.states[key] = self._check_id(key, state)
         shown, owned = key, state is not None and state.materialized_id is not None
         if owned:
-            # The rows of one with derived columns lie behind the view that has its name.
+            # A table with derived columns is a view over its storage table; show the view.
             shown = visible_name(key)
             via = tuple(view for view in via if view.folded() != shown)
         if state is None and self.fingerprinted:
@@ -303,11 +304,11 @@ class Tables:
             via=via,
         )
 
-    def _told_apart(self, name: TableName, state: TableState) -> TableState:
-        """Return a table's state; under a second name, as it was found under the first.
+    def _check_id(self, name: TableName, state: TableState) -> TableState:
+        """Return the state of a table, which is the same under each of its names.
 
-        :raises ServerError: MT_QUERY_UNSUPPORTED for two tables of one id: versions that are
-            recorded by it would be those of either.
+        :raises ServerError: MT_QUERY_UNSUPPORTED for two tables with the same id: versions
+            recorded by the id would be ambiguous.
         """
         for other, known in self.states.items():
             if known.table_id != state.table_id:
@@ -316,13 +317,13 @@ class Tables:
                 return known
             raise error(
                 Code.MT_QUERY_UNSUPPORTED,
-                reason=f"{name} and {other} are one Delta table copied file by file, with the same "
-                f"id; copy it by CREATE TABLE ... SHALLOW CLONE or AS SELECT instead",
+                reason=f"{name} and {other} have the same Delta table id, since one was copied "
+                "file by file; copy it by CREATE TABLE ... SHALLOW CLONE or AS SELECT instead",
             )
         return state
 
     def _is_permanent(self, parts: tuple[str, ...], place: Place) -> bool:
-        """Say whether a function is one of the metastore, which has a schema."""
+        """Say whether a function is stored in the metastore and thus has a schema."""
         session: Any = self.spark._jsparkSession
         jvm: Any = java(self.spark)
         catalog = session.sessionState().catalog()
@@ -338,7 +339,7 @@ class Tables:
     def _column_edits(self, query: ParsedQuery, place: Place) -> Iterator[Edit]:
         """Yield edits from ``schema.table.column`` to ``table.column``.
 
-        A table that is replaced by a query keeps its own name alone.
+        A table that is replaced by a subquery keeps only its last name part, as an alias.
         """
         if not query.columns:
             return
@@ -349,7 +350,7 @@ class Tables:
         }
         for mention in query.columns:
             for name in named:
-                rest = _after_table(mention, name)
+                rest = _parts_after_table(mention, name)
                 if rest is None:
                     continue
                 others = [other for other in named if other.table == name.table]
@@ -362,7 +363,7 @@ class Tables:
 
 
 def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
-    """Return a view of the catalog; ``place`` is for views that do not record one."""
+    """Return a view of the catalog; ``place`` applies to views that do not record one."""
     jvm: Any = java(spark)
     found = [str(part) for part in items(entry.viewCatalogAndNamespace())]
     columns = tuple(str(column) for column in entry.schema().fieldNames())
@@ -377,8 +378,8 @@ def read_view(spark: SparkSession, entry: Any, place: Place) -> View:
     )
 
 
-def selected(reference: Reference, name: TableName, table: str, columns: list[str]) -> str:
-    """Return a query in the place of a table that has these columns alone."""
+def select_columns(reference: Reference, name: TableName, table: str, columns: list[str]) -> str:
+    """Return a subquery with only these columns of a table."""
     listed = ", ".join(quote_identifier(column) for column in columns) or "NULL"
     alias = "" if reference.aliased else f" AS {quote_identifier(name.table)}"
     return f"(SELECT {listed} FROM {table}){alias}"
@@ -392,7 +393,7 @@ def current_place(spark: SparkSession) -> Place:
 
 
 def is_temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> bool:
-    """Say whether a name as written is that of a temporary view."""
+    """Say whether a name, as written, refers to a temporary view."""
     return temporary_view(spark, parts) is not None
 
 
@@ -412,7 +413,7 @@ def temporary_view(spark: SparkSession, parts: tuple[str, ...]) -> Any:
 
 
 def fingerprint_of(spark: SparkSession, name: TableName, *, settled: bool = False) -> int | None:
-    """Return :func:`fingerprint` of a table or path as it is now."""
+    """Return the current :func:`fingerprint` of a table or path."""
     return fingerprint(spark, name, entry_of(spark, name), settled=settled)
 
 
@@ -421,14 +422,14 @@ def _check_depth(name: TableName, depth: int) -> None:
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=f"view {name} is nested too deeply")
 
 
-def written(reference: Reference) -> str:
-    """Return a reference's own name, every part in backticks."""
+def quoted_name(reference: Reference) -> str:
+    """Return a reference's name as written, with every part in backticks."""
     return ".".join(quote_identifier(part) for part in reference.parts)
 
 
-def _renamed(view: View, inner: str) -> str:
-    """Return the query of a view's columns over its text."""
-    # The line break keeps a comment at the text's end from swallowing the bracket.
+def _rename_columns(view: View, inner: str) -> str:
+    """Return a query that gives the text's columns the view's column names."""
+    # The line break keeps a comment at the end of the text from swallowing the parenthesis.
     if len({name.lower() for name in view.produced}) < len(view.produced):
         names = ", ".join(quote_identifier(name) for name in view.columns)
         return f"SELECT * FROM ({inner}\n) AS v({names})"
@@ -439,8 +440,8 @@ def _renamed(view: View, inner: str) -> str:
     return f"SELECT {renamed} FROM ({inner}\n)"
 
 
-def _after_table(mention: Mention, name: TableName) -> tuple[str, ...] | None:
-    """Return what follows the table's name in ``schema.table.column``, or None."""
+def _parts_after_table(mention: Mention, name: TableName) -> tuple[str, ...] | None:
+    """Return the name parts after the table in ``schema.table.column``, or None."""
     parts = tuple(part.lower() for part in mention.parts)
     for table in ((name.catalog, name.schema, name.table), (name.schema, name.table)):
         if len(parts) > len(table) and parts[: len(table)] == table:
@@ -449,8 +450,8 @@ def _after_table(mention: Mention, name: TableName) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def _under(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set what can be set until the block ends."""
+def _with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Apply the modifiable settings until the block ends."""
     usable = {key: value for key, value in settings.items() if spark.conf.isModifiable(key)}
     before = {key: spark.conf.get(key, None) for key in usable}
     try:

@@ -1,4 +1,4 @@
-"""Streams as Spark reads them, and what may be asked of one."""
+"""Reads streams with Spark, and checks queries over them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.sql.cursor import Cursor, position
 from tidegate_server.core.sql.dialect import readable
 from tidegate_server.core.sql.streams import VIEW, Stream
-from tidegate_server.engine.query.plans import WRITTEN, Node
+from tidegate_server.engine.query.plans import SQL_KEYWORDS, Node
 from tidegate_server.engine.query.references import parse_statement, span_of
 from tidegate_server.engine.storage.jvm import items, kind
 
@@ -23,17 +23,17 @@ _ROW_BY_ROW = frozenset(
     {"Filter", "Generate", "Project", "SubqueryAlias", "UnresolvedRelation", "View"}
     | {"StreamingRelation", "StreamingRelationV2"}
 )
-# Spark leaves out what is a week older than the newest file, however late it arrives.
+# Spark would ignore files a week older than the newest one, even if they arrive later.
 _FILES = {"maxFileAge": "36500d"}
 
 
 @contextmanager
-def reading(spark: SparkSession, stream: Stream) -> Iterator[None]:
-    """Let queries of a session read a stream under the name VIEW.
+def stream_view(spark: SparkSession, stream: Stream) -> Iterator[None]:
+    """Give a session's queries access to a stream as the temporary view VIEW.
 
     :raises ServerError: MT_STREAM_SOURCE if Spark has no such source.
     """
-    _load(spark, stream).createOrReplaceTempView(VIEW)
+    _load_stream(spark, stream).createOrReplaceTempView(VIEW)
     try:
         yield
     finally:
@@ -41,7 +41,7 @@ def reading(spark: SparkSession, stream: Stream) -> Iterator[None]:
 
 
 def with_columns(spark: SparkSession, stream: Stream) -> Stream:
-    """Return a stream of files with the columns that those have now, if none were written."""
+    """Return a stream of files with the files' current columns, unless it specifies columns."""
     if stream.path is None or "schema" in stream.parameters or stream.source == "text":
         return stream
     reader = spark.read.format(stream.source).options(**stream.options)
@@ -52,36 +52,39 @@ def with_columns(spark: SparkSession, stream: Stream) -> Stream:
 
 
 def check_rows(spark: SparkSession, text: str) -> None:
-    """Check that a query, read for its text alone, looks at one row at a time.
+    """Check by its parsed text that a query processes one row at a time.
 
-    :raises ServerError: MT_STREAM_QUERY, placed in ``text``.
+    :raises ServerError: MT_STREAM_QUERY, with a position in ``text``.
     :raises pyspark.errors.ParseException: if Spark cannot parse it.
     """
     _check(parse_statement(spark, text), text)
 
 
 def check_plan(plan: Node, text: str) -> None:
-    """Check the same of the analyzed plan, where aggregates and windows show."""
+    """Check the same in the analyzed plan, where aggregates and windows become visible.
+
+    :raises ServerError: MT_STREAM_QUERY.
+    """
     for node in plan.walk():
         if node.kind in ("Aggregate", "Window") or node.kind.endswith("Subquery"):
             shown = {"Aggregate": "an aggregate", "Window": "a window"}
-            raise _refused(node.kind, text, None, shown.get(node.kind))
+            raise _query_error(node.kind, text, None, shown.get(node.kind))
 
 
 def _check(node: Any, text: str) -> None:
     found = kind(node)
     if found not in _ROW_BY_ROW:
-        raise _refused(found, text, span_of(node))
+        raise _query_error(found, text, span_of(node))
     for inner in items(node.subqueries()):
-        raise _refused("a subquery", text, span_of(inner), "a subquery")
+        raise _query_error("a subquery", text, span_of(inner), "a subquery")
     for child in items(node.children()):
         _check(child, text)
 
 
-def _refused(
+def _query_error(
     operator: str, text: str, span: tuple[int, int] | None, shown: str | None = None
 ) -> ServerError:
-    words = tuple(WRITTEN.get(operator, "").split())
+    words = tuple(SQL_KEYWORDS.get(operator, "").split())
     offset = _offset(text, words) if words else None
     if offset is None:
         offset = span[0] if span is not None else 0
@@ -99,24 +102,24 @@ def _offset(text: str, words: tuple[str, ...]) -> int | None:
     return None
 
 
-def put_back(text: str, stream: Stream) -> str:
-    """Return a query over VIEW with the stream in its place."""
+def restore_stream(text: str, stream: Stream) -> str:
+    """Replace VIEW in a query by the stream."""
     return re.sub(rf"`?{VIEW}`?\s*", lambda _: f"{stream.sql()} ", text, count=1)
 
 
-def aliased(text: str, end: int, stream: Stream) -> str:
-    """Return a query whose stream, which ends there, has a name of its own for its columns."""
+def add_alias(text: str, end: int, stream: Stream) -> str:
+    """Add an alias to the stream, which ends at ``end``, to qualify its columns."""
     return f"{text[:end]} AS {quote_identifier(stream.function)}{text[end:]}"
 
 
-def _load(spark: SparkSession, stream: Stream) -> DataFrame:
+def _load_stream(spark: SparkSession, stream: Stream) -> DataFrame:
     options = {**(_FILES if stream.path is not None else {}), **stream.options}
     reader = spark.readStream.format(stream.source).options(**options)
     if "schema" in stream.parameters:
         reader = reader.schema(stream.parameters["schema"])
     try:
         return reader.load(stream.path)
-    except AnalysisException as failed:
-        if stream.source in str(failed) and "Failed to find data source" in str(failed):
-            raise error(Code.MT_STREAM_SOURCE, source=stream.source) from failed
+    except AnalysisException as caught:
+        if stream.source in str(caught) and "Failed to find data source" in str(caught):
+            raise error(Code.MT_STREAM_SOURCE, source=stream.source) from caught
         raise

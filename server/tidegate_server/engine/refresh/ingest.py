@@ -22,7 +22,7 @@ from tidegate_server.core.refresh.request import (
     RefreshPlan,
 )
 from tidegate_server.core.sql.streams import Stream, find_stream
-from tidegate_server.engine.query.streams import reading
+from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
@@ -158,7 +158,7 @@ def _taken_in(
     place = checkpoint.take(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
-    with reading(session, stream):
+    with stream_view(session, stream):
         frame = session.sql(stream.hidden(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # All that is there is one batch, as one refresh is one commit.

@@ -47,8 +47,8 @@ from tidegate_server.engine.planning.planner import (
 )
 from tidegate_server.engine.planning.region import ImmutableRegion, region_of
 from tidegate_server.engine.query.catalyst import Catalyst
-from tidegate_server.engine.query.determinism import changes_by_itself, unstable
-from tidegate_server.engine.query.logical_time import bound
+from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
+from tidegate_server.engine.query.logical_time import bind_time
 from tidegate_server.engine.query.resolution import Tables, fingerprint_of
 from tidegate_server.engine.refresh.ingest import ingest, plan_ingest
 from tidegate_server.engine.refresh.source_drift import (
@@ -249,14 +249,14 @@ def _plan(
         fingerprinted=True,
     )
     with explained(order, session):
-        text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
+        text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
         frame = session.sql(text)
         query = read_query(order, session, tables, text, frame)
         tree = analyzed_plan(frame)
-    order = replace(order, sources=tables.read(order.sources))
+    order = replace(order, sources=tables.ordered_sources(order.sources))
     check_types(order, tree)
     refuse_reading_functions(tree)
-    names = changes_by_itself(unstable(tree))
+    names = time_dependent(unstable_parts(tree))
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
     fingerprint = query.fingerprint if stable else None
@@ -381,7 +381,7 @@ def _listed(planned: PlannedRefresh) -> PlannedRefresh:
         return planned
     frame: Any = planned.frame
     list_files(frame.sparkSession, frame._jdf.queryExecution().analyzed())
-    moved = planned.tables.moved()
+    moved = planned.tables.changed_sources()
     if not moved:
         return planned
     plan = without_fingerprints(planned.plan, {id_: str(name) for id_, name in moved.items()})
@@ -452,7 +452,7 @@ def _written(
     if not some:
         frame, record = _recorded(planned, session, operation, resources)
     if frame is None:
-        frame = bound(planned.frame, order.logical_time)
+        frame = bind_time(planned.frame, order.logical_time)
     if len(frame.columns) != len(order.columns):
         raise error(
             Code.MT_COLUMN_COUNT,

@@ -118,7 +118,14 @@ def _definition(order: RefreshOrder) -> tuple[object, ...]:
 def _depends_on_versions_alone(order: RefreshOrder, tables: Tables, spark: SparkSession) -> bool:
     stream = any(source.kind is SourceKind.STREAM for source in order.sources)
     views = any(source.via for source in (*tables.sources.values(), *order.sources))
-    if stream or tables.assumed() or views or tables.travelled or tables.temporary or tables.wanted:
+    if (
+        stream
+        or tables.has_untracked_source()
+        or views
+        or tables.travelled
+        or tables.temporary
+        or tables.wanted
+    ):
         return False
     if _QUALIFIED_CALL.search(order.expanded_query):
         return False

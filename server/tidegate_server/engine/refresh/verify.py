@@ -23,8 +23,8 @@ from tidegate_server.core.refresh.upkeep import RowPart
 from tidegate_server.engine.definition.analyze import analyzed_plan
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.query import read_query
-from tidegate_server.engine.query.determinism import Stability, changes_by_itself, unstable
-from tidegate_server.engine.query.logical_time import bound
+from tidegate_server.engine.query.determinism import Stability, time_dependent, unstable_parts
+from tidegate_server.engine.query.logical_time import bind_time
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.refresh.source_drift import recorded_columns
 from tidegate_server.engine.session.operations import Operation
@@ -90,7 +90,7 @@ def verify(
             belongs = _belongs(part, _telling(shape, order, wanted))
             wanted, stored = wanted.where(belongs), stored.where(belongs)
         missing, extra, sample = compare(wanted, stored)
-        if (missing or extra) and tables.moved():
+        if (missing or extra) and tables.changed_sources():
             raise _refused(order, chosen, "files of its sources changed while they were read")
     except (PySparkException, Py4JJavaError) as failed:
         if not is_gone(failed):
@@ -152,7 +152,7 @@ def _recomputed(
     """Return the rows of the query, and its shape."""
     session, format = tables.spark, tables.format
     order = replace(order, logical_time=commit.record.logical_time)
-    text = tables.pinned(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
+    text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
     now = tables.vector()
     changed = [
         str(source.name)
@@ -165,14 +165,14 @@ def _recomputed(
     if dict(now) != dict(commit.record.vector) or tables.other_histories(commit.record):
         raise _refused(order, version, "its sources are other tables by now")
     frame = session.sql(text)
-    found = unstable(analyzed_plan(frame))
+    found = unstable_parts(analyzed_plan(frame))
     if any(name.startswith(Stability.VOLATILE.value) for name in found):
-        shown = ", ".join(changes_by_itself(found))
+        shown = ", ".join(time_dependent(found))
         raise _refused(order, version, f"its query reads {shown}, another value each time")
     query = read_query(order, session, tables, text, frame)
-    if changes_by_itself(found):
+    if time_dependent(found):
         # The moment of the refresh is recorded; its query has no fingerprint.
-        frame = bound(frame, order.logical_time)
+        frame = bind_time(frame, order.logical_time)
     elif not query.stable:
         raise _refused(order, version, "its query is not known to give the same rows again")
     if commit.record.fingerprint not in (None, query.fingerprint):

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.engine.query.references import (
     Edit,
+    apply_edits,
     constant,
     constant_text,
-    edited,
     parse_statement,
     span_of,
 )
@@ -55,7 +55,7 @@ def statement_of(spark: SparkSession, node: Any, *, script: bool) -> str:
 
 def _written_out(spark: SparkSession, text: str, *, script: bool) -> str:
     found = _immediates(parse_statement(spark, text), script=script)
-    return edited(text, [_edit(spark, text, node, script=inside) for node, inside in found])
+    return apply_edits(text, [_edit(spark, text, node, script=inside) for node, inside in found])
 
 
 def _immediates(plan: Any, *, script: bool) -> Iterator[tuple[Any, bool]]:

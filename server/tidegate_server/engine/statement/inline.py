@@ -42,12 +42,12 @@ def inlined(request: Execute, child: Child, format: TableFormat) -> Iterator[str
     try:
         yield _replaced(request, child, tables)
     finally:
-        tables.forget()
+        tables.drop_registered()
 
 
 def _replaced(request: Execute, child: Child, tables: Tables) -> str:
     try:
-        text = tables.pinned(request.sql, *child.current())
+        text = tables.pin(request.sql, *child.current())
     except ParseException as failed:
         raise _refused("a statement that is more than a query") from failed
     if tables.temporary:

@@ -35,7 +35,7 @@ def pinned(
             wanted[state.table_id] = state.newest if table.version is None else table.version
     tables = Tables(child.spark, format, wanted=wanted)
     try:
-        frame = child.spark.sql(tables.pinned(request.sql, *child.current()))
+        frame = child.spark.sql(tables.pin(request.sql, *child.current()))
     except ParseException as failed:
         raise _refused("a statement that is more than a query") from failed
     except AnalysisException:
@@ -43,7 +43,7 @@ def pinned(
         child.spark.sql(request.sql)
         raise
     finally:
-        tables.forget()
+        tables.drop_registered()
     for reading in read_by(frame._jdf.queryExecution().analyzed()):
         state = format.find(reading.name) if reading.name and not reading.travelled else None
         if state is not None and state.table_id in wanted:

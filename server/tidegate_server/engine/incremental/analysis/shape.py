@@ -31,7 +31,7 @@ from tidegate_server.engine.incremental.analysis.windows import (
     window_ties,
 )
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
-from tidegate_server.engine.query.plans import WRITTEN
+from tidegate_server.engine.query.plans import SQL_KEYWORDS
 from tidegate_server.engine.statement.survey import read_by
 from tidegate_server.engine.storage.jvm import items, kind
 from tidegate_server.engine.storage.plain import plain_files
@@ -308,7 +308,7 @@ class _Reader:
         shown = kind(plan)
         if shown == "Join":
             shown = f"{kind(plan.joinType())} join"
-        text = f"no incremental rule is known for {WRITTEN.get(shown, shown)}"
+        text = f"no incremental rule is known for {SQL_KEYWORDS.get(shown, shown)}"
         obstacle = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
         operator = Operator(
             name=shown,
