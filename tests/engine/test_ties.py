@@ -65,7 +65,7 @@ def refusal(lake: Lake, partition: str, order: str, rows: str) -> str | None:
     number = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) AS r"
     catalyst = Catalyst(lake.session)
     frame = lake.session.sql(f"SELECT *, {number} FROM {rows}")
-    nodes = descend(simplified(catalyst, catalyst.analyzed(frame)).plan)
+    nodes = descend(simplified(catalyst, catalyst.analyzed_plan(frame)).plan)
     window = next(node for node in nodes if kind(node) == "Window")
     found = window_ties(window)
     return None if found is None else found.code

@@ -89,7 +89,7 @@ def test_a_simplified_plan_gives_the_rows_of_the_query(filled: SparkSession) -> 
         except PySparkException:
             found["refused by Spark"] += 1
             continue
-        simple = simplified(catalyst, catalyst.analyzed(frame))
+        simple = simplified(catalyst, catalyst.analyzed_plan(frame))
         if simple.obstacles:
             found["refreshed fully"] += 1
             continue

@@ -241,7 +241,7 @@ def _computed(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> list[Any]
     values = [value for _, value in buffers.values()]
     names = [f"b{index}" for index in range(len(values))]
     columns = [f"{value} AS {name}" for value, name in zip(values, names, strict=True)]
-    plan = catalyst.analyzed(frame.selectExpr(*totals.keys, *columns))
+    plan = catalyst.analyzed_plan(frame.selectExpr(*totals.keys, *columns))
     attributes = list(items(plan.output()))
     keys, rest = attributes[: len(totals.groups)], attributes[len(totals.groups) :]
     labelled = [

@@ -98,7 +98,7 @@ class DeltaBuilder:
     # ---- linear ----------------------------------------------------------------------------
 
     def _leaf(self, node: Node, source: ChangedSource) -> Weighted:
-        plan = self.catalyst.analyzed(source.change)
+        plan = self.catalyst.analyzed_plan(source.change)
         columns = {str(a.name()): a for a in items(plan.output())}
         weight = self.catalyst.alias(columns[WEIGHT], WEIGHT)
         like = list(items(node.plan.output()))
@@ -259,7 +259,7 @@ class DeltaBuilder:
         if source is None:
             children = [self.before(child) for child in node.children]
             return self.catalyst.with_children(node.plan, children)
-        plan = self.catalyst.analyzed(self.changed[source].before())
+        plan = self.catalyst.analyzed_plan(self.changed[source].before())
         columns = {str(a.name()): a for a in items(plan.output())}
         named = [
             self.catalyst.alias(columns[str(a.name())], str(a.name()), a)

@@ -54,7 +54,7 @@ def collect_groups(
     catalyst: Catalyst, groups: DataFrame, keys: Sequence[str], doubt: str, limit: int
 ) -> tuple[Keys, bool]:
     """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
-    plan = catalyst.analyzed(groups.select(*keys))
+    plan = catalyst.analyzed_plan(groups.select(*keys))
     named = [f"{key} AS k{index}" for index, key in enumerate(keys)]
     return _collected(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
 
@@ -120,8 +120,7 @@ def attempted(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list
     it, where they fail if they fail in the query.
     """
     return [
-        catalyst.attempted(each) if _may_fail(catalyst, plan, each) else each
-        for each in expressions
+        catalyst.try_eval(each) if _may_fail(catalyst, plan, each) else each for each in expressions
     ]
 
 
@@ -167,7 +166,7 @@ def nearly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) 
 def _contained(catalyst: Catalyst, expression: Any, values: Values) -> Any:
     conditions = []
     if values.count:
-        conditions.append(catalyst.contained(expression, values.known))
+        conditions.append(catalyst.in_set(expression, values.known))
     if values.has_null or not conditions:
         conditions.append(catalyst.is_null(expression))
     return catalyst.any(conditions)

@@ -161,7 +161,7 @@ def check_query(
     if inputs is None:
         inputs = [each.input for each in preconditions]
     found = [
-        catalyst.analyzed(_broken_rows(each, catalyst, rows))
+        catalyst.analyzed_plan(_broken_rows(each, catalyst, rows))
         for each, rows in zip(preconditions, inputs, strict=True)
     ]
     return catalyst.frame(catalyst.union(found)).selectExpr("max(broken) AS broken")

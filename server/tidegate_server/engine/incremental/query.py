@@ -67,7 +67,7 @@ def read_query(
     :param frame: what Spark made of the text.
     """
     catalyst = Catalyst(spark)
-    analyzed = catalyst.analyzed(frame)
+    analyzed = catalyst.analyzed_plan(frame)
     try:
         simple = simplified(catalyst, analyzed)
         plan = simple.plan
@@ -172,7 +172,7 @@ def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> li
     stored = tables.format.rows(spark, order.name, state.newest)
     found = {
         str(attribute.name()).lower(): str(attribute.dataType().catalogString())
-        for attribute in items(Catalyst(spark).analyzed(stored).output())
+        for attribute in items(Catalyst(spark).analyzed_plan(stored).output())
     }
     return [found.get(column.lower(), "") for column in order.columns]
 

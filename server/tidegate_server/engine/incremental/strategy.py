@@ -370,7 +370,7 @@ class IncrementalPlanner:
         if keys is None:
             return rows
         catalyst = Catalyst(self.spark)
-        plan = catalyst.analyzed(rows)
+        plan = catalyst.analyzed_plan(rows)
         columns = list(items(plan.output()))
         groups = zip(algebra.groups, algebra.columns, keys.columns, strict=False)
         wanted = [(columns[index], values) for group, index, values in groups if is_key(group)]
@@ -482,7 +482,7 @@ class IncrementalPlanner:
         return adds_up(self.order) and (stored or self._totals is not None)
 
     def _rows_in_table(self) -> int:
-        plan = Catalyst(self.spark).analyzed(self._stored())
+        plan = Catalyst(self.spark).analyzed_plan(self._stored())
         leaves = (node for node in descend(plan) if kind(node) == "LogicalRelation")
         return sum(estimated_rows(self.spark, leaf) for leaf in leaves)
 
@@ -507,7 +507,7 @@ class IncrementalPlanner:
         return self.format.rows(self.spark, self.order.name, self.last.version)
 
     def _replaced(self, catalyst: Catalyst, replaced: Replaced) -> DataFrame:
-        plan = catalyst.analyzed(self._ordered(self._stored()))
+        plan = catalyst.analyzed_plan(self._ordered(self._stored()))
         columns = list(items(plan.output()))
         keys = [columns[index] for index in replaced.columns]
         rows = catalyst.frame(restrict(catalyst, plan, keys, replaced.keys))

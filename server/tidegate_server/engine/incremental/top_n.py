@@ -167,7 +167,7 @@ def compute_first_rows(
     last, count = found.first() or (0, 0)
     further = Boundary.TIED if last <= first.count else Boundary.DISTINCT
     kept = frame.withColumn(_RANK, F.row_number().over(places)).where(F.col(_RANK) <= first.count)
-    plan = catalyst.project(output, catalyst.analyzed(kept))
+    plan = catalyst.project(output, catalyst.analyzed_plan(kept))
     for projection in reversed(first.above):
         plan = catalyst.with_children(projection, [plan])
     boundary = further if count > first.count else Boundary.COMPLETE
@@ -237,7 +237,7 @@ def merged(
 
 def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
     """Tell each row its place, how many rows there are up to it, and where the table ends."""
-    plan = catalyst.analyzed(rows)
+    plan = catalyst.analyzed_plan(rows)
     columns = list(items(plan.output()))
     read = [catalyst.alias(columns[i], f"{_KEY}d{i}", a) for a, i in first.columns]
     plan = catalyst.project([*columns, *read], plan)

@@ -46,7 +46,7 @@ class Catalyst:
 
     # ---- plans and frames ------------------------------------------------------------------
 
-    def analyzed(self, frame: DataFrame) -> Any:
+    def analyzed_plan(self, frame: DataFrame) -> Any:
         """Return the analyzed plan of a frame."""
         jdf: Any = frame._jdf
         return jdf.queryExecution().analyzed()
@@ -194,7 +194,7 @@ class Catalyst:
         """Return a field of a struct; NULL if the struct is NULL."""
         return self.expressions.GetStructField(struct, index, self._jvm.scala.Option.empty())
 
-    def contained(self, expression: Any, values: Any) -> Any:
+    def in_set(self, expression: Any, values: Any) -> Any:
         """Return ``expression IN (values)`` for an array of Catalyst values."""
         found = self._jvm.scala.Predef.genericWrapArray(values).toSet()
         return self.expressions.InSet(expression, found)
@@ -215,7 +215,7 @@ class Catalyst:
             expression, direction, direction.defaultNullOrdering(), self.seq([])
         )
 
-    def attempted(self, expression: Any) -> Any:
+    def try_eval(self, expression: Any) -> Any:
         """Return an expression that yields NULL where the given one fails."""
         return self.expressions.TryEval(expression)
 
