@@ -10,7 +10,7 @@ import pytest
 from tests.fix_materialized import Stored
 from tests.fix_spark import Lake
 from tidegate_server.engine.jvm.session import cached_tables
-from tidegate_server.engine.statement.drop import only_own_files
+from tidegate_server.engine.statement.drop import protect_other_files
 from tidegate_server.engine.statement.guard import guard
 from tidegate_server.engine.storage.jvm import java
 
@@ -23,7 +23,7 @@ def remembered(lake: Lake, path: Path) -> Any:
 
 
 def run(lake: Lake, sql: str) -> None:
-    with only_own_files(lake.session, guard(lake.session, sql).targets):
+    with protect_other_files(lake.session, guard(lake.session, sql).targets):
         lake.sql(sql)
 
 

@@ -15,7 +15,7 @@ from tests.fix_spark import Lake
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.results.projection import result_schema
-from tidegate_server.engine.statement.drop import only_own_files
+from tidegate_server.engine.statement.drop import protect_other_files
 from tidegate_server.engine.statement.guard import guard
 from tidegate_server.engine.storage.jvm import java
 from tidegate_server.engine.storage.table_locations import Places
@@ -31,7 +31,7 @@ def places(lake: Lake) -> Places:
 def run(lake: Lake, *texts: str) -> None:
     """Run statements of a session as the engine does."""
     for text in texts:
-        with only_own_files(lake.session, guard(lake.session, text).targets):
+        with protect_other_files(lake.session, guard(lake.session, text).targets):
             lake.session.sql(text)
 
 

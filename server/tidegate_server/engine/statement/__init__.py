@@ -1,1 +1,1 @@
-"""Runs statements of Spark SQL, and refuses some of them."""
+"""Runs Spark SQL statements, and rejects those that would damage materialized tables."""

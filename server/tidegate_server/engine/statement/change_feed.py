@@ -1,4 +1,4 @@
-"""Creates a table without Delta's change feed where its columns have names of the feed's own."""
+"""Creates a table without Delta's change feed if its columns have reserved names of the feed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.storage.jvm import kind
 
 BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
-"""The setting by which new tables have a change feed."""
+"""The setting that enables the change feed of new tables."""
 _RESERVED = frozenset({"RESERVED_CDC_COLUMNS_ON_WRITE", "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS"})
 _CREATING = frozenset(
     {"CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect"}
@@ -22,18 +22,18 @@ _CREATING = frozenset(
 
 
 def without_feed_if_reserved(child: Child, text: str, run: Callable[[], DataFrame]) -> DataFrame:
-    """Run a statement; one that creates a table is run without the default of a change feed if
-    that is why it fails.
+    """Run a statement; if the default change feed makes it fail to create a table, run it again
+    without that default.
 
-    Delta looks at the names before it writes anything. A feed that the statement asks for itself
-    stays, and with it the error.
+    The second run is safe, since Delta checks the names before it writes anything. If the
+    statement itself enables the feed, the error remains.
 
     :param run: runs the statement ``text``.
     """
     try:
         return run()
-    except (PySparkException, Py4JJavaError) as failed:
-        if condition_of(failed) not in _RESERVED or not _creates(child.spark, text):
+    except (PySparkException, Py4JJavaError) as caught:
+        if condition_of(caught) not in _RESERVED or not _creates(child.spark, text):
             raise
     with child.overlay({BY_DEFAULT: "false"}):
         return run()

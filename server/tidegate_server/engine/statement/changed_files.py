@@ -1,4 +1,4 @@
-"""Says whether a statement changes tables of files."""
+"""Detects statements that change tables of files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from tidegate_server.engine.statement.targets import TableTarget, Target, is_pat
 from tidegate_server.engine.storage.entries import entry_of, provider_of
 
 _DELTA = "delta"
-
-
 _REFRESH = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*REFRESH\b", re.DOTALL | re.IGNORECASE)
-
-
 _LONGEST_NAME = 3
 
 
 def changes_files(spark: SparkSession, text: str, found: Sequence[Target]) -> bool:
-    """Say whether a statement may change what a table of files has.
+    """Say whether a statement may change the files of a table without versions.
 
-    REFRESH counts: it says that something else changed them.
+    REFRESH counts as well: it announces that something else changed files.
 
     :param found: what the statement changes.
     """
@@ -32,7 +28,7 @@ def changes_files(spark: SparkSession, text: str, found: Sequence[Target]) -> bo
 
 
 def _is_delta(spark: SparkSession, target: Target) -> bool:
-    """Say whether a target is certainly a Delta table, which has versions instead of a list."""
+    """Say whether a target is certainly a Delta table, whose versions replace file listings."""
     if not isinstance(target, TableTarget):
         return False
     if is_path(target.name):

@@ -1,8 +1,8 @@
 """Keeps DROP TABLE, DROP SCHEMA and RENAME from deleting or moving files of other tables.
 
-Hive deletes or moves whatever lies in the directory that its own entry has for a managed table,
-and with a schema everything in that schema's directory. That directory may hold external tables,
-tables of other schemas, and files that belong to no table.
+Hive deletes or moves everything in the directory that its entry has for a managed table, and with a
+schema everything in the schema's directory. That directory may contain external tables, tables of
+other schemas, and files that belong to no table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate_server.engine.storage.table_locations import Places
 logger = logging.getLogger(__name__)
 
 _DROPPED = "_tidegate_dropped"
-"""The empty directory that a schema has while it is dropped."""
+"""The empty directory to which a schema points while it is dropped."""
 _LOCATION = 2
 """The position of the location in Spark's CatalogDatabase."""
 _CLASS = "tidegate.Schemas"
@@ -45,15 +45,15 @@ public class Schemas {
   }
 }
 """
-"""Drops an entry without deleting files, which Spark has no call for."""
+"""Drops a schema without deleting files, for which Spark has no method."""
 _schema_lock = threading.Lock()
 
 
 @contextmanager
-def only_own_files(spark: SparkSession, targets: Iterable[Target]) -> Iterator[None]:
-    """Run a statement so that it deletes the files of the tables it drops, and no others.
+def protect_other_files(spark: SparkSession, targets: Iterable[Target]) -> Iterator[None]:
+    """Have a statement delete the files of the tables it drops, and no others.
 
-    A converted materialized table's files go with it, wherever Tidegate put them.
+    This includes the files of a former materialized table, wherever Tidegate put them.
     """
     drops = _Drops(spark)
     with ExitStack() as stack:
@@ -80,11 +80,11 @@ class _Drops:
 
     @contextmanager
     def table(self, parts: tuple[str, ...]) -> Iterator[None]:
-        """Delete a table's own files after its entry is gone, if the metastore would not.
+        """Delete a table's own files once its entry is dropped, if the metastore does not.
 
-        Delta forgets it then: otherwise the state of a table stays in the heap for an hour.
+        Also removes the table from Delta's cache, where its state would stay for an hour.
         """
-        name = self._name(parts)
+        name = self._delta_name(parts)
         if name is None:
             yield
             return
@@ -97,14 +97,14 @@ class _Drops:
                 files.delete()
 
     def detach(self, parts: tuple[str, ...]) -> None:
-        """Keep the files of a managed table where they are, if that is not its usual place."""
-        name = self._name(parts)
+        """Keep the files of a managed table in place, if that is not its default location."""
+        name = self._delta_name(parts)
         if name is not None:
             self._own_place(name)
 
     @contextmanager
     def schema(self, target: SchemaTarget) -> Iterator[None]:
-        """Give a schema an empty directory for the time of its drop; remove its own if empty."""
+        """Point a schema to an empty directory while it is dropped; delete its own if empty."""
         parts, schema = target.name, target.name[-1].lower()
         catalog = parts[0] if len(parts) == 2 else current_place(self._spark).catalog
         if len(parts) > 2 or catalog.lower() != DEFAULT_CATALOG or schema == DEFAULT_SCHEMA:
@@ -117,11 +117,11 @@ class _Drops:
             if target.cascade:
                 self._drop_tables(schema)
                 self._drop_functions(schema)
-            # One that is not empty is refused by Spark, which then touches no files.
+            # Spark rejects the drop of a schema that is not empty, before it touches any files.
             yield from self._without_directory(schema) if self._is_empty(schema) else iter((None,))
 
     def _drop_tables(self, schema: str) -> None:
-        """Drop tables and views as statements do: Hive would act on its own entries alone."""
+        """Drop tables and views one by one; Hive's CASCADE would delete what its entries say."""
         for entry in items(self._catalog.getTablesByName(schema, self._catalog.listTables(schema))):
             parts = (DEFAULT_CATALOG, schema, str(entry.identifier().table()))
             kind = "VIEW" if entry.tableType().name() == "VIEW" else "TABLE"
@@ -159,18 +159,18 @@ class _Drops:
             files.delete(home, False)
             return
         shown = ", ".join(sorted(left)[:5])
-        logger.warning("%s was not deleted with its schema: it has %s", home.toString(), shown)
+        logger.warning("kept %s of a dropped schema: it contains %s", home.toString(), shown)
 
     def _relocate(self, database: Any, location: Any) -> None:
-        """Give an empty schema another directory, which Hive can only do by creating it again."""
+        """Move an empty schema to another directory, for which Hive has to recreate it."""
         client = self._catalog.unwrapped().client()
         name = str(database.name())
         schemas = compiled(self._spark, _CLASS, _SOURCE)
         schemas.dropSchema(client.clientLoader(), client.client(), name)
         self._catalog.createDatabase(with_fields(database, {_LOCATION: location}), False)
 
-    def _name(self, parts: tuple[str, ...]) -> TableName | None:
-        """Return the name of a Delta table of the session catalog; None for anything else."""
+    def _delta_name(self, parts: tuple[str, ...]) -> TableName | None:
+        """Return the full name if it is a Delta table of the session catalog, or None."""
         if len(parts) > 3 or is_temporary_view(self._spark, parts):
             return None
         current = current_place(self._spark)
@@ -179,9 +179,9 @@ class _Drops:
         return name if entry is not None and provider_of(entry) == PROVIDER else None
 
     def _own_place(self, name: TableName) -> str | None:
-        """Return where a table's files are if the metastore does not delete them; else None.
+        """Return the location of a table's files if the metastore will not delete them, or None.
 
-        A managed table elsewhere than at its usual place is detached: Hive knows only that one.
+        Detaches a managed table that is not at its default location, the only one Hive knows.
         """
         place = self._places.of(name)
         if self._places.is_managed(name):

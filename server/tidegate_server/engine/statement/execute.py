@@ -1,4 +1,4 @@
-"""Runs a statement of a session exactly once and describes what came of it."""
+"""Runs a statement of a session exactly once and describes its result."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.change_feed import without_feed_if_reserved
 from tidegate_server.engine.statement.changed_files import changes_files
-from tidegate_server.engine.statement.drop import only_own_files
-from tidegate_server.engine.statement.execute_immediate import written_out
+from tidegate_server.engine.statement.drop import protect_other_files
+from tidegate_server.engine.statement.execute_immediate import expand_execute_immediate
 from tidegate_server.engine.statement.guard import disown, guard
-from tidegate_server.engine.statement.inline import inlined
-from tidegate_server.engine.statement.pin import pinned, readable
-from tidegate_server.engine.statement.registered import registered
+from tidegate_server.engine.statement.inline import inline_tables
+from tidegate_server.engine.statement.pin import pin_versions, report_missing_versions
+from tidegate_server.engine.statement.registered import update_entries
 from tidegate_server.engine.statement.resources import check_resources
-from tidegate_server.engine.statement.show_create import shown_create
+from tidegate_server.engine.statement.show_create import show_create_table
 from tidegate_server.engine.statement.show_extended import with_schemas
-from tidegate_server.engine.statement.unfinished import taken_back
+from tidegate_server.engine.statement.unfinished import reclaim_storage
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.delta.commits import inserted_rows
 from tidegate_server.engine.storage.jvm import java, kind
@@ -45,29 +45,29 @@ def execute(
     format: TableFormat,
     changes: FileChanges,
 ) -> Executed:
-    """Run the statement; commands run inside ``spark.sql`` and are never run again.
+    """Run the statement; commands run inside ``spark.sql`` and are never repeated.
 
-    :param changes: where it counts if it changes tables of files.
-    :raises ServerError: MT_WRONG_KIND if it would change a materialized table, NOT_SUPPORTED if
-        tables cannot be replaced or given versions in it, or if it is not known beforehand,
-        MT_SNAPSHOT_UNAVAILABLE if those versions are gone, RESOURCE_NOT_FOUND.
+    :param changes: counts the statement if it changes tables of files.
+    :raises ServerError: MT_WRONG_KIND if it would change a materialized table; NOT_SUPPORTED if
+        its tables cannot be inlined or pinned, or if it runs a text that is not constant;
+        MT_SNAPSHOT_UNAVAILABLE if the pinned versions were removed; RESOURCE_NOT_FOUND.
     """
     started = time.time_ns() // 1_000_000
-    with child.overlay(request.settings), readable(request.pinned):
-        text = written_out(child.spark, request.sql)
+    with child.overlay(request.settings), report_missing_versions(request.pinned):
+        text = expand_execute_immediate(child.spark, request.sql)
         check_resources(child.spark, text)
         guarded = guard(child.spark, text)
-        counted = changes_files(child.spark, text, guarded.targets)
+        changes_listings = changes_files(child.spark, text, guarded.targets)
         try:
             with (
-                changes.count_change() if counted else nullcontext(),
-                taken_back(child.spark, guarded.targets, operation.id),
-                registered(child.spark, guarded.targets, request.user),
-                only_own_files(child.spark, guarded.targets),
+                changes.count_change() if changes_listings else nullcontext(),
+                reclaim_storage(child.spark, guarded.targets, operation.id),
+                update_entries(child.spark, guarded.targets, request.user),
+                protect_other_files(child.spark, guarded.targets),
             ):
-                written = replace(request, sql=text)
+                expanded = replace(request, sql=text)
                 frame = without_feed_if_reserved(
-                    child, text, lambda: _analyzed(written, child, format)
+                    child, text, lambda: _run_statement(expanded, child, format)
                 )
         finally:
             disown(child.spark, guarded.copies)
@@ -98,18 +98,18 @@ def execute(
         )
 
 
-def _analyzed(request: Execute, child: Child, format: TableFormat) -> DataFrame:
-    """Return what the statement gives; a command has run by then."""
+def _run_statement(request: Execute, child: Child, format: TableFormat) -> DataFrame:
+    """Return the statement's frame; a command has already run then."""
     if request.pinned is not None:
-        return pinned(request, request.pinned, child, format)
-    if (created := shown_create(child.spark, request.sql)) is not None:
+        return pin_versions(request, request.pinned, child, format)
+    if (created := show_create_table(child.spark, request.sql)) is not None:
         return created
-    with inlined(request, child, format) as sql:
+    with inline_tables(request, child, format) as sql:
         return with_schemas(child.spark, sql, child.spark.sql(sql))
 
 
 def _affected_rows(frame: DataFrame) -> int | None:
-    """Return what Delta's UPDATE, DELETE and MERGE answer as their first column."""
+    """Return the row count that Delta's UPDATE, DELETE and MERGE report in their first column."""
     if frame.columns[0] != _AFFECTED or not _is_command(frame):
         return None
     row = frame.first()
@@ -117,7 +117,7 @@ def _affected_rows(frame: DataFrame) -> int | None:
 
 
 def _inserted_rows(child: Child, frame: DataFrame, started: int) -> int | None:
-    """Return how many rows an INSERT or CREATE TABLE AS wrote, when Spark has counted them."""
+    """Return how many rows an INSERT or CREATE TABLE AS wrote, if Spark counted them."""
     if not _is_command(frame):
         return None
     command: Any = frame._jdf.queryExecution().executedPlan().commandPhysicalPlan()

@@ -1,8 +1,8 @@
-"""EXECUTE IMMEDIATE as the statement that it stands for.
+"""Rewrites EXECUTE IMMEDIATE to run a literal text, with the values of USING inserted.
 
-Delta's parser hands no parameters on to Spark's, so that USING never reaches the statement (Delta
-4.4). The values are put into it here, by Spark's own rules. What is run is then also the very text
-that was judged before, whatever becomes of a variable meanwhile.
+Delta's parser does not pass parameters on to Spark's, so USING has no effect (Delta 4.4). The
+values are inserted here by Spark's own rules. This also ensures that the text that runs is the one
+that was checked, even if a variable changes meanwhile.
 """
 
 from __future__ import annotations
@@ -24,42 +24,43 @@ from tidegate_server.engine.query.references import (
 )
 from tidegate_server.engine.storage.jvm import items, java, kind
 
-_TEXT = "of a statement that is not known beforehand"
+_TEXT = "of a text that is not constant"
 _IMMEDIATE = "UnresolvedExecuteImmediate"
 _WORD = re.compile("immediate", re.IGNORECASE)
 _OPENING = re.compile(r"execute\b", re.IGNORECASE)
 
 
-def written_out(spark: SparkSession, text: str) -> str:
-    """Return a statement whose EXECUTE IMMEDIATEs, also those in scripts, have literal texts and
-    no USING; everything else stays byte for byte.
+def expand_execute_immediate(spark: SparkSession, text: str) -> str:
+    """Give every EXECUTE IMMEDIATE of a statement, also in scripts, a literal text and no USING.
 
-    :raises ServerError: NOT_SUPPORTED for a text or a value that is not known beforehand.
-    :raises pyspark.errors.PySparkException: if Spark cannot parse a statement, or its parameters
-        and the values do not fit together.
+    Everything else stays byte for byte.
+
+    :raises ServerError: NOT_SUPPORTED for a text or value that is not constant.
+    :raises pyspark.errors.PySparkException: if Spark cannot parse a statement, or if its parameters
+        and values do not match.
     """
-    return _written_out(spark, text, script=False) if _WORD.search(text) else text
+    return _expand(spark, text, script=False) if _WORD.search(text) else text
 
 
 def statement_of(spark: SparkSession, node: Any, *, script: bool) -> str:
-    """Return the statement that a parsed EXECUTE IMMEDIATE runs, its parameters replaced.
+    """Return the statement that a parsed EXECUTE IMMEDIATE runs, with parameters replaced.
 
-    :param script: whether it stands in a script.
-    :raises ServerError: NOT_SUPPORTED if that is only known while it runs.
+    :param script: whether it is part of a script.
+    :raises ServerError: NOT_SUPPORTED if it is only known at run time.
     """
     text = constant_text(spark, node.sqlStmtStr(), script=script)
     if text is None:
-        raise _unknown(_TEXT, script, "Write the statement itself, or its text as a literal.")
-    return _substituted(spark, text, node.args(), script=script) if node.args().size() else text
+        raise _not_supported(_TEXT, script, "Write the statement itself, or its text as a literal.")
+    return _substitute(spark, text, node.args(), script=script) if node.args().size() else text
 
 
-def _written_out(spark: SparkSession, text: str, *, script: bool) -> str:
+def _expand(spark: SparkSession, text: str, *, script: bool) -> str:
     found = _immediates(parse_statement(spark, text), script=script)
     return apply_edits(text, [_edit(spark, text, node, script=inside) for node, inside in found])
 
 
 def _immediates(plan: Any, *, script: bool) -> Iterator[tuple[Any, bool]]:
-    """Yield every EXECUTE IMMEDIATE of a parsed statement, and whether a script surrounds it."""
+    """Yield every EXECUTE IMMEDIATE of a parsed statement, and whether it is in a script."""
     match kind(plan):
         case found if found == _IMMEDIATE:
             yield plan, script
@@ -74,27 +75,27 @@ def _immediates(plan: Any, *, script: bool) -> Iterator[tuple[Any, bool]]:
 
 
 def _edit(spark: SparkSession, text: str, node: Any, *, script: bool) -> Edit:
-    """Return the edit that writes one EXECUTE IMMEDIATE out."""
+    """Return the edit that rewrites one EXECUTE IMMEDIATE."""
     place = span_of(node)
     if place is None or _OPENING.match(text, place[0]) is None:
-        # A setting was replaced in the text before Spark parsed it.
-        raise _unknown(_TEXT, script, "Write it without ${...}.")
-    inner = _written_out(spark, statement_of(spark, node, script=script), script=script)
+        # Spark substituted a setting before it parsed the text, so the span does not match.
+        raise _not_supported(_TEXT, script, "Write it without ${...}.")
+    inner = _expand(spark, statement_of(spark, node, script=script), script=script)
     into = ", ".join(str(variable.sql()) for variable in items(node.targetVariables()))
-    statement = f"EXECUTE IMMEDIATE {_quoted(inner)}{f' INTO {into}' if into else ''}"
+    statement = f"EXECUTE IMMEDIATE {_quote(inner)}{f' INTO {into}' if into else ''}"
     return Edit(*place, statement)
 
 
-def _substituted(spark: SparkSession, text: str, arguments: Any, *, script: bool) -> str:
-    """Return a text with the values of USING in the place of its parameters."""
+def _substitute(spark: SparkSession, text: str, arguments: Any, *, script: bool) -> str:
+    """Replace the parameters of a text by the values of USING."""
     values, names = [], []
     for argument in items(arguments):
         aliased = kind(argument) == "Alias"
         expression = argument.child() if aliased else argument
         value = constant(spark, expression, script=script)
         if value is None:
-            what = f"USING {expression.sql()}, whose value is not known beforehand,"
-            raise _unknown(what, script, "Write the value itself into USING.")
+            what = f"USING {expression.sql()}, whose value is not constant,"
+            raise _not_supported(what, script, "Write the value itself into USING.")
         values.append(value)
         names.append(str(argument.name()) if aliased else "")
     jvm: Any = java(spark)
@@ -105,11 +106,11 @@ def _substituted(spark: SparkSession, text: str, arguments: Any, *, script: bool
     return str(parser.ParameterHandler.substituteParameters(text, context)._1())
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _unknown(what: str, script: bool, hint: str) -> ServerError:
+def _not_supported(what: str, script: bool, hint: str) -> ServerError:
     where = " inside a script" if script else ""
     return error(Code.NOT_SUPPORTED, what=f"EXECUTE IMMEDIATE {what}{where}", hint=hint)

@@ -1,4 +1,4 @@
-"""Refuses statements that would change a materialized table behind its definition's back."""
+"""Rejects statements that would change a materialized table directly."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE
 _PROPERTIES = (PROPERTY_ID, PROPERTY_DEFINITION, PROPERTY_QUARANTINE_OF, PROPERTY_PLACE)
 
 _BY_REFRESH = (
-    "Its content follows from its query: ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
+    "Its query defines its content: use ALTER MATERIALIZED TABLE {table} REFRESH, or AS query."
 )
-_BY_SERVER = "The server looks after the files of a materialized table."
+_BY_SERVER = "The server maintains the files of a materialized table."
 _COMPACTED = (
     f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.small-files says when they are "
     "compacted."
 )
 _REMOVED = (
-    f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.retention says how long those of "
-    "earlier versions stay."
+    f"{_BY_SERVER[:-1]}: the option materialized-table.upkeep.retention says how long files of "
+    "earlier versions are kept."
 )
-_ELSEWHERE = "Choose a name and a place of its own; DROP MATERIALIZED TABLE {table} frees this one."
+_ELSEWHERE = (
+    "Choose another name or location, or release this one with DROP MATERIALIZED TABLE {table}."
+)
 _BY_QUERY = (
-    "Its columns follow from its query: ALTER MATERIALIZED TABLE {table} AS query adds some."
+    "Its query defines its columns: use ALTER MATERIALIZED TABLE {table} AS query to add columns."
 )
 _HINTS: Mapping[str, str] = {
     "DROP TABLE": "Use DROP MATERIALIZED TABLE {table}.",
@@ -67,8 +69,8 @@ _HINTS: Mapping[str, str] = {
     "ALTER TABLE ADD COLUMNS": _BY_QUERY,
     "ALTER TABLE REPLACE COLUMNS": _BY_QUERY,
     "ALTER TABLE RENAME COLUMN": _BY_QUERY,
-    "ALTER TABLE DROP COLUMNS": "Its columns follow from its query; those that are evaluated on "
-    "read go with ALTER MATERIALIZED TABLE {table} DROP column.",
+    "ALTER TABLE DROP COLUMNS": "Its query defines its columns; use ALTER MATERIALIZED TABLE "
+    "{table} DROP column for columns that are evaluated on read.",
     "ALTER TABLE ALTER COLUMN": "Use ALTER MATERIALIZED TABLE {table} MODIFY column type.",
     "ALTER TABLE CHANGE COLUMN": "Use ALTER MATERIALIZED TABLE {table} MODIFY column type.",
     "ALTER TABLE SET TBLPROPERTIES": "Use ALTER MATERIALIZED TABLE {table} SET ('key' = 'value').",
@@ -82,7 +84,7 @@ _HINTS: Mapping[str, str] = {
     "COMMENT ON TABLE": "Use CREATE OR ALTER MATERIALIZED TABLE {table} with the COMMENT.",
     "RESTORE": "Use ALTER MATERIALIZED TABLE {table} ROLLBACK TO VERSION n.",
     "SHOW CREATE TABLE": "Use SHOW CREATE MATERIALIZED TABLE {table}.",
-    "ANALYZE TABLE": "Statistics of a materialized table are kept by its refreshes.",
+    "ANALYZE TABLE": "Refreshes maintain the statistics of a materialized table.",
     "CREATE TABLE": _ELSEWHERE,
     "CREATE OR REPLACE TABLE": _ELSEWHERE,
     "CREATE OR REPLACE VIEW": _ELSEWHERE,
@@ -96,19 +98,19 @@ _HINTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """What a statement changes that may be run."""
+    """What an accepted statement changes."""
 
     targets: tuple[Target, ...]
     copies: tuple[tuple[str, ...], ...]
-    """Tables that it creates as copies of materialized ones: they get the properties by which those
-    are known, and are to be disowned (:func:`disown`)."""
+    """Tables that it creates as copies of materialized ones. They inherit the properties that mark
+    those, and must be disowned afterwards (:func:`disown`)."""
 
 
 def guard(spark: SparkSession, text: str) -> Guarded:
-    """Refuse a statement that changes the storage of a materialized table.
+    """Reject a statement that changes the storage of a materialized table.
 
-    :raises ServerError: MT_WRONG_KIND naming the statement to use; NOT_SUPPORTED for an EXECUTE
-        IMMEDIATE that cannot be read beforehand.
+    :raises ServerError: MT_WRONG_KIND, with a hint to the statement to use; NOT_SUPPORTED for an
+        EXECUTE IMMEDIATE whose text is only known at run time.
     :raises pyspark.errors.ParseException: if Spark cannot parse the statement.
     """
     owners = _Owners(spark)
@@ -118,22 +120,22 @@ def guard(spark: SparkSession, text: str) -> Guarded:
         if isinstance(target, NewTarget):
             continue
         if isinstance(target, CopyTarget):
-            copied = owners.of_table(target.source, through_views=False) is not None
-            # IF NOT EXISTS leaves what is there as it is.
-            if copied and owners.of_table(target.name, through_views=False) is None:
+            copied = owners.owner_of_table(target.source, through_views=False) is not None
+            # IF NOT EXISTS leaves an existing table unchanged.
+            if copied and owners.owner_of_table(target.name, through_views=False) is None:
                 copies.append(target.name)
             continue
         try:
             owners.check(target)
-        except ServerError as refused:
+        except ServerError as caught:
             if target.at is not None:
-                refused.line, refused.column = position(text, target.at)
+                caught.line, caught.column = position(text, target.at)
             raise
     return Guarded(targets=found, copies=tuple(copies))
 
 
 def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:
-    """Make copies of materialized tables the plain tables that they are."""
+    """Turn copies of materialized tables into plain tables, by removing Tidegate's properties."""
     keys = ", ".join(map(quote_literal, _PROPERTIES))
     for name in copies:
         table = ".".join(map(quote_identifier, name))
@@ -141,11 +143,11 @@ def disown(spark: SparkSession, copies: Iterable[tuple[str, ...]]) -> None:
             spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({keys})")
 
 
-# ---- whose storage that is ---------------------------------------------------------------------
+# ---- owners of storage -------------------------------------------------------------------------
 
 
 class _Owners:
-    """Finds the materialized table to which a table, view, or place belongs."""
+    """Finds the materialized table to which a table, view or path belongs."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -153,28 +155,31 @@ class _Owners:
         self._jvm: Any = java(spark)
 
     def check(self, target: TableTarget | PathTarget | SchemaTarget) -> None:
-        """Refuse a target that is a materialized table's; raises MT_WRONG_KIND."""
+        """Reject a target that belongs to a materialized table.
+
+        :raises ServerError: MT_WRONG_KIND, or NOT_SUPPORTED for DROP SCHEMA in a script.
+        """
         if isinstance(target, SchemaTarget):
             if target.script:
-                hint = "Run it as a statement of its own."
+                hint = "Run it as a separate statement."
                 raise error(Code.NOT_SUPPORTED, what="DROP SCHEMA inside a script", hint=hint)
             self.check_schema(target.name)
-        elif (owner := self.of(target)) is not None:
+        elif (owner := self.owner_of(target)) is not None:
             form = target.form if isinstance(target, TableTarget) else ""
             raise _wrong_kind(owner, target.action, form)
 
-    def of(self, target: TableTarget | PathTarget) -> str | None:
-        """Return the name of the materialized table a target belongs to, or None."""
+    def owner_of(self, target: TableTarget | PathTarget) -> str | None:
+        """Return the name of the materialized table to which a target belongs, or None."""
         if isinstance(target, TableTarget):
-            return self.of_table(target.name, through_views=target.rows)
-        return self.of_path(target.path, below=target.below)
+            return self.owner_of_table(target.name, through_views=target.rows)
+        return self.owner_of_path(target.path, below=target.below)
 
-    def of_table(self, parts: tuple[str, ...], *, through_views: bool) -> str | None:
+    def owner_of_table(self, parts: tuple[str, ...], *, through_views: bool) -> str | None:
         """Return the materialized table's name, or None."""
         if is_path(parts):
-            return self.of_path(parts[-1], below=False)
+            return self.owner_of_path(parts[-1], below=False)
         if is_temporary_view(self._spark, parts):
-            return self._behind(parts) if through_views else None
+            return self._owner_behind_view(parts) if through_views else None
         if len(parts) > 3:
             return None
         place = current_place(self._spark)
@@ -183,28 +188,28 @@ class _Owners:
         if entry is None:
             return None
         if entry.tableType().name() == "VIEW":
-            owned = _owner(entry.properties(), name)
-            return owned or (self._behind(parts) if through_views else None)
+            owned = _owner_in_properties(entry.properties(), name)
+            return owned or (self._owner_behind_view(parts) if through_views else None)
         if not _is_delta(entry):
             return None
-        return self._at(self._path(str(entry.location().toString())), name)
+        return self._owner_at(self._path(str(entry.location().toString())), name)
 
-    def of_path(self, path: str, *, below: bool) -> str | None:
-        """Return the materialized table in whose directory ``path`` lies, or None.
+    def owner_of_path(self, path: str, *, below: bool) -> str | None:
+        """Return the materialized table whose directory contains ``path``, or None.
 
-        :param below: whether also one whose directory lies below ``path``.
+        :param below: whether to include tables with directories below ``path``.
         """
         place = self._path(path)
         utilities = self._jvm.org.apache.spark.sql.delta.DeltaTableUtils
         found = utilities.findDeltaTableRoot(self._session, place, _no_options(self._jvm))
         if found.isDefined():
-            return self._at(found.get(), None)
-        return self._below(place) if below else None
+            return self._owner_at(found.get(), None)
+        return self._owner_below(place) if below else None
 
     def check_schema(self, parts: tuple[str, ...]) -> None:
-        """Refuse to drop a schema with materialized tables.
+        """Reject the drop of a schema that has materialized tables.
 
-        Those of other schemas may lie in its directory, after SWAP WITH; that directory stays.
+        After SWAP WITH its directory may contain those of other schemas; it is then kept.
 
         :raises ServerError: MT_WRONG_KIND.
         """
@@ -216,7 +221,7 @@ class _Owners:
             {
                 owner
                 for entry in self._entries(schema)
-                if (owner := self._of_entry(entry)) is not None
+                if (owner := self._owner_of_entry(entry)) is not None
             }
         )
         if inside:
@@ -228,7 +233,7 @@ class _Owners:
                 hint=f"Drop them first: {', '.join(inside)}.",
             )
 
-    def _below(self, place: Any) -> str | None:
+    def _owner_below(self, place: Any) -> str | None:
         files = place.getFileSystem(self._session.sessionState().newHadoopConf())
         prefix = str(files.makeQualified(place).toString()).rstrip("/") + "/"
         external = self._session.sharedState().externalCatalog()
@@ -238,7 +243,7 @@ class _Owners:
                     continue
                 location = self._path(str(entry.location().toString()))
                 if str(files.makeQualified(location).toString()).startswith(prefix):
-                    owner = self._of_entry(entry)
+                    owner = self._owner_of_entry(entry)
                     if owner is not None:
                         return owner
         return None
@@ -249,30 +254,31 @@ class _Owners:
             return []
         return list(items(external.getTablesByName(schema, external.listTables(schema))))
 
-    def _of_entry(self, entry: Any) -> str | None:
+    def _owner_of_entry(self, entry: Any) -> str | None:
         identifier = entry.identifier()
         name = TableName(DEFAULT_CATALOG, str(identifier.database().get()), str(identifier.table()))
         if entry.tableType().name() == "VIEW":
-            return _owner(entry.properties(), name)
+            return _owner_in_properties(entry.properties(), name)
         if not _is_delta(entry):
             return None
-        return self._at(self._path(str(entry.location().toString())), name)
+        return self._owner_at(self._path(str(entry.location().toString())), name)
 
-    def _behind(self, parts: tuple[str, ...]) -> str | None:
-        """Look at what a view reads; a broken one is left to Spark's own error."""
+    def _owner_behind_view(self, parts: tuple[str, ...]) -> str | None:
+        """Return the materialized table that a view reads; for a broken view, Spark raises its own
+        error when the statement runs."""
         try:
             frame: Any = self._spark.table(".".join(quote_identifier(part) for part in parts))
         except PySparkException:
             return None
         for leaf in items(frame._jdf.queryExecution().analyzed().collectLeaves()):
-            for path in self._places(leaf):
-                owner = self.of_path(path, below=False)
+            for path in self._file_roots(leaf):
+                owner = self.owner_of_path(path, below=False)
                 if owner is not None:
                     return owner
         return None
 
-    def _places(self, leaf: Any) -> Iterator[str]:
-        """Yield where the files of a relation in an analyzed plan are."""
+    def _file_roots(self, leaf: Any) -> Iterator[str]:
+        """Yield the root paths of a relation in an analyzed plan."""
         match kind(leaf):
             case "LogicalRelation" if is_instance(self._jvm, leaf.relation(), FILES):
                 for path in items(leaf.relation().location().rootPaths()):
@@ -280,19 +286,19 @@ class _Owners:
             case "DataSourceV2Relation" if kind(leaf.table()) == "DeltaTableV2":
                 yield str(leaf.table().path().toString())
 
-    def _at(self, path: Any, name: TableName | None) -> str | None:
+    def _owner_at(self, path: Any, name: TableName | None) -> str | None:
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
         snapshot = newest_snapshot(self._jvm, log)
         if int(snapshot.version()) < 0:
             return None
         place = TableName(DEFAULT_CATALOG, "delta", str(path.toString()))
-        return _owner(snapshot.metadata().configuration(), name or place)
+        return _owner_in_properties(snapshot.metadata().configuration(), name or place)
 
     def _path(self, text: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(text)
 
 
-def _owner(properties: Any, name: TableName) -> str | None:
+def _owner_in_properties(properties: Any, name: TableName) -> str | None:
     """Read the materialized table's name from table properties; None for a plain table."""
     if not properties.contains(PROPERTY_ID):
         return None
@@ -300,8 +306,8 @@ def _owner(properties: Any, name: TableName) -> str | None:
         return str(properties.get(PROPERTY_QUARANTINE_OF).get())
     definition = properties.get(PROPERTY_DEFINITION)
     if definition.isDefined():
-        told = json.loads(str(definition.get()))["name"]
-        return str(TableName(told["catalog"], told["schema"], told["table"]))
+        recorded = json.loads(str(definition.get()))["name"]
+        return str(TableName(recorded["catalog"], recorded["schema"], recorded["table"]))
     return str(visible_name(name))
 
 

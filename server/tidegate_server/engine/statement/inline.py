@@ -1,4 +1,4 @@
-"""A query over materialized tables' own queries instead of their rows."""
+"""Runs a query with materialized tables replaced by their own queries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate_server.engine.storage.base import TableFormat
 
 
 @contextmanager
-def inlined(request: Execute, child: Child, format: TableFormat) -> Iterator[str]:
-    """Give the text of a statement in which tables are replaced; valid until the block ends.
+def inline_tables(request: Execute, child: Child, format: TableFormat) -> Iterator[str]:
+    """Yield the text of a statement with its tables replaced; valid until the block ends.
 
-    Every table is read at one version, the newest, wherever the queries mention it.
+    Every other table is pinned to its newest version, the same wherever the queries mention it.
 
-    :raises ServerError: NOT_SUPPORTED if the statement is not one query, or if it reads such a
-        table where that cannot be replaced.
+    :raises ServerError: NOT_SUPPORTED if the statement is not a single query, or if it reads a
+        table in a way that cannot be replaced.
     """
     if not request.inlined:
         yield request.sql
@@ -40,25 +40,25 @@ def inlined(request: Execute, child: Child, format: TableFormat) -> Iterator[str
     }
     tables = Tables(child.spark, format, queries=queries)
     try:
-        yield _replaced(request, child, tables)
+        yield _inline(request, child, tables)
     finally:
         tables.drop_registered()
 
 
-def _replaced(request: Execute, child: Child, tables: Tables) -> str:
+def _inline(request: Execute, child: Child, tables: Tables) -> str:
     try:
         text = tables.pin(request.sql, *child.current())
-    except ParseException as failed:
-        raise _refused("a statement that is more than a query") from failed
+    except ParseException as caught:
+        raise _not_supported("a statement that is not a single query") from caught
     if tables.temporary:
-        raise _refused(f"the temporary {min(tables.temporary)}")
+        raise _not_supported(f"the temporary {min(tables.temporary)}")
     for table in request.inlined:
         if table.mentioned and table.name not in tables.replaced:
-            raise _refused(f"{table.name} in another way than by its name")
+            raise _not_supported(f"{table.name}, which is not read by its name,")
     return text
 
 
-def _refused(what: str) -> ServerError:
+def _not_supported(what: str) -> ServerError:
     return error(
         Code.NOT_SUPPORTED,
         what=f"INLINE for {what}",

@@ -1,4 +1,4 @@
-"""A query in which every table is read at one version, chosen before."""
+"""Runs a query with its tables pinned to given versions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Execute, PinnedVersions
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.session.sessions import Child
-from tidegate_server.engine.statement.survey import read_by
+from tidegate_server.engine.statement.survey import readings_of
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.delta.retention import is_gone
 
 _KEY = "materialized-table.read.consistency"
 
 
-def pinned(
+def pin_versions(
     request: Execute, versions: PinnedVersions, child: Child, format: TableFormat
 ) -> DataFrame:
-    """Return the analyzed query; a version that it chooses itself stays chosen.
+    """Return the analyzed query; time travel in the query itself takes precedence.
 
-    :raises ServerError: NOT_SUPPORTED if the statement is not one query, or if it reads such a
-        table where no version can be given.
+    :raises ServerError: NOT_SUPPORTED if the statement is not a single query, or if it reads a
+        table in a way that cannot be pinned.
     """
     wanted = dict(versions.sources)
     for table in versions.tables:
@@ -36,41 +36,41 @@ def pinned(
     tables = Tables(child.spark, format, wanted=wanted)
     try:
         frame = child.spark.sql(tables.pin(request.sql, *child.current()))
-    except ParseException as failed:
-        raise _refused("a statement that is more than a query") from failed
+    except ParseException as caught:
+        raise _not_supported("a statement that is not a single query") from caught
     except AnalysisException:
-        # What is wrong with the statement itself is told of its own text.
+        # An error in the statement itself is reported for its original text.
         child.spark.sql(request.sql)
         raise
     finally:
         tables.drop_registered()
-    for reading in read_by(frame._jdf.queryExecution().analyzed()):
+    for reading in readings_of(frame._jdf.queryExecution().analyzed()):
         state = format.find(reading.name) if reading.name and not reading.travelled else None
         if state is not None and state.table_id in wanted:
-            raise _refused(f"{reading.name} in another way than by its name")
+            raise _not_supported(f"{reading.name}, which is not read by its name,")
     return frame
 
 
 @contextmanager
-def readable(versions: PinnedVersions | None) -> Iterator[None]:
-    """Say of a query that fails since a version is gone that it is.
+def report_missing_versions(versions: PinnedVersions | None) -> Iterator[None]:
+    """Convert the error of a query that fails because a pinned version was removed.
 
     :raises ServerError: MT_SNAPSHOT_UNAVAILABLE.
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as failed:
-        if versions is None or not is_gone(failed):
+    except (PySparkException, Py4JJavaError) as caught:
+        if versions is None or not is_gone(caught):
             raise
         raise error(
             Code.MT_SNAPSHOT_UNAVAILABLE,
             tables=", ".join(str(table.name) for table in versions.tables),
             reason="files of the newest such versions were removed",
             key=_KEY,
-        ) from failed
+        ) from caught
 
 
-def _refused(what: str) -> ServerError:
+def _not_supported(what: str) -> ServerError:
     return error(
         Code.NOT_SUPPORTED,
         what=f"SNAPSHOT for {what}",

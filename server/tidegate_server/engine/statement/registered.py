@@ -1,7 +1,7 @@
-"""Keeps owner and comment in the metastore's entries of the tables that a statement changes.
+"""Updates owner and comment in the metastore's entries of the tables that a statement changes.
 
-Spark enters the user of its own process as the owner, and Delta changes a comment in its log alone;
-metadata calls and SHOW TABLE EXTENDED answer from the entries.
+Spark records the user of its own process as the owner, and Delta changes a comment only in its log.
+Metadata calls and SHOW TABLE EXTENDED read the entries.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ _OWNER, _COMMENT = 7, 14
 
 
 @contextmanager
-def registered(spark: SparkSession, targets: Iterable[Target], user: str) -> Iterator[None]:
-    """Have the entries say, once the statement is done, who made a table and its comment.
+def update_entries(spark: SparkSession, targets: Iterable[Target], user: str) -> Iterator[None]:
+    """After the block, record the owner of created tables and the comment of changed ones.
 
     :param targets: what the statement changes.
-    :param user: for whom the statement runs; empty if unknown.
+    :param user: the user who runs the statement; empty if unknown.
     """
     makes, comments = _changes(spark, targets)
     new = [name for name in makes if entry_of(spark, name) is None]
     yield
     for name in dict.fromkeys((*makes, *comments)):
         try:
-            _register(spark, name, owner=user if name in new else "")
+            _update_entry(spark, name, owner=user if name in new else "")
         except (PySparkException, Py4JError):
-            # The statement is done; the entry is as Spark left it.
-            logger.warning("the entry of %s is not up to date", name, exc_info=True)
+            # Not an error: the statement has succeeded, and the entry is as Spark left it.
+            logger.warning("the metastore entry of %s is out of date", name, exc_info=True)
 
 
 def _changes(
     spark: SparkSession, targets: Iterable[Target]
 ) -> tuple[list[TableName], list[TableName]]:
-    """Return the tables that a statement may make, and those whose comment it may change."""
+    """Return the tables that a statement may create, and those whose comment it may change."""
     makes: list[tuple[str, ...]] = []
     comments: list[tuple[str, ...]] = []
     for target in targets:
@@ -77,7 +77,7 @@ def _changes(
     return full(makes), full(comments)
 
 
-def _register(spark: SparkSession, name: TableName, owner: str) -> None:
+def _update_entry(spark: SparkSession, name: TableName, owner: str) -> None:
     entry = entry_of(spark, name)
     if entry is None or entry.tableType().name() == "VIEW":
         return
@@ -88,10 +88,10 @@ def _register(spark: SparkSession, name: TableName, owner: str) -> None:
         jvm: Any = java(spark)
         logs = jvm.org.apache.spark.sql.delta.DeltaLog
         log = logs.forTable(spark._jsparkSession, entry.identifier())
-        told = newest_snapshot(jvm, log).metadata().description()
+        described = newest_snapshot(jvm, log).metadata().description()
         known = entry.comment().get() if entry.comment().isDefined() else None
-        if told != known:
-            changes[_COMMENT] = jvm.scala.Option.apply(told)
+        if described != known:
+            changes[_COMMENT] = jvm.scala.Option.apply(described)
     if changes:
         catalog: Any = spark._jsparkSession.sharedState().externalCatalog()
         catalog.alterTable(with_fields(entry, changes))

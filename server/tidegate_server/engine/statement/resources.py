@@ -1,4 +1,4 @@
-"""Files that ADD JAR, ADD FILE and ADD ARCHIVE name, looked for before Spark passes them over."""
+"""Checks that the files of ADD JAR, ADD FILE and ADD ARCHIVE exist; Spark ignores missing ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate_server.engine.storage.jvm import items, java, kind
 _ADDS = re.compile(r"\s*ADD\s+(JAR|FILE|ARCHIVE)S?\b", re.IGNORECASE)
 _COMMANDS = frozenset({"AddJarsCommand", "AddFilesCommand", "AddArchivesCommand"})
 _FETCHED = frozenset({"http", "https", "ftp", "ivy"})
-"""Schemes whose files Spark fetches itself, and complains of."""
+"""Schemes whose files Spark fetches itself; it reports missing ones."""
 
 
 def check_resources(spark: SparkSession, text: str) -> None:
-    """Refuse to add files that are not there: for a jar, Spark only writes that to its log.
+    """Reject files that do not exist; Spark only logs a missing jar.
 
     :raises ServerError: RESOURCE_NOT_FOUND.
     """
@@ -30,7 +30,7 @@ def check_resources(spark: SparkSession, text: str) -> None:
     try:
         plan = parse_statement(spark, text)
     except PySparkException:
-        return  # Spark says so when it runs the statement
+        return  # Spark raises the same error when it runs the statement
     if kind(plan) not in _COMMANDS:
         return
     session: Any = spark._jsparkSession
@@ -43,7 +43,7 @@ def check_resources(spark: SparkSession, text: str) -> None:
         try:
             found = bool(place.getFileSystem(hadoop).exists(place))
         except Py4JJavaError:
-            continue  # Spark says why it cannot reach it
+            continue  # Spark reports why it cannot access the file
         if not found:
             statement = f"ADD {adds[1].upper()}"
             raise error(Code.RESOURCE_NOT_FOUND, statement=statement, path=written)

@@ -1,4 +1,4 @@
-"""SHOW CREATE TABLE of Delta tables, which Delta itself does not answer."""
+"""SHOW CREATE TABLE for Delta tables, which Delta does not support."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tidegate_server.engine.storage.jvm import items, java, kind, scala_object
 _SHOW_CREATE: Final = re.compile(r"\bshow\b.*\bcreate\b.*\btable\b", re.IGNORECASE | re.DOTALL)
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
 _CONSTRAINT: Final = "delta.constraints."
-_OF_THE_TABLE: Final = (
+_ASSIGNED: Final = (
     "delta.columnMapping.maxColumnId",
     "delta.rowTracking.materialized",
     "delta.inCommitTimestampEnablement",
     "clusteringColumns",
 )
-"""Beginnings of properties that Delta gives each table itself."""
+"""Prefixes of properties that Delta assigns to each table."""
 _DEFAULT: Final = "CURRENT_DEFAULT"
 _GENERATED: Final = "delta.generationExpression"
 _IDENTITY: Final = "delta.identity."
 _DEFAULTS_FEATURE: Final = "delta.feature.allowColumnDefaults"
 
 
-def shown_create(spark: SparkSession, text: str) -> DataFrame | None:
+def show_create_table(spark: SparkSession, text: str) -> DataFrame | None:
     """Return the answer to SHOW CREATE TABLE of a Delta table; None for any other statement."""
     if not _SHOW_CREATE.search(text):
         return None
@@ -46,12 +46,12 @@ def shown_create(spark: SparkSession, text: str) -> DataFrame | None:
     made = _create_statement(spark, parts)
     if made is None:
         return None
-    # Not in the text of a query, where Spark would replace what looks like a variable.
+    # A column, not a literal in the query's text, where Spark would substitute variables.
     return spark.sql("SELECT 1").select(lit(made).alias("createtab_stmt"))
 
 
 def _create_statement(spark: SparkSession, parts: tuple[str, ...]) -> str | None:
-    """Return the statement that makes an equal Delta table; None if it is none of Delta's."""
+    """Return the statement that creates an equal Delta table; None for tables of other formats."""
     session: Any = spark._jsparkSession
     log: Any = java(spark).org.apache.spark.sql.delta.DeltaLog
     if is_path(parts):
@@ -68,7 +68,7 @@ def _create_statement(spark: SparkSession, parts: tuple[str, ...]) -> str | None
             return None
         found = log.forTable(session, entry.identifier())
         external = entry.tableType().name() != "MANAGED"
-        name = ".".join(_quoted(part) for part in (full.catalog, full.schema, full.table))
+        name = ".".join(_quote_if_needed(part) for part in (full.catalog, full.schema, full.table))
     snapshot = newest_snapshot(java(spark), found)
     if int(snapshot.version()) < 0:
         return None
@@ -87,20 +87,20 @@ def _clauses(spark: SparkSession, snapshot: Any, name: str, *, external: bool) -
     partitions = [str(column) for column in items(metadata.partitionColumns())]
     clusters = _clustering(jvm, snapshot)
     if partitions:
-        yield f"PARTITIONED BY ({', '.join(map(_quoted, partitions))})"
+        yield f"PARTITIONED BY ({', '.join(map(_quote_if_needed, partitions))})"
     elif clusters:
         yield f"CLUSTER BY ({', '.join(clusters)})"
     if external:
         yield f"LOCATION {quote_literal(str(snapshot.path().getParent().toString()))}"
     if metadata.description() is not None:
         yield f"COMMENT {quote_literal(str(metadata.description()))}"
-    yield from _properties(_shown(configuration, fields))
+    yield from _properties_clause(_table_properties(configuration, fields))
     yield from _constraints(configuration, name)
 
 
 def _column(field: Any) -> str:
     known = field.metadata()
-    parts = [_quoted(str(field.name())), str(field.dataType().sql())]
+    parts = [_quote_if_needed(str(field.name())), str(field.dataType().sql())]
     if not field.nullable():
         parts.append("NOT NULL")
     if known.contains(_GENERATED):
@@ -116,29 +116,31 @@ def _column(field: Any) -> str:
     return " ".join(parts)
 
 
-def _shown(configuration: Mapping[str, str], fields: Sequence[Any]) -> dict[str, str]:
+def _table_properties(configuration: Mapping[str, str], fields: Sequence[Any]) -> dict[str, str]:
     """Return the properties that an equal table needs."""
     shown = {
         key: value
         for key, value in configuration.items()
-        if not key.startswith((*_OF_THE_TABLE, _CONSTRAINT))
+        if not key.startswith((*_ASSIGNED, _CONSTRAINT))
     }
     if any(field.metadata().contains(_DEFAULT) for field in fields):
         shown.setdefault(_DEFAULTS_FEATURE, "supported")
     return shown
 
 
-def _properties(shown: Mapping[str, str]) -> Iterator[str]:
-    if shown:
-        pairs = (f"  {quote_literal(k)} = {quote_literal(v)}" for k, v in sorted(shown.items()))
+def _properties_clause(properties: Mapping[str, str]) -> Iterator[str]:
+    if properties:
+        pairs = (
+            f"  {quote_literal(k)} = {quote_literal(v)}" for k, v in sorted(properties.items())
+        )
         yield "TBLPROPERTIES (\n" + ",\n".join(pairs) + ")"
 
 
 def _constraints(configuration: Mapping[str, str], name: str) -> Iterator[str]:
-    """Yield the CHECK constraints as comments: CREATE TABLE of Delta's takes none."""
+    """Yield the CHECK constraints as comments, since Delta's CREATE TABLE does not accept them."""
     for key, condition in sorted(configuration.items()):
         if key.startswith(_CONSTRAINT):
-            constraint = _quoted(key.removeprefix(_CONSTRAINT))
+            constraint = _quote_if_needed(key.removeprefix(_CONSTRAINT))
             line = " ".join(condition.split())
             yield f"-- ALTER TABLE {name} ADD CONSTRAINT {constraint} CHECK ({line});"
 
@@ -160,5 +162,5 @@ def _pairs(found: Any) -> Iterator[Any]:
     return items(found.toSeq())
 
 
-def _quoted(name: str) -> str:
+def _quote_if_needed(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else quote_identifier(name)

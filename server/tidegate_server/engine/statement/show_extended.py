@@ -1,4 +1,4 @@
-"""SHOW TABLE EXTENDED with the columns of Delta tables, which the metastore does not have."""
+"""Adds the columns of Delta tables, which the metastore lacks, to SHOW TABLE EXTENDED."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _SCHEMA: Final = re.compile(r"^Schema: ", re.MULTILINE)
 
 
 def with_schemas(spark: SparkSession, text: str, frame: DataFrame) -> DataFrame:
-    """Return the answer to SHOW TABLE EXTENDED with what Delta knows of its tables.
+    """Return the result of SHOW TABLE EXTENDED with the columns of Delta tables added.
 
-    The answer to any other statement is returned as it is.
+    The result of any other statement is returned unchanged.
     """
     if not _EXTENDED.search(text) or tuple(frame.columns) != _COLUMNS:
         return frame
     rows = [tuple(row) for row in frame.collect()]
     names = [TableName(DEFAULT_CATALOG, row[0], row[1]) for row in rows if not row[2]]
     with asked_once(spark, names):
-        told = [(*row[:3], row[3] if row[2] else _completed(spark, *row)) for row in rows]
-    columns = [pa.array([row[n] for row in told], pa.string()) for n in (0, 1, 3)]
-    columns.insert(2, pa.array([row[2] for row in told], pa.bool_()))
+        completed = [(*row[:3], row[3] if row[2] else _add_schema(spark, *row)) for row in rows]
+    columns = [pa.array([row[n] for row in completed], pa.string()) for n in (0, 1, 3)]
+    columns.insert(2, pa.array([row[2] for row in completed], pa.bool_()))
     return spark.createDataFrame(pa.Table.from_arrays(columns, names=list(_COLUMNS)), frame.schema)
 
 
-def _completed(spark: SparkSession, schema: str, table: str, _: bool, information: str) -> str:
+def _add_schema(spark: SparkSession, schema: str, table: str, _: bool, information: str) -> str:
     if not _DELTA.search(information) or _SCHEMA.search(information):
         return information
     name = TableName(DEFAULT_CATALOG, schema, table)
     try:
-        return information.rstrip("\n") + f"\n{_schema(spark, name)}\n"
-    except (PySparkException, Py4JError) as failed:
+        return information.rstrip("\n") + f"\n{_schema_line(spark, name)}\n"
+    except (PySparkException, Py4JError) as caught:
         # One broken table must not hide all the others.
-        logger.warning("columns of %s cannot be read: %s", name, failed)
+        logger.warning("cannot read the columns of %s: %s", name, caught)
         return information
 
 
-def _schema(spark: SparkSession, name: TableName) -> str:
+def _schema_line(spark: SparkSession, name: TableName) -> str:
     jvm: Any = java(spark)
     entry = entry_of(spark, name)
     if entry is None:

@@ -1,6 +1,6 @@
-"""What a statement reads and where it reaches beyond tables, before anything of it runs.
+"""Finds what a statement reads, and what it accesses beyond tables, before it runs.
 
-Spark's own parser and analyzer answer, so that no spelling hides anything from the gateway.
+This uses Spark's own parser and analyzer, so that no spelling hides anything from the gateway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from pyspark.sql import SparkSession
 
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Mention, Reach, Reading, Surveyed
-from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName, qualify, quote_identifier
+from tidegate_server.core.model.names import (
+    DEFAULT_CATALOG,
+    SYSTEM_SCHEMA,
+    TableName,
+    qualify,
+    quote_identifier,
+)
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.query.references import parse_query, parse_statement
 from tidegate_server.engine.session.sessions import Child
@@ -26,8 +32,6 @@ from tidegate_server.engine.storage.jvm import items, java, kind
 
 logger = logging.getLogger(__name__)
 
-SYSTEM_SCHEMA = "information_schema"
-"""The schema whose tables the gateway narrows to what a user may see."""
 
 _BY_CLASS = {
     "AddArchivesCommand": Reach.RESOURCES,
@@ -47,24 +51,23 @@ _BY_CLASS = {
     "UnresolvedExecuteImmediate": Reach.UNKNOWN,
 }
 _REFLECTION = frozenset({"reflect", "java_method", "try_reflect"})
-_HELD_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
+_INNER_PLANS = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _LISTINGS = frozenset({"ShowTables", "ShowTablesExtended", "ShowViews"})
 _WITHOUT_SOURCE = frozenset({"EmptyRelation", "LocalRelation", "OneRowRelation"})
 
 
 def survey(child: Child, text: str) -> Surveyed:
-    """Return what a statement reads and how it reaches beyond tables; runs nothing of it.
+    """Return what a statement reads and accesses beyond tables, without running it.
 
-    Of a statement that cannot be analyzed the names it mentions count as read; its error comes
-    when it is run.
+    If it cannot be analyzed, all names that it mentions count as read. It fails when it is run.
     """
-    written = _survey(child, text)
+    surveyed = _survey(child, text)
     try:
         stream = find_stream(text)
     except ServerError:
-        return written
-    # To Spark alone the same text may mean something else, if anything.
-    return written if stream is None else _with_stream(written, child, text, stream)
+        return surveyed
+    # Spark itself may accept the same text with another meaning, so both surveys count.
+    return surveyed if stream is None else _with_stream(surveyed, child, text, stream)
 
 
 def _survey(child: Child, text: str) -> Surveyed:
@@ -75,8 +78,8 @@ def _survey(child: Child, text: str) -> Surveyed:
         return Surveyed()
     try:
         nodes = tuple(_nodes(json.loads(plan.toJSON())))
-    except (Py4JError, PySparkException, ValueError) as problem:
-        logger.warning("a statement cannot be surveyed: %s", problem)
+    except (Py4JError, PySparkException, ValueError) as error:
+        logger.warning("cannot survey a statement: %s", error)
         return Surveyed(reaches=(Reach.UNKNOWN,))
     plain = _is_query(spark, text)
     readings = _readings(spark, plan, nodes, plain=plain)
@@ -99,15 +102,15 @@ def _survey(child: Child, text: str) -> Surveyed:
     )
 
 
-def _with_stream(written: Surveyed, child: Child, text: str, stream: Stream) -> Surveyed:
-    """Add what a query over a stream reads, and where the stream itself comes from."""
+def _with_stream(surveyed: Surveyed, child: Child, text: str, stream: Stream) -> Surveyed:
+    """Add what a query over a stream reads, and the source of the stream itself."""
     rest = _survey(child, stream.hidden(text))
     beyond = (Reach.PATHS,) if stream.foreign else ()
     own = (Reading(location=stream.path),) if stream.path is not None else ()
     return replace(
-        written,
-        readings=(*written.readings, *rest.readings, *own),
-        reaches=tuple(dict.fromkeys([*written.reaches, *rest.reaches, *beyond])),
+        surveyed,
+        readings=(*surveyed.readings, *rest.readings, *own),
+        reaches=tuple(dict.fromkeys([*surveyed.reaches, *rest.reaches, *beyond])),
     )
 
 
@@ -115,7 +118,7 @@ def _with_stream(written: Surveyed, child: Child, text: str, stream: Stream) -> 
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a plan's JSON, plans inside of fields and expressions included."""
+    """Yield every object of a plan's JSON, including plans in fields and expressions."""
     match value:
         case dict():
             yield value
@@ -130,7 +133,7 @@ def _kind(node: dict[str, Any]) -> str:
     return str(node.get("class") or node.get("product-class") or "").rpartition(".")[2]
 
 
-def _named(nodes: tuple[dict[str, Any], ...]) -> Iterator[tuple[str, ...]]:
+def _mentioned_names(nodes: tuple[dict[str, Any], ...]) -> Iterator[tuple[str, ...]]:
     """Yield the names of tables and views that a plan mentions."""
     for node in nodes:
         written = node.get("multipartIdentifier")
@@ -142,12 +145,12 @@ def _named(nodes: tuple[dict[str, Any], ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _parts(written: str) -> tuple[str, ...]:
-    """Read a Scala Seq of strings; a part with a comma in it names no table of a metastore."""
+    """Parse a Scala Seq of strings; parts with commas are split, but name no metastore table."""
     return tuple(written.removeprefix("[").removesuffix("]").split(", "))
 
 
 def _function_bodies(nodes: tuple[dict[str, Any], ...]) -> Iterator[str]:
-    """Yield the bodies of SQL functions, which are text in the plan."""
+    """Yield the bodies of SQL functions, which the plan contains as text."""
     for node in nodes:
         if _kind(node) == "CreateUserDefinedFunction":
             body = str(node.get("queryText") or node.get("exprText") or "")
@@ -170,7 +173,7 @@ def _reaches(
         elif "/" in str(node.get("multipartIdentifier", "")):
             yield Reach.PATHS
         elif kind == "CatalogStorageFormat" and "locationUri" in node:
-            # The place itself is not told, only that there is one.
+            # The JSON shows that there is a location, but not which one.
             yield Reach.LOCATIONS
     if any(reading.name is None for reading in readings):
         yield Reach.PATHS
@@ -205,11 +208,11 @@ def _is_query(spark: SparkSession, text: str) -> bool:
 
 
 def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[Mention, ...]:
-    """Return the tables that a query names, with their spans; none where that cannot be told."""
+    """Return the tables that a query names, with their spans; none if they cannot be located."""
     try:
         query = parse_query(spark, text)
-    except (PySparkException, Py4JError, ServerError) as problem:
-        logger.debug("the names in a query cannot be placed: %s", problem)
+    except (PySparkException, Py4JError, ServerError) as error:
+        logger.debug("cannot locate the names in a query: %s", error)
         return ()
     return tuple(
         Mention(
@@ -230,90 +233,92 @@ def _mentions(spark: SparkSession, text: str, place: tuple[str, str]) -> tuple[M
 def _readings(
     spark: SparkSession, plan: Any, nodes: tuple[dict[str, Any], ...], *, plain: bool
 ) -> tuple[Reading, ...]:
-    """Return what is read, once per place where it is read."""
-    whole = _leaves(spark, plan)
+    """Return what is read, once for each occurrence."""
+    whole = _analyzed_readings(spark, plan)
     if plain and whole is not None:
         return tuple(whole)
-    # A command holds its query as a child or a field, or only names what it looks at.
-    held = [*items(plan.children()), *_held_plans(plan)]
-    inner = [reading for one in held for reading in _leaves(spark, one) or ()]
-    named = [reading for parts in _named(nodes) for reading in _read_by_name(spark, parts)]
+    # A command has its query as a child or in a field, or only names what it reads.
+    inner_plans = [*items(plan.children()), *_inner_plans(plan)]
+    inner = [reading for one in inner_plans for reading in _analyzed_readings(spark, one) or ()]
+    named = [
+        reading for parts in _mentioned_names(nodes) for reading in _readings_by_name(spark, parts)
+    ]
     found = [Counter(part) for part in (whole or (), inner, named)]
     return tuple((found[0] | found[1] | found[2]).elements())
 
 
-def _held_plans(plan: Any) -> Iterator[Any]:
-    field = _HELD_PLANS.get(kind(plan))
+def _inner_plans(plan: Any) -> Iterator[Any]:
+    field = _INNER_PLANS.get(kind(plan))
     if field is not None:
         yield getattr(plan, field)()
 
 
-def _read_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[Reading]:
-    """Return what is read through a name; nothing if it names no table or view."""
+def _readings_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[Reading]:
+    """Return what is read through a name; nothing if it does not name a table or view."""
     name = ".".join(quote_identifier(part) for part in parts)
     try:
-        return _leaves(spark, parse_statement(spark, f"TABLE {name}")) or []
+        return _analyzed_readings(spark, parse_statement(spark, f"TABLE {name}")) or []
     except PySparkException:
         return []
 
 
-def _leaves(spark: SparkSession, plan: Any) -> list[Reading] | None:
+def _analyzed_readings(spark: SparkSession, plan: Any) -> list[Reading] | None:
     """Return what an analyzed plan reads, subqueries included; None if analysis fails."""
     session: Any = spark._jsparkSession
     jvm: Any = java(spark)
-    unrun = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     try:
-        return read_by(session.sessionState().executePlan(plan, unrun).analyzed())
-    except (PySparkException, Py4JError) as problem:
-        logger.debug("a statement to survey cannot be analyzed: %s", problem)
+        return readings_of(session.sessionState().executePlan(plan, skip).analyzed())
+    except (PySparkException, Py4JError) as error:
+        logger.debug("cannot analyze a statement to survey: %s", error)
         return None
 
 
-def read_by(analyzed: Any) -> list[Reading]:
-    """Return what an analyzed plan reads, once per place where it is read."""
+def readings_of(analyzed: Any) -> list[Reading]:
+    """Return what an analyzed plan reads, once for each occurrence."""
     found = []
     for plan in (analyzed, *items(analyzed.subqueriesAll())):
         for leaf in items(plan.collectLeaves()):
             name = kind(leaf)
             if name.endswith("Relation") or name == "ResolvedTable":
                 if name not in _WITHOUT_SOURCE:
-                    found += _reading(leaf)
+                    found += _leaf_readings(leaf)
             else:
                 for inner in items(leaf.innerChildren()):
                     if _is_logical(inner):
-                        found += read_by(inner)
+                        found += readings_of(inner)
     return found
 
 
-def _reading(leaf: Any) -> list[Reading]:
-    """Describe a leaf, once per directory it reads; one that has no name is told without."""
+def _leaf_readings(leaf: Any) -> list[Reading]:
+    """Return one reading per directory of a leaf, with its table's name if it has one."""
     match kind(leaf):
         case "LogicalRelation":
             table = leaf.catalogTable()
-            name = _identifier(table.get().identifier()) if table.isDefined() else None
-            files, travelled = leaf.relation(), _is_travelled(leaf.relation())
+            name = _v1_name(table.get().identifier()) if table.isDefined() else None
+            files, travelled = leaf.relation(), _is_time_travel(leaf.relation())
             return [
                 Reading(name=name, location=root, travelled=travelled) for root in _roots(files)
             ]
         case "HiveTableRelation":
-            return [Reading(name=_identifier(leaf.tableMeta().identifier()))]
+            return [Reading(name=_v1_name(leaf.tableMeta().identifier()))]
         case "ResolvedTable":
-            return [Reading(name=_second_generation(leaf.catalog(), leaf.identifier()))]
+            return [Reading(name=_v2_name(leaf.catalog(), leaf.identifier()))]
         case "DataSourceV2Relation":
             catalog, identifier = leaf.catalog(), leaf.identifier()
             if catalog.isDefined() and identifier.isDefined():
-                return [Reading(name=_second_generation(catalog.get(), identifier.get()))]
+                return [Reading(name=_v2_name(catalog.get(), identifier.get()))]
             return [Reading()]
         case _:
             return [Reading()]
 
 
-def _second_generation(catalog: Any, identifier: Any) -> TableName:
+def _v2_name(catalog: Any, identifier: Any) -> TableName:
     schema = ".".join(str(part) for part in identifier.namespace())
     return TableName(str(catalog.name()), schema, str(identifier.name())).folded()
 
 
-def _identifier(identifier: Any) -> TableName:
+def _v1_name(identifier: Any) -> TableName:
     catalog, schema = identifier.catalog(), identifier.database()
     return TableName(
         str(catalog.get()) if catalog.isDefined() else DEFAULT_CATALOG,
@@ -323,15 +328,15 @@ def _identifier(identifier: Any) -> TableName:
 
 
 def _roots(relation: Any) -> list[str | None]:
-    """Return the directories that a relation of files reads; None where they are not known."""
+    """Return the directories that a relation of files reads; None for unknown ones."""
     try:
         return [str(path) for path in items(relation.location().rootPaths())] or [None]
     except Py4JError:
         return [None]
 
 
-def _is_travelled(relation: Any) -> bool:
-    """Say whether a relation of files is a version of a Delta table that the query chooses."""
+def _is_time_travel(relation: Any) -> bool:
+    """Say whether a relation of files is a Delta table that the query reads by time travel."""
     try:
         return bool(relation.location().isTimeTravelQuery())
     except Py4JError:

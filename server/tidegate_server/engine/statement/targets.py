@@ -1,6 +1,6 @@
-"""What a statement changes, told by Spark's own parser.
+"""Finds what a statement changes, with Spark's own parser.
 
-No spelling is missed: names and paths, LOCATION, IDENTIFIER, EXECUTE IMMEDIATE, scripts.
+It covers every spelling: names and paths, LOCATION, IDENTIFIER, EXECUTE IMMEDIATE, scripts.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class TableTarget:
     action: str
     name: tuple[str, ...]
     rows: bool = False
-    """Whether rows are changed, for which Spark looks through views."""
+    """Whether rows are changed; Spark then resolves views."""
     form: str = field(default="", compare=False)
-    """What is done besides the words of ``action``, such as ``ADD COLUMNS``."""
+    """The words after ``action``, such as ``ADD COLUMNS``."""
     at: int | None = field(default=None, compare=False)
-    """Where in the text it is named, in code points; None inside of another statement's text."""
+    """Offset of the name in the text, in code points; None within EXECUTE IMMEDIATE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTarget:
-    """A place that a statement writes to or makes into a table."""
+    """A path that a statement writes to or turns into a table."""
 
     action: str
     path: str
     below: bool = False
-    """Whether everything below the place goes as well."""
+    """Whether everything below the path is deleted as well."""
     at: int | None = field(default=None, compare=False)
 
 
@@ -68,15 +68,15 @@ class SchemaTarget:
 
     name: tuple[str, ...]
     script: bool = False
-    """Whether it does so in the middle of a script."""
+    """Whether the statement is part of a script."""
     cascade: bool = False
-    """Whether it drops the tables in it as well."""
+    """Whether the tables in it are dropped as well."""
     at: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTarget:
-    """A table that a statement makes like another one, whose properties it gets (LIKE, CLONE)."""
+    """A table that a statement creates from another one, with its properties (LIKE, CLONE)."""
 
     name: tuple[str, ...]
     source: tuple[str, ...]
@@ -84,7 +84,7 @@ class CopyTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTarget:
-    """A table that a statement makes where there is none of that name."""
+    """A table that a statement creates under an unused name."""
 
     name: tuple[str, ...]
 
@@ -93,78 +93,81 @@ Target = TableTarget | PathTarget | SchemaTarget | CopyTarget | NewTarget
 
 
 def targets(spark: SparkSession, text: str) -> Iterator[Target]:
-    """Yield what a statement changes, without analyzing it."""
-    yield from _targets(_Place(spark), parse_statement(spark, text))
+    """Yield what a statement changes, by its parsed plan alone."""
+    yield from _targets(_Context(spark), parse_statement(spark, text))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a statement stands: on its own or in a script, which may change variables before."""
+class _Context:
+    """The context of a statement."""
 
     spark: SparkSession
     script: bool = False
+    """Whether it is part of a script, which may change variables before it runs."""
     placed: bool = True
-    """Whether places in the statement are places in the text that was sent."""
+    """Whether offsets in the statement are offsets in the text that the client sent."""
 
-    def at(self, *nodes: Any) -> int | None:
-        """Return where the first of some parsed nodes begins that knows it."""
+    def offset_of(self, *nodes: Any) -> int | None:
+        """Return the offset of the first parsed node that has one, or None."""
         spans = (span_of(node) for node in nodes if self.placed)
         return next((span[0] for span in spans if span is not None), None)
 
-    def name(self, expression: Any) -> Any:
-        """Return what IDENTIFIER(expression) names, as a Scala Seq.
+    def resolve_name(self, expression: Any) -> Any:
+        """Return the name in IDENTIFIER(expression), as a Scala Seq.
 
-        :raises ServerError: NOT_SUPPORTED if that is only known while a script runs.
+        :raises ServerError: NOT_SUPPORTED if it is not constant.
         """
         value = constant_text(self.spark, expression, script=self.script)
         if value is None:
             where = " inside a script" if self.script else ""
-            what = f"A change of IDENTIFIER({expression.sql()}), not known beforehand{where},"
+            what = f"A change of IDENTIFIER({expression.sql()}), which is not constant{where},"
             raise error(Code.NOT_SUPPORTED, what=what, hint="Write the name itself.")
         return parse_name(self.spark, value)
 
-    def relation(self, node: Any) -> tuple[str, ...] | None:
-        """Return the name of the table written to; None for anything but a named one."""
+    def relation_name(self, node: Any) -> tuple[str, ...] | None:
+        """Return the name of the table that is written; None if it has no name."""
         match kind(node):
             case "UnresolvedRelation":
                 return _parts(node.multipartIdentifier())
             case "SubqueryAlias":
-                return self.relation(node.child())
+                return self.relation_name(node.child())
             case "TimeTravel" | "RelationTimeTravel":
-                return self.relation(node.relation())
+                return self.relation_name(node.relation())
             case "PlanWithUnresolvedIdentifier":
-                return _parts(self.name(node.identifierExpr()))
+                return _parts(self.resolve_name(node.identifierExpr()))
             case _:
                 return None
 
 
-def _targets(place: _Place, plan: Any) -> Iterator[Target]:
+def _targets(context: _Context, plan: Any) -> Iterator[Target]:
     found = kind(plan)
     if found in _QUERIES:
         return
     if found in _NESTED:
-        inside = place if found in ("UnresolvedWith", "Union") else replace(place, script=True)
+        inside = context if found in ("UnresolvedWith", "Union") else replace(context, script=True)
         handled = items(plan.handlers()) if found == "CompoundBody" else ()
         for child in (*items(plan.children()), *(handler.body() for handler in handled)):
             yield from _targets(inside, child)
     elif found == "SingleStatement":
-        yield from _targets(replace(place, script=True), plan.parsedPlan())
+        yield from _targets(replace(context, script=True), plan.parsedPlan())
     elif found == "UnresolvedExecuteImmediate":
-        inner = statement_of(place.spark, plan, script=place.script)
-        yield from _targets(replace(place, placed=False), parse_statement(place.spark, inner))
+        inner = statement_of(context.spark, plan, script=context.script)
+        yield from _targets(replace(context, placed=False), parse_statement(context.spark, inner))
     elif found == "PlanWithUnresolvedIdentifier":
-        named = plan.planBuilder().apply(place.name(plan.identifierExpr()), plan.children())
-        yield from _targets(place, named)
+        named = plan.planBuilder().apply(
+            context.resolve_name(plan.identifierExpr()), plan.children()
+        )
+        yield from _targets(context, named)
     else:
-        rule = _RULES.get(found, _named)
-        yield from rule(place, plan)
+        rule = _RULES.get(found, _child_targets)
+        yield from rule(context, plan)
 
 
 # ---- what each statement changes ---------------------------------------------------------------
 
 
-def _named(place: _Place, plan: Any) -> Iterator[Target]:
-    """Yield the target of the many commands that have it as their first child."""
+def _child_targets(context: _Context, plan: Any) -> Iterator[Target]:
+    """Yield the targets of a command that has them as children, as most commands do."""
     for child in items(plan.children()):
         found = kind(child)
         if found in _NAMED:
@@ -174,51 +177,57 @@ def _named(place: _Place, plan: Any) -> Iterator[Target]:
                     action=action,
                     name=_parts(child.multipartIdentifier()),
                     form=form.removesuffix("...").strip(),
-                    at=place.at(child, plan),
+                    at=context.offset_of(child, plan),
                 )
         elif found == "UnresolvedPathBasedDeltaTable":
             yield PathTarget(
-                action=str(child.commandName()), path=str(child.path()), at=place.at(child, plan)
+                action=str(child.commandName()),
+                path=str(child.path()),
+                at=context.offset_of(child, plan),
             )
         elif found == "PlanWithUnresolvedIdentifier":
-            name = place.name(child.identifierExpr())
+            name = context.resolve_name(child.identifierExpr())
             built = child.planBuilder().apply(name, child.children())
-            yield from _named(place, plan.withNewChildren(_one(place, built)))
+            yield from _child_targets(context, plan.withNewChildren(_single_seq(context, built)))
 
 
-def _one(place: _Place, node: Any) -> Any:
-    jvm: Any = java(place.spark)
+def _single_seq(context: _Context, node: Any) -> Any:
+    jvm: Any = java(context.spark)
     return jvm.PythonUtils.toSeq([node])
 
 
-def _rows(action: str, child: str = "table") -> Callable[[_Place, Any], Iterator[Target]]:
-    def rule(place: _Place, plan: Any) -> Iterator[Target]:
+def _row_change_rule(
+    action: str, child: str = "table"
+) -> Callable[[_Context, Any], Iterator[Target]]:
+    def rule(context: _Context, plan: Any) -> Iterator[Target]:
         node = getattr(plan, child)()
-        name = place.relation(node)
+        name = context.relation_name(node)
         if name is not None:
-            yield TableTarget(action=action, name=name, rows=True, at=place.at(node, plan))
+            yield TableTarget(action=action, name=name, rows=True, at=context.offset_of(node, plan))
 
     return rule
 
 
-def _create(place: _Place, plan: Any) -> Iterator[Target]:
-    name = _child_name(place, plan.name())
+def _create(context: _Context, plan: Any) -> Iterator[Target]:
+    name = _child_name(context, plan.name())
     if is_path(name):
-        yield PathTarget(action="CREATE TABLE", path=name[-1], at=place.at(plan.name(), plan))
+        yield PathTarget(
+            action="CREATE TABLE", path=name[-1], at=context.offset_of(plan.name(), plan)
+        )
     else:
         yield NewTarget(name=name)
-    yield from _places(place, "CREATE TABLE", plan)
+    yield from _locations(context, "CREATE TABLE", plan)
 
 
-def _replace(place: _Place, plan: Any) -> Iterator[Target]:
+def _replace(context: _Context, plan: Any) -> Iterator[Target]:
     action = "CREATE OR REPLACE TABLE"
-    name = _child_name(place, plan.name())
-    yield TableTarget(action=action, name=name, at=place.at(plan.name(), plan))
-    yield from _places(place, action, plan)
+    name = _child_name(context, plan.name())
+    yield TableTarget(action=action, name=name, at=context.offset_of(plan.name(), plan))
+    yield from _locations(context, action, plan)
 
 
-def _places(place: _Place, action: str, plan: Any) -> Iterator[Target]:
-    spec, at = plan.tableSpec(), place.at(plan)
+def _locations(context: _Context, action: str, plan: Any) -> Iterator[Target]:
+    spec, at = plan.tableSpec(), context.offset_of(plan)
     if spec.location().isDefined():
         yield PathTarget(action=action, path=str(spec.location().get()), at=at)
     if kind(spec) == "UnresolvedTableSpec":
@@ -227,89 +236,89 @@ def _places(place: _Place, action: str, plan: Any) -> Iterator[Target]:
                 yield PathTarget(action=action, path=str(option._2().value().toString()), at=at)
 
 
-def _create_like(place: _Place, plan: Any) -> Iterator[Target]:
-    yield from _storage_place(place, "CREATE TABLE", plan, plan.fileFormat(), below=False)
+def _create_like(context: _Context, plan: Any) -> Iterator[Target]:
+    yield from _storage_location(context, "CREATE TABLE", plan, plan.fileFormat(), below=False)
     yield CopyTarget(name=_identifier(plan.targetTable()), source=_identifier(plan.sourceTable()))
 
 
-def _clone(place: _Place, plan: Any) -> Iterator[Target]:
-    name, at = place.relation(plan.target()), place.at(plan.target(), plan)
+def _clone(context: _Context, plan: Any) -> Iterator[Target]:
+    name, at = context.relation_name(plan.target()), context.offset_of(plan.target(), plan)
     if name is not None and (plan.isReplaceCommand() or is_path(name)):
         yield TableTarget(action="CREATE OR REPLACE TABLE", name=name, at=at)
     if plan.targetLocation().isDefined():
         yield PathTarget(action="CREATE TABLE", path=str(plan.targetLocation().get()), at=at)
-    source = place.relation(plan.source())
+    source = context.relation_name(plan.source())
     if name is not None and source is not None:
         yield CopyTarget(name=name, source=source)
 
 
-def _drop(action: str) -> Callable[[_Place, Any], Iterator[Target]]:
-    def rule(place: _Place, plan: Any) -> Iterator[Target]:
-        name = _child_name(place, plan.child())
-        yield TableTarget(action=action, name=name, at=place.at(plan.child(), plan))
+def _drop_rule(action: str) -> Callable[[_Context, Any], Iterator[Target]]:
+    def rule(context: _Context, plan: Any) -> Iterator[Target]:
+        name = _child_name(context, plan.child())
+        yield TableTarget(action=action, name=name, at=context.offset_of(plan.child(), plan))
 
     return rule
 
 
-def _create_view(place: _Place, plan: Any) -> Iterator[Target]:
+def _create_view(context: _Context, plan: Any) -> Iterator[Target]:
     if plan.replace():
-        name, at = _child_name(place, plan.child()), place.at(plan.child(), plan)
+        name, at = _child_name(context, plan.child()), context.offset_of(plan.child(), plan)
         yield TableTarget(action="CREATE OR REPLACE VIEW", name=name, at=at)
 
 
-def _drop_schema(place: _Place, plan: Any) -> Iterator[Target]:
-    name = _child_name(place, plan.namespace())
+def _drop_schema(context: _Context, plan: Any) -> Iterator[Target]:
+    name = _child_name(context, plan.namespace())
     yield SchemaTarget(
         name=name,
-        script=place.script,
+        script=context.script,
         cascade=bool(plan.cascade()),
-        at=place.at(plan.namespace(), plan),
+        at=context.offset_of(plan.namespace(), plan),
     )
 
 
-def _write_directory(place: _Place, plan: Any) -> Iterator[Target]:
+def _write_directory(context: _Context, plan: Any) -> Iterator[Target]:
     action = "INSERT OVERWRITE DIRECTORY"
-    yield from _storage_place(place, action, plan, plan.storage(), below=True)
+    yield from _storage_location(context, action, plan, plan.storage(), below=True)
 
 
-def _storage_place(
-    place: _Place, action: str, plan: Any, storage: Any, *, below: bool
+def _storage_location(
+    context: _Context, action: str, plan: Any, storage: Any, *, below: bool
 ) -> Iterator[Target]:
     if storage.locationUri().isDefined():
         path = str(storage.locationUri().get().toString())
-        yield PathTarget(action=action, path=path, below=below, at=place.at(plan))
+        yield PathTarget(action=action, path=path, below=below, at=context.offset_of(plan))
 
 
-def _load(place: _Place, plan: Any) -> Iterator[Target]:
-    yield from _named(place, plan)
-    if not plan.isLocal():  # files of the cluster are moved away
-        yield PathTarget(action="LOAD DATA", path=str(plan.path()), at=place.at(plan))
+def _load(context: _Context, plan: Any) -> Iterator[Target]:
+    yield from _child_targets(context, plan)
+    if not plan.isLocal():  # LOAD DATA moves the files of a file system, unlike LOCAL ones
+        yield PathTarget(action="LOAD DATA", path=str(plan.path()), at=context.offset_of(plan))
 
 
-def _set_location(place: _Place, plan: Any) -> Iterator[Target]:
-    yield from _named(place, plan)
-    yield PathTarget(action="ALTER TABLE", path=str(plan.location()), at=place.at(plan))
+def _set_location(context: _Context, plan: Any) -> Iterator[Target]:
+    yield from _child_targets(context, plan)
+    yield PathTarget(action="ALTER TABLE", path=str(plan.location()), at=context.offset_of(plan))
 
 
-def _convert(place: _Place, plan: Any) -> Iterator[Target]:
+def _convert(context: _Context, plan: Any) -> Iterator[Target]:
     name = _identifier(plan.tableIdentifier())
-    yield TableTarget(action="CONVERT TO DELTA", name=name, at=place.at(plan))
+    yield TableTarget(action="CONVERT TO DELTA", name=name, at=context.offset_of(plan))
 
 
-def _reorganize(place: _Place, plan: Any) -> Iterator[Target]:
+def _reorganize(context: _Context, plan: Any) -> Iterator[Target]:
     name = _parts(plan.target().multipartIdentifier())
-    yield TableTarget(action="REORG", name=name, at=place.at(plan.target(), plan))
+    yield TableTarget(action="REORG", name=name, at=context.offset_of(plan.target(), plan))
 
 
-_RULES: Mapping[str, Callable[[_Place, Any], Iterator[Target]]] = {
-    "InsertIntoStatement": _rows("INSERT"),
-    "AppendData": _rows("INSERT"),
-    "OverwriteByExpression": _rows("INSERT"),
-    "OverwritePartitionsDynamic": _rows("INSERT"),
-    "DeleteFromTable": _rows("DELETE"),
-    "UpdateTable": _rows("UPDATE"),
-    "MergeIntoTable": _rows("MERGE", "targetTable"),
-    "RestoreTableStatement": _rows("RESTORE"),
+_RULES: Mapping[str, Callable[[_Context, Any], Iterator[Target]]] = {
+    "InsertIntoStatement": _row_change_rule("INSERT"),
+    "AppendData": _row_change_rule("INSERT"),
+    "OverwriteByExpression": _row_change_rule("INSERT"),
+    "OverwritePartitionsDynamic": _row_change_rule("INSERT"),
+    "DeleteFromTable": _row_change_rule("DELETE"),
+    "UpdateTable": _row_change_rule("UPDATE"),
+    "MergeIntoTable": _row_change_rule("MERGE", "targetTable"),
+    "RestoreTableStatement": _row_change_rule("RESTORE"),
     "InsertIntoDir": _write_directory,
     "CreateTable": _create,
     "CreateTableAsSelect": _create,
@@ -318,8 +327,8 @@ _RULES: Mapping[str, Callable[[_Place, Any], Iterator[Target]]] = {
     "CreateTableLikeCommand": _create_like,
     "CloneTableStatement": _clone,
     "CreateView": _create_view,
-    "DropTable": _drop("DROP TABLE"),
-    "DropView": _drop("DROP VIEW"),
+    "DropTable": _drop_rule("DROP TABLE"),
+    "DropView": _drop_rule("DROP VIEW"),
     "DropNamespace": _drop_schema,
     "LoadData": _load,
     "SetTableLocation": _set_location,
@@ -339,11 +348,11 @@ def _parts(sequence: Any) -> tuple[str, ...]:
     return tuple(str(part) for part in items(sequence))
 
 
-def _child_name(place: _Place, node: Any) -> tuple[str, ...]:
+def _child_name(context: _Context, node: Any) -> tuple[str, ...]:
     """Return the name of an UnresolvedIdentifier or UnresolvedNamespace."""
     match kind(node):
         case "PlanWithUnresolvedIdentifier":
-            return _parts(place.name(node.identifierExpr()))
+            return _parts(context.resolve_name(node.identifierExpr()))
         case "UnresolvedNamespace":
             return _parts(node.multipartIdentifier())
         case _:
@@ -351,5 +360,5 @@ def _child_name(place: _Place, node: Any) -> tuple[str, ...]:
 
 
 def is_path(name: tuple[str, ...]) -> bool:
-    """Say whether a name as written is that of a place, such as delta.`/place`."""
+    """Say whether a name, as written, is a path, such as delta.`/path`."""
     return len(name) in (2, 3) and name[-2].lower() in _FILE_FORMATS and "/" in name[-1]

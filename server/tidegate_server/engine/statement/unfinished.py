@@ -1,4 +1,4 @@
-"""Takes back the files that a CREATE TABLE leaves behind when it fails."""
+"""Deletes the files that a failed CREATE TABLE leaves behind."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ logger = logging.getLogger(__name__)
 
 _CREATING: Final = ("CREATE TABLE", "CREATE OR REPLACE TABLE")
 _CLOCK_STEP_MS: Final = 2_000
-"""By how much the clock of a file system may be behind, or round down."""
+"""By how much the timestamps of a file system may lag behind, or be rounded down."""
 _TASKS_SECONDS: Final = 10.0
 _TASKS_TICK: Final = 0.05
 
 
 @dataclass(slots=True, eq=False)
 class _Claim:
-    """A place where a statement that runs may make a table."""
+    """A path at which a running statement may create a table."""
 
     path: Any
     name: TableName | None
-    """The table that will be there; None for a place given by its path."""
+    """The table that will be there; None if the statement gives only the path."""
     since: int
     """When the statement began, in milliseconds since 1970."""
     shared: bool = False
-    """Whether another statement, at the same time, may make a table there."""
+    """Whether a concurrent statement may create a table there."""
     was_free: bool = False
-    """Whether there was neither a table nor a directory when it began."""
+    """Whether neither a table nor a directory existed when the statement began."""
 
 
 _lock = threading.Lock()
@@ -58,15 +58,18 @@ _claims: dict[str, list[_Claim]] = {}
 
 
 @contextmanager
-def taken_back(spark: SparkSession, targets: Iterable[Target], operation_id: str) -> Iterator[None]:
-    """Delete what the statement made of a table if it fails: Delta writes before it checks.
+def reclaim_storage(
+    spark: SparkSession, targets: Iterable[Target], operation_id: str
+) -> Iterator[None]:
+    """Delete the files of a table if the statement that creates it fails.
 
-    The name would otherwise take no table any more. A directory goes only if there was none when
-    the statement began, no other statement could have made it, no table of that name exists, and
-    all in it is as young as the statement.
+    Delta writes files before it checks everything, and the leftovers would block the table's name.
+    A directory is deleted only if it did not exist when the statement began, no concurrent
+    statement could have created it, no table of that name exists, and everything in it is newer
+    than the statement.
 
     :param targets: what the statement changes.
-    :param operation_id: whose Spark tasks are waited for, since they may still write.
+    :param operation_id: the operation whose Spark tasks to wait for, since they may still write.
     """
     claims = _claim_places(spark, targets)
     try:
@@ -74,7 +77,7 @@ def taken_back(spark: SparkSession, targets: Iterable[Target], operation_id: str
     except BaseException:
         for claim in claims:
             if claim.was_free:
-                _take_back(spark, claim, operation_id)
+                _reclaim(spark, claim, operation_id)
         raise
     finally:
         _release(claims)
@@ -82,14 +85,16 @@ def taken_back(spark: SparkSession, targets: Iterable[Target], operation_id: str
 
 def _claim_places(spark: SparkSession, targets: Iterable[Target]) -> list[_Claim]:
     since = time.time_ns() // 1_000_000 - _CLOCK_STEP_MS
-    claims = [_Claim(path=path, name=name, since=since) for name, path in _places(spark, targets)]
+    claims = [
+        _Claim(path=path, name=name, since=since) for name, path in _target_paths(spark, targets)
+    ]
     for claim in claims:
         with _lock:
             others = _claims.setdefault(_key(claim), [])
             others.append(claim)
             for each in others:
                 each.shared = each.shared or len(others) > 1
-    # Looked at once they are claimed: of two statements at least the later one shares its claim.
+    # Checked after claiming: of two concurrent statements, at least the later one sees a share.
     for claim in claims:
         claim.was_free = not _exists(spark, claim) and not _has_table(spark, claim)
     return claims
@@ -105,10 +110,10 @@ def _release(claims: Sequence[_Claim]) -> None:
                 del _claims[_key(claim)]
 
 
-def _places(
+def _target_paths(
     spark: SparkSession, targets: Iterable[Target]
 ) -> Iterator[tuple[TableName | None, Any]]:
-    """Yield where a statement may make tables, with the names of those that have one."""
+    """Yield the paths at which a statement may create tables, with the tables' names if known."""
     jvm: Any = java(spark)
     here = current_place(spark)
     configuration = _session(spark).sessionState().newHadoopConf()
@@ -116,16 +121,16 @@ def _places(
         match target:
             case PathTarget(action=action, path=path) if action in _CREATING:
                 place = jvm.org.apache.hadoop.fs.Path(path)
-                # A relative one is below the directory of the schema, which is not looked up.
+                # A relative path is below the schema's directory, which is not resolved here.
                 if place.isAbsolute():
                     yield None, place.getFileSystem(configuration).makeQualified(place)
             case NewTarget(name=parts) | CopyTarget(name=parts):
-                yield from _usual_place(spark, parts, here)
+                yield from _usual_path(spark, parts, here)
             case TableTarget(action=action, name=parts) if action in _CREATING:
-                yield from _usual_place(spark, parts, here)
+                yield from _usual_path(spark, parts, here)
 
 
-def _usual_place(
+def _usual_path(
     spark: SparkSession, parts: tuple[str, ...], here: Place
 ) -> Iterator[tuple[TableName, Any]]:
     if is_path(parts) or len(parts) > 3:
@@ -138,27 +143,27 @@ def _usual_place(
         yield name, system.makeQualified(place)
 
 
-def _take_back(spark: SparkSession, claim: _Claim, operation_id: str) -> None:
-    """Delete a claimed place; whatever is in the way is logged, since a failure is reported."""
+def _reclaim(spark: SparkSession, claim: _Claim, operation_id: str) -> None:
+    """Delete the files at a claimed path; only log errors, since one is being raised already."""
     try:
         _wait_for_tasks(spark, operation_id)
         if claim.shared or not _exists(spark, claim) or _has_table(spark, claim):
             return
         if not _is_young(spark, claim):
-            logger.warning("%s stays: it has files of before the failed statement", claim.path)
+            logger.warning("kept %s: it has files older than the failed statement", claim.path)
             return
-        _system(spark, claim).delete(claim.path, True)
-        # Delta remembers the log of a place, also the one that has just gone.
+        _file_system(spark, claim).delete(claim.path, True)
+        # Delta has cached the log, which no longer exists.
         log: Any = java(spark).org.apache.spark.sql.delta.DeltaLog
         log.invalidateCache(_session(spark), claim.path)
-        logger.info("deleted %s, which a CREATE TABLE that failed had made", claim.path)
+        logger.info("deleted %s of a failed CREATE TABLE", claim.path)
     except (PySparkException, Py4JError):
-        logger.warning("%s of a CREATE TABLE that failed stays", claim.path, exc_info=True)
+        logger.warning("cannot delete %s of a failed CREATE TABLE", claim.path, exc_info=True)
 
 
 def _is_young(spark: SparkSession, claim: _Claim) -> bool:
-    """Say whether all that lies at a place was written since the statement began."""
-    system = _system(spark, claim)
+    """Say whether everything below a path was written since the statement began."""
+    system = _file_system(spark, claim)
     left = [system.getFileStatus(claim.path)]
     while left:
         status = left.pop()
@@ -170,24 +175,24 @@ def _is_young(spark: SparkSession, claim: _Claim) -> bool:
 
 
 def _exists(spark: SparkSession, claim: _Claim) -> bool:
-    return bool(_system(spark, claim).exists(claim.path))
+    return bool(_file_system(spark, claim).exists(claim.path))
 
 
 def _has_table(spark: SparkSession, claim: _Claim) -> bool:
     return claim.name is not None and entry_of(spark, claim.name) is not None
 
 
-def _system(spark: SparkSession, claim: _Claim) -> Any:
+def _file_system(spark: SparkSession, claim: _Claim) -> Any:
     return claim.path.getFileSystem(_session(spark).sessionState().newHadoopConf())
 
 
 def _wait_for_tasks(spark: SparkSession, operation_id: str) -> None:
-    """Wait until no task of an operation that failed runs any more, or for some seconds."""
+    """Wait until the tasks of a failed operation have ended, at most for some seconds."""
     context: Any = spark.sparkContext._jsc.sc()
     deadline = time.monotonic() + _TASKS_SECONDS
     while running_tasks(context.statusTracker(), operation_id):
         if time.monotonic() > deadline:
-            logger.warning("tasks of %s still run after its failure", operation_id)
+            logger.warning("tasks of %s are still running after its failure", operation_id)
             return
         time.sleep(_TASKS_TICK)
 

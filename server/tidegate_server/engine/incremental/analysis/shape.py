@@ -32,7 +32,7 @@ from tidegate_server.engine.incremental.analysis.windows import (
 )
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.query.plans import SQL_KEYWORDS
-from tidegate_server.engine.statement.survey import read_by
+from tidegate_server.engine.statement.survey import readings_of
 from tidegate_server.engine.storage.jvm import items, kind
 from tidegate_server.engine.storage.plain import plain_files
 
@@ -187,7 +187,7 @@ class _Reader:
         """
         if not self._files or not plain_files(self._catalyst.spark, plan):
             return False
-        if any(reading.name not in self._files for reading in read_by(plan)):
+        if any(reading.name not in self._files for reading in readings_of(plan)):
             return False
         options = {
             str(pair._1()).lower(): str(pair._2())
