@@ -247,7 +247,7 @@ def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake
     ):
         failed = failure(tables, query)
         assert failed.code == "MT_QUERY_UNSUPPORTED"
-        assert "table_changes reads a table unseen" in failed.message
+        assert "table_changes hides the table it reads" in failed.message
     failed = failure(tables, "SELECT * FROM upto(3)")
     assert failed.code == "MT_QUERY_UNSUPPORTED"
     assert "in the current schema only" in failed.message

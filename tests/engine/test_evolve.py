@@ -237,9 +237,9 @@ def test_expressions_have_types(session: Session) -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("sum(a)", "more rows than its own"),
-        ("row_number() OVER (ORDER BY a)", "more rows than its own"),
-        ("sum(a) OVER (PARTITION BY b)", "more rows than its own"),
+        ("sum(a)", "more than its own row"),
+        ("row_number() OVER (ORDER BY a)", "more than its own row"),
+        ("sum(a) OVER (PARTITION BY b)", "more than its own row"),
         ("explode(array(a))", "several rows of one"),
         ("(SELECT max(k) FROM range(3) AS r(k) JOIN missing)", "reads a table"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.metastore.direct import StoredTable, understood
+from tidegate_server.engine.metastore.direct import StoredTable, parse_tables
 from tidegate_server.engine.metastore.listing import Metastore
 
 PREFIX = "spark.sql.sources."
@@ -31,18 +31,18 @@ def names(table: StoredTable) -> list[str]:
 
 def test_a_schema_may_be_cut_into_parts() -> None:
     parts = {"schema__numParts": "2", "schema__part__0": SCHEMA[:9], "schema__part__1": SCHEMA[9:]}
-    (table,) = understood(rows(provider="parquet", comment="c", **parts))
+    (table,) = parse_tables(rows(provider="parquet", comment="c", **parts))
     assert (table.comment, names(table)) == ("c", ["a", "b"])
 
 
 def test_partition_columns_come_last() -> None:
     partitioned = {"schema__numPartCols": "1", "schema__partCol__0": "a"}
-    (table,) = understood(rows(provider="parquet", schema=SCHEMA, **partitioned))
+    (table,) = parse_tables(rows(provider="parquet", schema=SCHEMA, **partitioned))
     assert names(table) == ["b", "a"]
 
 
 def test_delta_keeps_its_columns_itself() -> None:
-    (table,) = understood(rows(provider="delta"))
+    (table,) = parse_tables(rows(provider="delta"))
     assert names(table) == []
 
 
@@ -63,7 +63,7 @@ def test_delta_keeps_its_columns_itself() -> None:
 def test_what_does_not_tell_everything_is_left_to_hive(
     given: list[tuple[str, str, str, str | None]],
 ) -> None:
-    assert understood(given) == ()
+    assert parse_tables(given) == ()
 
 
 @pytest.fixture(scope="module")

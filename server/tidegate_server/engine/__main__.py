@@ -1,4 +1,4 @@
-"""Starts an engine: one JSON line of options on standard input, then Flight on a Unix socket."""
+"""Starts an engine: reads one JSON line of options, then serves Flight on a Unix socket."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def main() -> None:
     directories = Directories(Path(options.data).resolve())
     try:
         directories.prepare()
-    except ServerError as refused:
-        sys.stderr.write(f"{refused}\n")
+    except ServerError as error:
+        sys.stderr.write(f"{error}\n")
         sys.exit(1)
     _log_to(directories.logs)
-    # The watcher reads a duplicate: the JVM's launcher must not find our end of the pipe busy.
+    # The watcher reads a duplicate: the JVM's launcher must not find this end of the pipe in use.
     lifetime.watch_gateway(os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0))
     try:
         _start(options, directories, lifetime)
-    except ServerError as failed:
+    except ServerError as error:
         logger.exception("the engine cannot start")
-        sys.stderr.write(f"{failed}\n")
+        sys.stderr.write(f"{error}\n")
         sys.exit(1)
-    # The server listens on threads of its own; this one stays free to handle signals.
+    # The server has its own threads; this one remains free to handle signals.
     threading.Event().wait()
 
 
 def _start(options: EngineOptions, directories: Directories, lifetime: Lifetime) -> None:
     spark = start_spark(options, directories)
-    lifetime.handle_signals()  # again: PySpark has just put its own SIGINT handler in place
+    lifetime.handle_signals()  # again, since PySpark has just installed its own SIGINT handler
     lifetime.watch_jvm(spark)
     end_without_memory(spark)
     warm_up(spark)

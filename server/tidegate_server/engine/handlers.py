@@ -1,4 +1,4 @@
-"""What the engine does for each request of the gateway."""
+"""Handles each request of the gateway."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.definition.evolve import (
     check_expressions,
-    definitions,
     drop_view,
+    find_definitions,
     inspect,
     put_view,
     rewrite_names,
@@ -115,20 +115,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A request that is answered from memory, without Spark."""
+    """A request that is answered immediately, without Spark."""
 
     call: Callable[[Handlers, Any], Answer]
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A request that is answered soon, and neither watched nor canceled."""
+    """A short request, which is neither watched nor canceled."""
 
     call: Callable[[Handlers, Any], Answer]
     urgent: bool = False
     """Whether it must not wait for other requests."""
     counted: bool = True
-    """Whether it counts as work of the engine."""
+    """Whether it counts towards the engine's current work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Work:
 
 
 class Handlers:
-    """One method for each request; :data:`HANDLERS` says how each of them runs."""
+    """One method for each request; :data:`HANDLERS` defines how each one runs."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Handlers:
         info: EngineInfo,
         at_work: Callable[[], int],
     ) -> None:
-        """Take the parts; ``at_work`` counts the requests that the engine is working on."""
+        """``at_work`` returns the number of requests in progress."""
         self._spark = spark
         self._tables = tables
         self._results = results
@@ -273,7 +273,7 @@ class Handlers:
         return Done()
 
     def list_definitions(self, request: ListDefinitions, operation: Operation) -> DefinitionsFound:
-        return definitions(self._spark, self._tables)
+        return find_definitions(self._spark, self._tables)
 
     def find_tables(self, request: FindTables, operation: Operation) -> TablesFound:
         return find_tables(self._spark, request.locations)
@@ -388,7 +388,7 @@ class Handlers:
         return Done()
 
 
-def _given_operation(request: Analyze | Survey) -> str:
+def _requested_operation_id(request: Analyze | Survey) -> str:
     return request.operation_id or str(uuid.uuid4())
 
 
@@ -411,8 +411,8 @@ HANDLERS: Mapping[type[Request[Any]], Instant | Control | Work] = {
     Execute: Work(Handlers.execute, lambda request: str(request.operation_id)),
     Cancel: Control(Handlers.cancel, urgent=True),
     CloseResult: Control(Handlers.close_result),
-    Analyze: Work(Handlers.analyze, _given_operation),
-    Survey: Work(Handlers.survey, _given_operation),
+    Analyze: Work(Handlers.analyze, _requested_operation_id),
+    Survey: Work(Handlers.survey, _requested_operation_id),
     CreateTable: Work(Handlers.create_table),
     SetTableProperties: Control(Handlers.set_table_properties),
     EvolveTable: Work(Handlers.evolve_table),

@@ -1,4 +1,4 @@
-"""The process lives no longer than its gateway and its JVM."""
+"""Ends the engine process when its gateway or its JVM ends."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ _NO_MEMORY = "the JVM ran out of memory: raise engine.driver_memory"
 
 
 class Lifetime:
-    """Ends the process once: cleanly within a short grace, then in any case."""
+    """Ends the process once: cleanly within a short grace period, otherwise forcibly."""
 
     def __init__(self) -> None:
         self._ending = threading.Event()
         self._cleanups: list[Callable[[], None]] = []
 
     def on_end(self, cleanup: Callable[[], None]) -> None:
-        """Add what is to be tried at the end, the latest first."""
+        """Add a function to call at the end; the last one added is called first."""
         self._cleanups.append(cleanup)
 
     def end(self, reason: str, status: int = 0) -> None:
-        """Stop what can be stopped within the grace and leave; returns only to latecomers."""
+        """Clean up within the grace period and exit; returns only if the end has already begun."""
         if self._ending.is_set():
             return
         self._ending.set()
-        logger.info("engine ends: %s", reason)
-        worker = threading.Thread(target=self._clean, name="end", daemon=True)
+        logger.info("the engine ends: %s", reason)
+        worker = threading.Thread(target=self._run_cleanups, name="end", daemon=True)
         worker.start()
         worker.join(_GRACE)
         os._exit(status)
 
-    def _clean(self) -> None:
+    def _run_cleanups(self) -> None:
         for cleanup in reversed(self._cleanups):
             try:
                 cleanup()
             except Exception:
-                logger.exception("cleaning up failed")
+                logger.exception("cleanup failed")
 
     def watch_gateway(self, pipe: IO[bytes]) -> None:
-        """End the process when ``pipe`` does: the gateway is gone."""
+        """End the process when ``pipe`` is closed, which means that the gateway has exited."""
 
         def watch() -> None:
             while pipe.read(4096):
                 pass
-            self.end("the gateway is gone")
+            self.end("the gateway has exited")
 
         threading.Thread(target=watch, name="gateway-watch", daemon=True).start()
 
@@ -68,7 +68,7 @@ class Lifetime:
         def watch() -> None:
             code = process.wait()
             if code in OUT_OF_MEMORY_EXITS:
-                # The gateway shows the last line of what the engine printed.
+                # The gateway shows the last line of the engine's output.
                 sys.stderr.write(f"{_NO_MEMORY}\n")
                 sys.stderr.flush()
                 self.end(_NO_MEMORY, NO_MEMORY_EXIT)
@@ -77,6 +77,6 @@ class Lifetime:
         threading.Thread(target=watch, name="jvm-watch", daemon=True).start()
 
     def handle_signals(self) -> None:
-        """Ignore Ctrl-C, which reaches the whole terminal's group; end on SIGTERM."""
+        """Ignore Ctrl-C, which reaches the terminal's whole process group; end on SIGTERM."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.end("SIGTERM"))

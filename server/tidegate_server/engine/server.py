@@ -1,4 +1,4 @@
-"""The Flight server: answers travel as action results, chunks by DoGet."""
+"""The Flight server: sends answers as action results, and chunks by DoGet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class EngineServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Decodes, hands to the service, encodes; every exception becomes a Failure."""
+    """Decodes requests, passes them to the service and encodes its answers.
+
+    Every exception becomes a Failure.
+    """
 
     def __init__(self, socket: str, service: Service) -> None:
         super().__init__(f"grpc+unix://{socket}")
@@ -36,28 +39,28 @@ class EngineServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             wanted = decode_ticket(ticket.ticket)
             schema, batches = self._service.results.read(wanted.result_id, wanted.chunk)
-        except Exception as failed:
-            told = to_server_error(failed)
-            carried = encode_answer(failure(told))
-            raise flight.FlightServerError(str(told), extra_info=carried) from failed
+        except Exception as caught:
+            converted = to_server_error(caught)
+            encoded = encode_answer(failure(converted))
+            raise flight.FlightServerError(str(converted), extra_info=encoded) from caught
         return flight.GeneratorStream(schema, batches)
 
     def _answers(self, action: flight.Action) -> Iterator[Answer]:
         try:
             body = action.body.to_pybytes()
             request = decode_request(action.type, body)
-        except (KeyError, msgspec.MsgspecError) as unusable:
-            reason = f"{action.type} cannot be read: {unusable}"
+        except (KeyError, msgspec.MsgspecError) as caught:
+            reason = f"{action.type} cannot be decoded: {caught}"
             yield failure(error(Code.INVALID_REQUEST, reason=reason))
             return
         try:
             yield from self._service.answers(request)
-        except Exception as failed:
-            told = to_server_error(failed)
-            if told.code == Code.OPERATION_CANCELED.name:
+        except Exception as caught:
+            converted = to_server_error(caught)
+            if converted.code == Code.OPERATION_CANCELED.name:
                 logger.info("%s was canceled", action.type)
             else:
-                # Only an error of Spark's or of the JVM's has a stack worth keeping.
-                trace = failed if failed.__cause__ is not None else None
-                logger.warning("%s failed: %s", action.type, told, exc_info=trace)
-            yield failure(told)
+                # Only errors of Spark or the JVM, which have a cause, need their stack trace.
+                trace = caught if caught.__cause__ is not None else None
+                logger.warning("%s failed: %s", action.type, converted, exc_info=trace)
+            yield failure(converted)

@@ -1,4 +1,4 @@
-"""Carries requests out: each on a worker thread, watched while it runs."""
+"""Runs each request on a worker thread, and watches it while it runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _URGENT_WORKERS = 2
 
 
 class Service:
-    """Runs every request in the pool of its kind, so that none waits for work of another kind.
+    """Runs every request in the thread pool of its kind, so that kinds do not block each other.
 
-    Python threads keep their JVM thread, and with it the job tags, for life: all Spark work
-    happens on the threads of these pools and never on those of the Flight server.
+    Each Python thread has one JVM thread, with its job tags, for its whole life. So all Spark work
+    runs on the threads of these pools, never on those of the Flight server.
     """
 
     def __init__(
@@ -45,34 +45,34 @@ class Service:
         )
         self._work = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._control = ThreadPoolExecutor(_CONTROL_WORKERS, thread_name_prefix="control")
-        # A cancel does not wait for a listing of columns.
+        # So that a cancel does not wait for slow control requests, such as listing columns.
         self._urgent = ThreadPoolExecutor(_URGENT_WORKERS, thread_name_prefix="urgent")
 
     def answers(self, request: Request[Any]) -> Iterator[Answer]:
         """Yield progress while the request runs, then its final answer.
 
-        :raises ServerError: what went wrong.
+        :raises ServerError: if the request fails.
         """
         match HANDLERS[type(request)]:
             case Instant() as instant:
                 yield instant.call(self._handlers, request)
             case Control(counted=False) as control:
-                yield self._controlled(control, request)
+                yield self._run_control(control, request)
             case Control() as control:
-                with self._counted():
-                    yield self._controlled(control, request)
+                with self._count_work():
+                    yield self._run_control(control, request)
             case Work() as work:
-                with self._counted():
-                    yield from self._watched(work, request)
+                with self._count_work():
+                    yield from self._watch_work(work, request)
 
     def close(self) -> None:
-        """Take no more work."""
+        """Stop accepting work."""
         self._work.shutdown(wait=False, cancel_futures=True)
         self._control.shutdown(wait=False, cancel_futures=True)
         self._urgent.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _count_work(self) -> Iterator[None]:
         with self._lock:
             self._at_work += 1
         try:
@@ -81,20 +81,20 @@ class Service:
             with self._lock:
                 self._at_work -= 1
 
-    def _controlled(self, control: Control, request: Request[Any]) -> Answer:
+    def _run_control(self, control: Control, request: Request[Any]) -> Answer:
         def answer() -> Answer:
             try:
                 return control.call(self._handlers, request)
-            except Exception as failed:
-                # Here and not later: the JVM's exceptions are read on the thread they hit.
-                raise to_server_error(failed) from failed
+            except Exception as error:
+                # Converted here: a JVM exception must be read on the thread that raised it.
+                raise to_server_error(error) from error
 
         pool = self._urgent if control.urgent else self._control
         return pool.submit(answer).result()
 
-    def _watched(self, work: Work, request: Request[Any]) -> Iterator[Answer]:
+    def _watch_work(self, work: Work, request: Request[Any]) -> Iterator[Answer]:
         operation = self._operations.begin(work.operation_id(request))
-        future = self._work.submit(self._worked, work, request, operation)
+        future = self._work.submit(self._run_work, work, request, operation)
         excess: ServerError | None = None
         while True:
             try:
@@ -109,9 +109,9 @@ class Service:
                 if progress is not None:
                     yield progress
                 continue
-            except ServerError as failed:
+            except ServerError as error:
                 if excess is not None:
-                    raise excess from failed
+                    raise excess from error
                 raise
             yield answer
             return
@@ -122,9 +122,9 @@ class Service:
             self._operations.cancel(operation.id)
         return excess
 
-    def _worked(self, work: Work, request: Request[Any], operation: Operation) -> Answer:
+    def _run_work(self, work: Work, request: Request[Any], operation: Operation) -> Answer:
         try:
             with self._operations.bind_thread(operation):
                 return work.call(self._handlers, request, operation)
-        except Exception as failed:
-            raise to_server_error(failed, canceled=operation.canceled) from failed
+        except Exception as error:
+            raise to_server_error(error, canceled=operation.canceled) from error

@@ -1,9 +1,10 @@
-"""What Spark's analyzer says of a definition query, and the query as it is kept."""
+"""Analyzes a definition query with Spark, and expands it for storage."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -35,29 +36,29 @@ from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.storage.base import TableFormat
 
-_OF_A_SESSION = frozenset({"current_schema", "current_catalog"})
+_SESSION_FUNCTIONS = frozenset({"current_schema", "current_catalog"})
 _SQL_FUNCTIONS = frozenset({"SQLScalarFunction", "SQLFunctionNode"})
 _CHANGE_FEEDS = frozenset({"table_changes", "table_changes_by_path"})
 _ALIASES = "give the tables aliases"
-_WHAT_TO_DO: Mapping[str, str] = {
+_ADVICE: Mapping[str, str] = {
     "AMBIGUOUS_COLUMN_OR_FIELD": _ALIASES,
     "AMBIGUOUS_REFERENCE": _ALIASES,
     "CANNOT_RESOLVE_STAR_EXPAND": _ALIASES,
     "UNRESOLVED_COLUMN": _ALIASES,
-    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": "Spark looks for a table function in the current schema"
-    " only, and a refresh has none of yours: write its query in the place of the call",
+    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": "Spark finds table functions only in the current schema,"
+    " and a refresh has another one: replace the call by the function's query",
 }
-"""By the condition, without its subcondition, under which a refresh could not run a query that its
-author can. Other conditions say themselves what is wrong."""
+"""Advice by error condition, without subcondition, for queries that run in the author's session but
+not in a refresh. The messages of other conditions explain themselves."""
 
 
 def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
     """Analyze a query without running it.
 
-    The user's text is analyzed first, so that errors speak of it and not of our rewriting.
+    The user's text is analyzed first, so that errors refer to it and not to the expanded query.
 
-    :raises ServerError: MT_QUERY_UNSUPPORTED for what cannot be refreshed outside this session,
-        MT_STREAM_* for a stream that cannot be read so.
+    :raises ServerError: MT_QUERY_UNSUPPORTED if it cannot be refreshed outside this session,
+        MT_STREAM_* for an unsupported query over a stream.
     """
     spark = child.spark
     query_text = text.strip().rstrip(";").rstrip()
@@ -80,8 +81,8 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         lineage = column_origins(plan, distinct_names(schema.names()))
         expanded = first
         if not temporary:
-            # What a refresh will run has to be analyzed here, where the author sees the error.
-            expanded = _kept(tables, _chain(first, candidates), schema, lineage)
+            # Analyze the text that a refresh will run now, while the author can see an error.
+            expanded = _first_equivalent(tables, chain((first,), candidates), schema, lineage)
         _refuse_change_feeds(query.functions | tables.functions)
     columns = source_columns(plan)
     return Analysis(
@@ -101,7 +102,7 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
 def _analyze_stream(
     spark: SparkSession, text: str, stream: Stream, format: TableFormat
 ) -> Analysis:
-    """Analyze a query over a stream, whose rows are looked at one by one."""
+    """Analyze a query over a stream, which must process one row at a time."""
     hidden = stream.hidden(text)
     with stream_view(spark, stream):
         check_rows(spark, hidden)
@@ -133,29 +134,31 @@ def _time_zone(spark: SparkSession) -> str:
 
 
 def _refuse_session_names(found: tuple[str, ...]) -> None:
-    """Refuse the current schema and catalog, which are not those of a refresh."""
-    names = [name for name in time_dependent(found) if name in _OF_A_SESSION]
+    """Reject the current schema and catalog, which differ in a refresh."""
+    names = [name for name in time_dependent(found) if name in _SESSION_FUNCTIONS]
     if names:
-        reason = f"it uses {', '.join(names)}, which every session has its own of: write the name"
+        reason = f"it uses {', '.join(names)}, which differs between sessions: write the name"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
 def refuse_reading_functions(plan: Node) -> None:
-    """Refuse functions in SQL that read tables.
+    """Reject SQL functions that read tables.
 
-    :raises ServerError: MT_QUERY_UNSUPPORTED: Spark reads those as they are at the moment, whatever
-        version a refresh is to read, and nobody would see that they changed.
+    Spark would read the current version of those tables, not the one that a refresh is to read,
+    and changes of them would go unnoticed.
+
+    :raises ServerError: MT_QUERY_UNSUPPORTED.
     """
     for node in plan.walk():
         for name in source_columns(node) if node.kind in _SQL_FUNCTIONS else ():
-            reason = f"a function in SQL reads {name}; write its query in the place of the call"
+            reason = f"an SQL function reads {name}; replace the call by the function's query"
             raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
 def _refuse_change_feeds(functions: Collection[str]) -> None:
-    """Refuse functions that read tables unseen."""
+    """Reject functions that hide the table they read."""
     for name in sorted(_CHANGE_FEEDS & set(functions)):
-        reason = f"{name} reads a table unseen: read that itself, refreshes find what changed in it"
+        reason = f"{name} hides the table it reads: read the table, refreshes detect its changes"
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
@@ -165,38 +168,38 @@ def analyzed_plan(frame: DataFrame) -> Node:
     return read_plan(jdf.queryExecution().analyzed())
 
 
-def _kept(
+def _first_equivalent(
     tables: Tables,
     candidates: Iterator[str],
     schema: Schema,
     lineage: tuple[ColumnOrigin, ...],
 ) -> str:
-    """Return the first text that, run by a refresh, has the query's own columns.
+    """Return the first text that yields the query's own columns when run by a refresh.
 
     :raises ServerError: MT_QUERY_UNSUPPORTED if there is none.
     """
-    problem = "its columns cannot be told apart; write their names instead of a star"
+    problem = "its columns are ambiguous; write their names instead of a star"
     cause: PySparkException | None = None
-    tables = replace(tables, spark=_elsewhere(tables.spark))
+    tables = replace(tables, spark=_refresh_session(tables.spark))
     for text in candidates:
         try:
             frame = tables.spark.sql(tables.pin(text, DEFAULT_CATALOG, DEFAULT_SCHEMA))
             names = distinct_names(frame.columns)
             found = column_origins(analyzed_plan(frame), names)
-        except PySparkException as failed:
-            cause = failed
-            advice = _WHAT_TO_DO.get(str(failed.getCondition()).partition(".")[0])
-            problem = "; ".join(filter(None, (_first_line(failed), advice)))
+        except PySparkException as caught:
+            cause = caught
+            advice = _ADVICE.get(str(caught.getCondition()).partition(".")[0])
+            problem = "; ".join(filter(None, (_first_line(caught), advice)))
             continue
         finally:
             tables.drop_registered()
-        if _types(result_schema(frame)) == _types(schema) and found == lineage:
+        if _typed_columns(result_schema(frame)) == _typed_columns(schema) and found == lineage:
             return text
     raise error(Code.MT_QUERY_UNSUPPORTED, reason=problem) from cause
 
 
-def _elsewhere(spark: SparkSession) -> SparkSession:
-    """Return a session with the same settings, but with a refresh's current schema."""
+def _refresh_session(spark: SparkSession) -> SparkSession:
+    """Return a session with the same settings, but with the current schema of a refresh."""
     session: Any = spark._jsparkSession
     other = SparkSession(spark.sparkContext, session.cloneSession())
     other.catalog.setCurrentCatalog(DEFAULT_CATALOG)
@@ -204,12 +207,7 @@ def _elsewhere(spark: SparkSession) -> SparkSession:
     return other
 
 
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
-
-
-def _types(schema: Schema) -> list[tuple[str, str, bool]]:
+def _typed_columns(schema: Schema) -> list[tuple[str, str, bool]]:
     return [(column.name, column.type, column.nullable) for column in schema]
 
 
@@ -232,5 +230,5 @@ def _temporary_names(spark: SparkSession, query: ParsedQuery, plan: Node) -> lis
     ]
 
 
-def _first_line(failed: PySparkException) -> str:
-    return str(failed).split("\n", 1)[0].rstrip(".")
+def _first_line(caught: PySparkException) -> str:
+    return str(caught).split("\n", 1)[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""What changes of a definition need from Spark: expressions checked, names replaced, views."""
+"""The Spark side of changing a definition: checks expressions, renames tables, manages views."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import java
 
 _ASSERTION = "the assertion"
-_NO_VALUE_OF_A_ROW: Mapping[str, str] = {
-    "INVALID_WHERE_CONDITION": "it looks at more rows than its own",
-    "_LEGACY_ERROR_TEMP_1034": "it looks at more rows than its own",  # window functions
-    "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "it makes several rows of one",
+_NOT_PER_ROW: Mapping[str, str] = {
+    "INVALID_WHERE_CONDITION": "it reads more than its own row",
+    "_LEGACY_ERROR_TEMP_1034": "it reads more than its own row",  # window functions
+    "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "it returns several rows for one",
 }
-"""What Spark says of an expression in a WHERE that is none for a column, by its condition."""
+"""Reasons, by Spark's error condition, why an expression in a WHERE is not valid for a column."""
 
 
 def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChecked:
     """Analyze computed columns, a watermark and conditions over columns that need not exist.
 
-    They also stand in a WHERE, where Spark allows nothing that looks at more rows than one.
+    The query also has them in a WHERE, where Spark rejects everything that reads several rows.
 
-    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or temporary function,
-        MT_PREDICATE if the region would lose rows, or what Spark says of it.
+    :raises ServerError: MT_COLUMN_EXPRESSION if one reads a table or uses a temporary function,
+        MT_PREDICATE if the region would lose rows. Other exceptions of Spark pass through.
     """
     spark = child.spark
     nulls = ", ".join(
@@ -74,20 +74,22 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
         for column in request.columns
     )
     stored = f"(SELECT {nulls or '1'})"
-    _refuse_reading(spark, request)
+    _check_references(spark, request)
     made = ", ".join(f"({text}\n) AS {quote_identifier(name)}" for name, text in request.computed)
     tests = " AND ".join(f"({text}\n) IS NOT NULL" for _, text in request.computed)
     below = f"SELECT *, {made} FROM {stored} WHERE {tests}" if made else f"SELECT * FROM {stored}"
-    schema = result_schema(_judged(spark, below, ", ".join(name for name, _ in request.computed)))
-    for text in filter(None, (request.watermark,)):
-        _judged(spark, f"SELECT 1 FROM ({below}) WHERE ({text}\n) IS NOT NULL", "the watermark")
+    names = ", ".join(name for name, _ in request.computed)
+    schema = result_schema(_analyze_expression(spark, below, names))
+    if request.watermark:
+        test = f"SELECT 1 FROM ({below}) WHERE ({request.watermark}\n) IS NOT NULL"
+        _analyze_expression(spark, test, "the watermark")
     for text in request.conditions:
         test = f"SELECT 1 FROM ({below}) WHERE ({text}\n)"
-        condition = _judged(spark, test, "the expectation")
+        condition = _analyze_expression(spark, test, "the expectation")
         changing = time_dependent(unstable_parts(analyzed_plan(condition)))
         if request.stable and changing:
-            reason = f"{', '.join(changing)} may answer differently each time the rows are read"
-            raise _unusable("the expectation", reason)
+            reason = f"{', '.join(changing)} may give another result each time the rows are read"
+            raise _expression_error("the expectation", reason)
     for text in request.assertions:
         _check_assertion(spark, text, stored)
     if request.region is not None:
@@ -95,38 +97,41 @@ def check_expressions(child: Child, request: CheckExpressions) -> ExpressionsChe
     return ExpressionsChecked(computed=Schema(schema.columns[len(request.columns) :]))
 
 
-def _judged(spark: SparkSession, sql: str, name: str) -> DataFrame:
-    """Analyze a query with an expression in its WHERE; what makes it no value of a row is told."""
+def _analyze_expression(spark: SparkSession, sql: str, name: str) -> DataFrame:
+    """Analyze a query with an expression in its WHERE.
+
+    :raises ServerError: MT_COLUMN_EXPRESSION if it is not an expression over a single row.
+    """
     try:
         return spark.sql(sql)
-    except AnalysisException as failed:
-        reason = _NO_VALUE_OF_A_ROW.get(str(failed.getCondition()))
+    except AnalysisException as caught:
+        reason = _NOT_PER_ROW.get(str(caught.getCondition()))
         if reason is None:
             raise
-        raise _unusable(name, reason) from failed
+        raise _expression_error(name, reason) from caught
 
 
 def _check_assertion(spark: SparkSession, text: str, stored: str) -> None:
-    """Analyze an assertion; the count beside it makes Spark refuse columns outside aggregates."""
+    """Analyze an assertion; the count makes Spark reject columns outside of aggregates."""
     frame = spark.sql(f"SELECT count(1), ({spark_condition(text, stored)}\n) FROM {stored}")
     kind = frame.schema.fields[1].dataType
     if not isinstance(kind, BooleanType):
-        raise _unusable(_ASSERTION, f"it is {kind.simpleString().upper()}, not BOOLEAN")
+        raise _expression_error(_ASSERTION, f"it is {kind.simpleString().upper()}, not BOOLEAN")
 
 
 def rewrite_names(spark: SparkSession, request: RewriteNames) -> Rewritten:
-    """Replace a table's full name in queries whose names are all full."""
-    return Rewritten(queries=tuple(_renamed(spark, text, request) for text in request.queries))
+    """Replace a table's name in queries with full names only."""
+    return Rewritten(queries=tuple(_rename_table(spark, text, request) for text in request.queries))
 
 
-def _renamed(spark: SparkSession, text: str, request: RewriteNames) -> str | None:
-    """Return the text over the new name, or None if it does not mention the old one.
+def _rename_table(spark: SparkSession, text: str, request: RewriteNames) -> str | None:
+    """Return the text with the new name, or None if it does not mention the old one.
 
-    The old name stays as the alias, since the query's columns may be written with it.
+    The old name remains as an alias, since it may qualify columns in the query.
     """
     query = parse_query(spark, text)
     old = request.name
-    mentions = [r for r in query.references if _is(r.parts, old)]
+    mentions = [r for r in query.references if _is_name_of(r.parts, old)]
     if not mentions or any(r.time_travel and not r.aliased for r in mentions):
         return None
     alias = f" AS {quote_identifier(old.table)}"
@@ -143,12 +148,12 @@ def _renamed(spark: SparkSession, text: str, request: RewriteNames) -> str | Non
     edits += [
         Edit(c.start, c.end, f"{quote_identifier(old.table)}.{quote_identifier(c.parts[-1])}")
         for c in query.columns
-        if _is(c.parts[:-1], old)
+        if _is_name_of(c.parts[:-1], old)
     ]
     return apply_edits(text, edits)
 
 
-def _is(parts: Sequence[str], name: TableName) -> bool:
+def _is_name_of(parts: Sequence[str], name: TableName) -> bool:
     if not 1 <= len(parts) <= 3:
         return False
     found = qualify(tuple(parts), DEFAULT_CATALOG, DEFAULT_SCHEMA)
@@ -156,7 +161,7 @@ def _is(parts: Sequence[str], name: TableName) -> bool:
 
 
 def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> Inspected:
-    """Return what a plain table is made of."""
+    """Return format, columns and properties of a plain table."""
     entry = entry_of(spark, request.name)
     if entry is None:
         return Inspected(format=None)
@@ -166,7 +171,7 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
     if state is None:
         provider = entry.provider()
         return Inspected(format=str(provider.get()) if provider.isDefined() else "unknown")
-    described = _description(request.name, format)
+    described = _describe(request.name, format)
     if described is None:
         return Inspected(format=None)
     return Inspected(
@@ -180,18 +185,18 @@ def inspect(spark: SparkSession, request: InspectTable, format: TableFormat) -> 
     )
 
 
-def _description(name: TableName, format: TableFormat) -> TableDescription | None:
-    """Return what a table is made of; None if another session has just dropped it."""
+def _describe(name: TableName, format: TableFormat) -> TableDescription | None:
+    """Return the description of a table; None if another session has just dropped it."""
     try:
         return format.describe(name)
-    except ServerError as problem:
-        if problem.code != Code.MT_NOT_FOUND.name:
+    except ServerError as caught:
+        if caught.code != Code.MT_NOT_FOUND.name:
             raise
         return None
 
 
-def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
-    """Read the definition of every storage that the metastore knows."""
+def find_definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
+    """Read the definitions in all storage tables of the metastore."""
     session: Any = spark._jsparkSession
     jvm: Any = java(spark)
     catalog = session.sharedState().externalCatalog()
@@ -203,7 +208,7 @@ def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
             entry = entry_of(spark, name)
             if entry is None or entry.tableType().name() == "VIEW" or format.find(name) is None:
                 continue
-            described = _description(name, format)
+            described = _describe(name, format)
             if described is None:
                 continue
             definition = described.properties.get(PROPERTY_DEFINITION)
@@ -222,23 +227,24 @@ def definitions(spark: SparkSession, format: TableFormat) -> DefinitionsFound:
 def put_view(spark: SparkSession, request: PutView) -> None:
     """Create or replace the view over a storage table.
 
-    :raises ServerError: Spark's TABLE_OR_VIEW_ALREADY_EXISTS if something else has the name.
+    :raises pyspark.errors.PySparkException: TABLE_OR_VIEW_ALREADY_EXISTS if the name is used for
+        something else.
     """
     session = spark.newSession()
     apply_settings(session, request.settings)
     session.sql(f"USE {quote_identifier(request.name.schema)}")
-    owned = _owner(entry_of(session, request.name)) == request.table_id
+    owned = _owner_id(entry_of(session, request.name)) == request.table_id
     session.sql(view_sql(request, replacing=owned))
 
 
 def drop_view(spark: SparkSession, request: DropView) -> None:
-    """Drop the view if it is ours."""
-    if _owner(entry_of(spark, request.name)) == request.table_id:
+    """Drop the view if it belongs to this materialized table."""
+    if _owner_id(entry_of(spark, request.name)) == request.table_id:
         spark.sql(f"DROP VIEW {request.name.quoted()}")
 
 
 def view_sql(request: PutView, *, replacing: bool) -> str:
-    """Return the statement that makes a view; stored columns it adds later stay out of it."""
+    """Return the statement that creates a view; it hides columns that its storage gets later."""
     listed = ", ".join(_view_column(column) for column in request.columns)
     shown = ", ".join(
         quote_identifier(column.name)
@@ -251,24 +257,24 @@ def view_sql(request: PutView, *, replacing: bool) -> str:
     properties = {PROPERTY_ID: request.table_id}
     if request.quarantine_of is not None:
         properties[PROPERTY_QUARANTINE_OF] = str(request.quarantine_of)
+    rows = f"{request.storage.quoted()}{_row_condition(request)}"
     return (
         f"{words} {request.name.quoted()} ({listed}){comment} "
         f"TBLPROPERTIES ({property_list(properties)}) "
-        f"AS SELECT {shown} FROM (SELECT {_below(request.columns)} FROM {request.storage.quoted()}"
-        f"{_rows(request)})"
+        f"AS SELECT {shown} FROM (SELECT {_inner_columns(request.columns)} FROM {rows})"
     )
 
 
-def _rows(request: PutView) -> str:
-    """Choose the rows that no expectation holds out, or those that one does."""
+def _row_condition(request: PutView) -> str:
+    """Return the WHERE clause for rows that meet all expectations, or for quarantined rows."""
     if not request.holding:
         return ""
     met = " AND ".join(f"NOT {each.broken}" for each in request.holding)
     return f" WHERE {met}" if request.quarantine_of is None else f" WHERE NOT ({met})"
 
 
-def _below(columns: Sequence[ViewColumn]) -> str:
-    """Select what the expressions are over: stored columns and facts of the stored files."""
+def _inner_columns(columns: Sequence[ViewColumn]) -> str:
+    """Return the select list below the expressions: stored columns and file metadata."""
     stored = [quote_identifier(column.name) for column in columns if column.expression is None]
     facts = [
         f"{column.expression} AS {quote_identifier(column.name)}"
@@ -283,15 +289,15 @@ def _view_column(column: ViewColumn) -> str:
     return f"{quote_identifier(column.name)}{comment}"
 
 
-def _owner(entry: Any) -> str | None:
+def _owner_id(entry: Any) -> str | None:
     if entry is None or entry.tableType().name() != "VIEW":
         return None
     found = entry.properties().get(PROPERTY_ID)
     return str(found.get()) if found.isDefined() else None
 
 
-def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
-    """Refuse expressions over anything but the row itself and permanent functions."""
+def _check_references(spark: SparkSession, request: CheckExpressions) -> None:
+    """Reject expressions that use more than the row itself and permanent functions."""
     session: Any = spark._jsparkSession
     listed = session.sessionState().catalog().listTemporaryFunctions()
     temporary = {str(listed.apply(i).funcName()).lower() for i in range(listed.size())}
@@ -302,14 +308,14 @@ def _refuse_reading(spark: SparkSession, request: CheckExpressions) -> None:
     for name, text in texts:
         query = parse_query(spark, f"SELECT ({text}\n) AS x")
         if query.references:
-            raise _unusable(name, "it reads a table")
+            raise _expression_error(name, "it reads a table")
         if used := sorted(temporary & query.functions):
-            raise _unusable(name, f"{used[0]} is a temporary function")
+            raise _expression_error(name, f"{used[0]} is a temporary function")
 
 
-def _unusable(name: str, reason: str) -> ServerError:
+def _expression_error(name: str, reason: str) -> ServerError:
     asserted = (
-        "It compares aggregates of the table's columns, row_count, and previous(...) of them."
+        "It may compare aggregates of the table's columns, row_count, and previous(...) of these."
     )
     plain = "It may use the columns of its own row and permanent functions."
     return error(

@@ -1,4 +1,4 @@
-"""Reads many entries of Spark's catalogs in one call of the JVM instead of several per entry."""
+"""Reads many entries of Spark's catalogs in one call to the JVM instead of several per entry."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ public class Listing {
     try {
       connection.setTransactionIsolation(Connection.TRANSACTION_READ_UNCOMMITTED);
       boolean few = names.size() <= FEW;
-      // Derby reads a range of an index in half the time that it takes for as many single names.
+      // Derby reads an index range in half the time of as many single lookups.
       List bounds = names;
       if (!few) {
         bounds = Arrays.asList(new Object[] {Collections.min(names), Collections.max(names)});
@@ -133,7 +133,7 @@ public class Listing {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """Where the metastore keeps its tables, if this engine's own metastore it is."""
+    """The database of the engine's own metastore."""
 
     url: str
     user: str
@@ -141,27 +141,27 @@ class Database:
 
 
 class Listing:
-    """The class above, compiled by the compiler that Spark compiles its queries with."""
+    """Calls the class above, which Spark's own compiler compiles at run time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = java(spark)
         self._listing = compiled(spark, _CLASS, _SOURCE)
 
     def names(self, catalog: Any) -> list[tuple[str, list[str], list[str]]]:
-        """Return every schema with its tables, views among them, and its views."""
+        """Return every schema with its tables, including views, and its views."""
         return [tuple(row) for row in json.loads(self._listing.names(catalog))]
 
     def tables(
         self, catalog: Any, schema: str, names: Sequence[str], *, columns: bool
     ) -> list[tuple[str, str, str | None, str | None]]:
-        """Return name, type, comment and perhaps the columns as JSON of those that exist."""
+        """Return name, type, comment and, on request, columns as JSON of the existing tables."""
         found = self._listing.tables(catalog, schema, self._java_list(names), columns)
         return [tuple(row) for row in json.loads(found)]
 
     def properties(
         self, database: Database, schema: str, names: Sequence[str]
     ) -> list[tuple[str, str, str, str | None]]:
-        """Return name, Hive's type, key and value of what Spark keeps with tables and views."""
+        """Return name, Hive's type, key and value of Spark's properties of tables and views."""
         found = self._listing.properties(
             database.url, database.user, database.password, schema, self._java_list(names)
         )
@@ -174,5 +174,5 @@ class Listing:
         return found
 
     def temporary_views(self, catalog: Any, shared: str) -> list[tuple[str, str]]:
-        """Return schema (empty: the session alone) and name of temporary views."""
+        """Return schema (empty if local to the session) and name of temporary views."""
         return [tuple(row) for row in json.loads(self._listing.temporaryViews(catalog, shared))]

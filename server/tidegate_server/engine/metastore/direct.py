@@ -1,7 +1,7 @@
-"""Comments and columns of many tables, read from the metastore's own database in one query.
+"""Reads comments and columns of many tables from the metastore's database in one query.
 
-Through Hive's client each table costs about a dozen queries: half a minute for 10,000 tables. What
-Spark wrote about its tables stands in one place, as text; of all others Hive's client is asked.
+Hive's client needs about a dozen queries per table: half a minute for 10,000 tables. The metadata
+of Spark's own tables is in one place, as text; other tables are read through Hive's client.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ _NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable:
-    """A table, not a view, as Spark wrote it down."""
+    """A table, not a view, as Spark stored it."""
 
     name: str
     comment: str | None
     columns: str
-    """A struct as JSON; an empty one for Delta, which keeps its columns itself."""
+    """A struct as JSON; empty for Delta, which stores the columns in its log."""
 
 
 class StoredTables:
-    """Reads the database of a metastore that the engine runs itself; nothing of another one."""
+    """Reads the database of a metastore that the engine runs itself, but not of a remote one."""
 
     def __init__(self, session: Any, listing: Listing) -> None:
-        """Take a Java SparkSession and what queries."""
+        """Read the connection from the settings of a Java SparkSession."""
         self._listing = listing
         self._database = _database(session.sessionState().newHadoopConf())
 
-    def of(self, schema: str, names: Sequence[str]) -> tuple[StoredTable, ...]:
-        """Return what can be read so; the tables that are left out may well exist."""
+    def read(self, schema: str, names: Sequence[str]) -> tuple[StoredTable, ...]:
+        """Return the tables that can be read in this way; other tables may exist."""
         if self._database is None or not names:
             return ()
         try:
             rows = self._listing.properties(self._database, schema, names)
-        except Py4JError as problem:
-            logger.info("the metastore's database is not read directly: %s", problem)
+        except Py4JError as error:
+            logger.info("cannot read the metastore's database directly: %s", error)
             self._database = None
             return ()
-        return understood(rows)
+        return parse_tables(rows)
 
 
-def understood(rows: Iterable[tuple[str, str, str, str | None]]) -> tuple[StoredTable, ...]:
-    """Return the tables whose properties tell everything: rows of name, type, key and value."""
+def parse_tables(rows: Iterable[tuple[str, str, str, str | None]]) -> tuple[StoredTable, ...]:
+    """Return the tables whose properties are complete, from rows of name, type, key and value."""
     found = []
     for name, group in groupby(sorted(rows, key=lambda row: row[0]), key=lambda row: row[0]):
         mine = list(group)
@@ -68,11 +68,11 @@ def understood(rows: Iterable[tuple[str, str, str, str | None]]) -> tuple[Stored
 
 
 def _columns(properties: Mapping[str, str]) -> str | None:
-    """Return the columns as Spark would restore them, those of partitions last."""
+    """Return the columns as Spark would restore them, with partition columns last."""
     provider = properties.get(f"{_SOURCES}provider", "hive").lower()
     if provider == "delta":
         return _NO_COLUMNS
-    text = _whole(properties)
+    text = _schema_text(properties)
     if provider == "hive" or text is None:
         return None
     count = int(properties.get(f"{_SOURCES}schema.numPartCols", "0"))
@@ -85,8 +85,8 @@ def _columns(properties: Mapping[str, str]) -> str | None:
     return json.dumps({**struct, "fields": [*ordered, *(fields[str(name)] for name in last)]})
 
 
-def _whole(properties: Mapping[str, str]) -> str | None:
-    """Return the schema, which is cut into parts where it is long."""
+def _schema_text(properties: Mapping[str, str]) -> str | None:
+    """Return the schema as JSON; Spark splits a long one into several properties."""
     if (text := properties.get(f"{_SOURCES}schema")) is not None:
         return text
     count = int(properties.get(f"{_SOURCES}schema.numParts", "0"))

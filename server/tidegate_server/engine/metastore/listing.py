@@ -1,4 +1,4 @@
-"""Listings of Spark's metastore, and the tables of system schemas."""
+"""Lists schemas, tables and functions of Spark's metastore, and registers system tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tidegate_server.engine.session.sessions import Child
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
-"""Tables that Hive's client is asked for at once; it puts their names into one query."""
+"""Number of tables per request to Hive's client, which puts their names into one query."""
 
 
 class Metastore:
@@ -64,7 +64,7 @@ class Metastore:
     def tables(
         self, schema: str | None, *, with_columns: bool, names: Sequence[str] | None = None
     ) -> TableList:
-        """Return schemas and tables by name; what does not exist is left out."""
+        """Return existing schemas and tables, sorted by name."""
         if schema is not None and names is not None:
             folded = schema.lower()
             there = self._catalog.databaseExists(folded)
@@ -80,7 +80,7 @@ class Metastore:
         return TableList(schemas=tuple(known.schema for known in found), tables=tuple(all_infos))
 
     def temporary_views(self, child: Child) -> TableList:
-        """Return a session's own views, of no schema, and those that all sessions share."""
+        """Return a session's temporary views, without a schema, and the global ones."""
         session: Any = child.spark._jsparkSession
         shared = session.sharedState().globalTempDB()
         found = self._listing.temporary_views(session.sessionState().catalog(), shared)
@@ -88,16 +88,16 @@ class Metastore:
             TableInfo(
                 name=TableName(DEFAULT_CATALOG, schema, name),
                 type="VIEW",
-                columns=self._read_columns(session, _path(schema, name)),
+                columns=self._read_columns(session, _quoted_path(schema, name)),
             )
             for schema, name in found
         )
         return TableList(schemas=(shared,), tables=tuple(views))
 
     def functions(self) -> FunctionList:
-        """Return the functions that Spark brings and those of every schema."""
+        """Return Spark's built-in functions and those of every schema."""
         rows = self._spark.sql("SHOW FUNCTIONS").collect()
-        # Those of the current schema are shown with it, and are found with those of all below.
+        # Functions of the current schema are shown as schema.name; the loop below finds them too.
         names = {str(row[0]) for row in rows if "." not in str(row[0])}
         found = [FunctionName(name) for name in sorted(names)]
         for schema in sorted(_texts(self._catalog.listDatabases())):
@@ -105,14 +105,14 @@ class Metastore:
         return FunctionList(functions=tuple(found))
 
     def temporary_functions(self, child: Child) -> FunctionList:
-        """Return the functions of a session alone."""
+        """Return the temporary functions of a session."""
         session: Any = child.spark._jsparkSession
         listed = session.sessionState().catalog().listTemporaryFunctions()
         names = {str(listed.apply(i).funcName()) for i in range(listed.size())}
         return FunctionList(functions=tuple(FunctionName(name) for name in sorted(names)))
 
     def register(self, name: TableName, location: str, comment: str) -> None:
-        """Make a Delta directory a table of a schema; doing it again is harmless."""
+        """Register a Delta directory as a table; repeating this is harmless."""
         schema = quote_identifier(name.schema)
         self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(name.catalog)}.{schema}")
         self._spark.sql(
@@ -123,15 +123,15 @@ class Metastore:
     def _functions_of(self, schema: str) -> list[str]:
         try:
             return sorted(_texts(self._catalog.listFunctions(schema, "*")))
-        except (PySparkException, Py4JError) as failed:
-            # It may have been dropped meanwhile.
-            logger.warning("functions of %s cannot be read: %s", schema, failed)
+        except (PySparkException, Py4JError) as error:
+            # The schema may have been dropped meanwhile.
+            logger.warning("cannot read the functions of %s: %s", schema, error)
             return []
 
     def _tables_of(
         self, schema: str, names: Sequence[str], with_columns: bool
     ) -> Iterator[TableInfo]:
-        stored = self._stored.of(schema, names)
+        stored = self._stored.read(schema, names)
         rows: list[tuple[str, str, str | None, str | None]] = [
             (table.name, "TABLE", table.comment, table.columns) for table in stored
         ]
@@ -149,16 +149,16 @@ class Metastore:
             )
 
     def _columns(self, name: TableName, stored: str | None) -> tuple[Column, ...]:
-        """Return the columns; the metastore has none of those of a Delta table."""
+        """Return the columns; those of a Delta table are not in the metastore."""
         columns = _columns(stored) if stored is not None else ()
         return columns or (self._read_columns(self._session, name.quoted()) if stored else ())
 
     def _read_columns(self, session: Any, name: str) -> tuple[Column, ...]:
         try:
             return _columns(session.table(name).schema().json())
-        except (PySparkException, Py4JError) as failed:
+        except (PySparkException, Py4JError) as error:
             # One broken table must not hide all the others.
-            logger.warning("columns of %s cannot be read: %s", name, failed)
+            logger.warning("cannot read the columns of %s: %s", name, error)
             return ()
 
 
@@ -176,9 +176,9 @@ def _columns(schema: str) -> tuple[Column, ...]:
 
 
 def _texts(found: Any) -> list[str]:
-    """Return a Scala sequence of texts as a list."""
+    """Return a Scala sequence of strings as a list."""
     return [str(found.apply(i)) for i in range(found.size())]
 
 
-def _path(*parts: str) -> str:
+def _quoted_path(*parts: str) -> str:
     return ".".join(quote_identifier(part) for part in parts if part)

@@ -1,4 +1,4 @@
-"""Finds the Delta tables of the warehouse that the metastore does not know, and registers them."""
+"""Finds Delta tables of the warehouse that the metastore does not know, and registers them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _SCHEMA_SUFFIX = ".db"
 
 
 def find_tables(spark: SparkSession, locations: Sequence[str]) -> TablesFound:
-    """Look through the warehouse, and at some locations elsewhere, for tables without an entry.
+    """Search the warehouse, and some other locations, for tables without an entry.
 
-    A table is a directory of a schema, or of the warehouse itself, that has a Delta log. What its
-    log does not let be read is left out, and logged.
+    A table is a directory with a Delta log in the directory of a schema or of the warehouse.
+    Tables with an unreadable log are logged and skipped.
     """
     warehouse = _Warehouse(spark)
     entries, known = warehouse.entries()
     found: dict[str, FoundTable] = {}
     directories = [*warehouse.directories(), *((warehouse.path(each), None) for each in locations)]
     for path, named in directories:
-        place = warehouse.qualified(path)
+        place = warehouse.qualify(path)
         if place not in known and place not in found and warehouse.is_delta(path):
             table = warehouse.read(path, named)
             if table is not None:
@@ -53,11 +53,11 @@ def find_tables(spark: SparkSession, locations: Sequence[str]) -> TablesFound:
 
 
 def register_table(spark: SparkSession, request: RegisterTable) -> None:
-    """Give a Delta directory an entry in the metastore; its files stay as they are.
+    """Register a Delta directory in the metastore; its files remain unchanged.
 
-    Every entry is external: DROP TABLE leaves the files of plain tables.
+    The entry is external: DROP TABLE leaves the files of plain tables.
 
-    :raises ServerError: MT_DATA_LOST if the directory is not that of the materialized table.
+    :raises ServerError: MT_DATA_LOST if the directory does not contain the materialized table.
     """
     warehouse = _Warehouse(spark)
     path = warehouse.path(request.location)
@@ -69,11 +69,11 @@ def register_table(spark: SparkSession, request: RegisterTable) -> None:
     schema = f"{quote_identifier(name.catalog)}.{quote_identifier(name.schema)}"
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     spark.sql(register_sql(name, request.location))
-    if request.table_id and warehouse.has(path):
-        # Earlier versions did not say so in the table itself.
+    if request.table_id and warehouse.contains(path):
+        # Earlier versions did not set this property.
         made = property_list({PROPERTY_PLACE: request.table_id})
         spark.sql(f"ALTER TABLE {name.quoted()} SET TBLPROPERTIES ({made})")
-    logger.info("%s at %s is in the metastore again", name, request.location)
+    logger.info("registered %s at %s in the metastore again", name, request.location)
 
 
 class _Warehouse:
@@ -89,12 +89,12 @@ class _Warehouse:
     def path(self, location: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(location)
 
-    def qualified(self, path: Any) -> str:
-        """Return a path in the one form in which it can be compared."""
+    def qualify(self, path: Any) -> str:
+        """Return a path in a canonical form for comparison."""
         return str(self._files(path).makeQualified(path).toString())
 
     def entries(self) -> tuple[tuple[TableName, ...], set[str]]:
-        """Return the tables and views that the metastore knows, and where tables are."""
+        """Return the tables and views in the metastore, and the locations of the tables."""
         names, places = [], set()
         for schema in items(self._catalog.listDatabases()):
             for entry in items(
@@ -105,11 +105,11 @@ class _Warehouse:
                 location = entry.storage().locationUri()
                 if location.isDefined():
                     place = self._jvm.org.apache.hadoop.fs.Path(location.get())
-                    places.add(self.qualified(place))
+                    places.add(self.qualify(place))
         return tuple(names), places
 
     def directories(self) -> Iterator[tuple[Any, TableName]]:
-        """Yield the directories of tables with the names that they say."""
+        """Yield the directories of tables with the table names that they imply."""
         for path in self._children(self._root):
             directory = str(path.getName())
             if not directory.endswith(_SCHEMA_SUFFIX):
@@ -119,15 +119,15 @@ class _Warehouse:
             for table in self._children(path):
                 yield table, TableName(DEFAULT_CATALOG, schema, str(table.getName()))
 
-    def has(self, path: Any) -> bool:
-        """Return whether a directory is below that of the warehouse."""
-        return self.qualified(path).startswith(f"{self.qualified(self._root)}/")
+    def contains(self, path: Any) -> bool:
+        """Say whether a directory is below the warehouse."""
+        return self.qualify(path).startswith(f"{self.qualify(self._root)}/")
 
     def is_delta(self, path: Any) -> bool:
         return bool(self._files(path).exists(self._jvm.org.apache.hadoop.fs.Path(path, _LOG)))
 
     def read(self, path: Any, name: TableName | None) -> FoundTable | None:
-        """Return what a table's own log says of it, None if it cannot be read."""
+        """Return a table as described by its log; None if that cannot be read."""
         location = str(path.toString())
         files = TableFiles(self._spark, location)
         if not files.have_table():
