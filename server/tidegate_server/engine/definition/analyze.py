@@ -75,15 +75,15 @@ def analyze(child: Child, text: str, format: TableFormat) -> Analysis:
         candidates = expansions(tables, query, current_place(spark))
         first = next(candidates, query_text)
         found = unstable_parts(plan)
-        _refuse_session_names(found)
-        refuse_reading_functions(plan)
+        _reject_session_names(found)
+        reject_reading_functions(plan)
         temporary = [*sorted(tables.temporary), *_temporary_names(spark, query, plan)]
         lineage = column_origins(plan, distinct_names(schema.names()))
         expanded = first
         if not temporary:
             # Analyze the text that a refresh will run now, while the author can see an error.
             expanded = _first_equivalent(tables, chain((first,), candidates), schema, lineage)
-        _refuse_change_feeds(query.functions | tables.functions)
+        _reject_change_feeds(query.functions | tables.functions)
     columns = source_columns(plan)
     return Analysis(
         schema=schema,
@@ -115,7 +115,7 @@ def _analyze_stream(
         check_plan(plan, hidden)
         schema = result_schema(frame)
         found = unstable_parts(plan)
-        _refuse_session_names(found)
+        _reject_session_names(found)
         tables = Tables(spark, format)
         expanded = next(expansions(tables, query, current_place(spark)), hidden)
         temporary = _temporary_names(spark, query, plan)
@@ -133,7 +133,7 @@ def _time_zone(spark: SparkSession) -> str:
     return str(spark.conf.get(SESSION_ZONE))
 
 
-def _refuse_session_names(found: tuple[str, ...]) -> None:
+def _reject_session_names(found: tuple[str, ...]) -> None:
     """Reject the current schema and catalog, which differ in a refresh."""
     names = [name for name in time_dependent(found) if name in _SESSION_FUNCTIONS]
     if names:
@@ -141,7 +141,7 @@ def _refuse_session_names(found: tuple[str, ...]) -> None:
         raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
-def refuse_reading_functions(plan: Node) -> None:
+def reject_reading_functions(plan: Node) -> None:
     """Reject SQL functions that read tables.
 
     Spark would read the current version of those tables, not the one that a refresh is to read,
@@ -155,7 +155,7 @@ def refuse_reading_functions(plan: Node) -> None:
             raise error(Code.MT_QUERY_UNSUPPORTED, reason=reason)
 
 
-def _refuse_change_feeds(functions: Collection[str]) -> None:
+def _reject_change_feeds(functions: Collection[str]) -> None:
     """Reject functions that hide the table they read."""
     for name in sorted(_CHANGE_FEEDS & set(functions)):
         reason = f"{name} hides the table it reads: read the table, refreshes detect its changes"

@@ -24,7 +24,7 @@ from tidegate_server.core.refresh.request import (
     RefreshPolicy,
 )
 from tidegate_server.core.refresh.waves import forward
-from tidegate_server.engine.definition.analyze import analyzed_plan, refuse_reading_functions
+from tidegate_server.engine.definition.analyze import analyzed_plan, reject_reading_functions
 from tidegate_server.engine.incremental.aggregate_state import compute_state
 from tidegate_server.engine.incremental.apply import apply, consolidate
 from tidegate_server.engine.incremental.preconditions import check_rows
@@ -255,7 +255,7 @@ def _plan(
         tree = analyzed_plan(frame)
     order = replace(order, sources=tables.ordered_sources(order.sources))
     check_types(order, tree)
-    refuse_reading_functions(tree)
+    reject_reading_functions(tree)
     names = time_dependent(unstable_parts(tree))
     stable = query.stable and not names
     # Functions such as rand get a new seed, and with it another text, each time.
