@@ -303,7 +303,7 @@ class Handlers:
         run: Callable[[RefreshOrder, T, SparkSession, TableFormat, Operation], RefreshOutcome],
         task: T,
     ) -> Refreshed:
-        """Carry out one run of a table and count what it took."""
+        """Run an order and add the metrics of its Spark tasks."""
         with serving(refresh_id=operation.id):
             outcome = run(order, task, self._spark, self._tables, operation)
             read_again(self._spark, order.name)
