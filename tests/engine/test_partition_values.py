@@ -180,7 +180,7 @@ def test_a_version_that_could_not_be_published_is_not_held(lake: Lake) -> None:
     lake.sql("INSERT INTO t VALUES (2, ''), (3, 'b')")
     refused(mt)
     refused(mt, policy=RefreshPolicy.FULL)
-    assert lake.format.held(mt.name, mt.id) is None
+    assert lake.format.find_held(mt.name, mt.id) is None
 
 
 def test_a_backfill_is_looked_at(lake: Lake) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.storage.base import FoundChange, Method, TableFormat
-from tidegate_server.engine.storage.exact import WEIGHT, summed
+from tidegate_server.engine.storage.exact import WEIGHT, sum_weights
 
 __all__ = ["WEIGHT", "Change", "Method", "source_change"]
 
@@ -47,7 +47,7 @@ def source_change(
     Rows are told apart exactly: NULL equals NULL and NaN equals NaN, but 0.0 and -0.0 are
     different, as they are for a query that prints them.
     """
-    found = _found(session, format, source, before, after)
+    found = _find_change(session, format, source, before, after)
     return Change(
         source=source,
         before=before,
@@ -61,7 +61,7 @@ def source_change(
     )
 
 
-def _found(
+def _find_change(
     session: SparkSession, format: TableFormat, source: Source, before: int, after: int
 ) -> FoundChange:
     if source.kind is not SourceKind.VERSIONED:
@@ -81,4 +81,4 @@ def _reader(
     if found.read is None or found.method is Method.APPENDED:
         return found.read
     read = found.read
-    return lambda: summed(read())
+    return lambda: sum_weights(read())

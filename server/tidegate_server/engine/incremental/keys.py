@@ -46,7 +46,7 @@ def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
     distinct = catalyst.distinct(plan)
     frame = catalyst.frame(distinct)
     names = [f"k{index}" for index in range(len(frame.columns))]
-    keys, _ = _collected(catalyst, frame.toDF(*names), distinct, "false", limit)
+    keys, _ = _collect(catalyst, frame.toDF(*names), distinct, "false", limit)
     return keys
 
 
@@ -56,10 +56,10 @@ def collect_groups(
     """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
     plan = catalyst.analyzed(groups.select(*keys))
     named = [f"{key} AS k{index}" for index, key in enumerate(keys)]
-    return _collected(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
+    return _collect(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
 
 
-def _collected(
+def _collect(
     catalyst: Catalyst, frame: DataFrame, plan: Any, doubt: str, limit: int
 ) -> tuple[Keys, bool]:
     """Count the rows of ``frame``, of which ``plan`` has the keys, and bring them if few."""
@@ -103,8 +103,8 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
 
     Lists of values reach the files' statistics; several columns also need their tuples compared.
     """
-    expressions = attempted(catalyst, plan, expressions)
-    restricted = nearly(catalyst, plan, zip(expressions, keys.columns, strict=False))
+    expressions = guard_expressions(catalyst, plan, expressions)
+    restricted = restrict_roughly(catalyst, plan, zip(expressions, keys.columns, strict=False))
     if len(expressions) == 1 and keys.columns:
         return restricted
     pairs = zip(expressions, keys.attributes, strict=True)
@@ -112,7 +112,7 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
     return catalyst.semi_join(restricted, keys.relation, equal)
 
 
-def attempted(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list[Any]:
+def guard_expressions(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list[Any]:
     """Return expressions over a plan's rows as they are to be compared with keys.
 
     Spark may evaluate them before a filter or a join of the query leaves out rows for which they
@@ -155,16 +155,16 @@ def _is_stored(plan: Any, attribute: Any) -> bool:
     )
 
 
-def nearly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
+def restrict_roughly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
     """Return all rows that :func:`restrict` would, and perhaps more, without a join.
 
     :param wanted: expressions with their values; none where they were not collected.
     """
-    conditions = [_contained(catalyst, expression, values) for expression, values in wanted]
+    conditions = [_matches_values(catalyst, expression, values) for expression, values in wanted]
     return catalyst.filter(catalyst.all(conditions), plan) if conditions else plan
 
 
-def _contained(catalyst: Catalyst, expression: Any, values: Values) -> Any:
+def _matches_values(catalyst: Catalyst, expression: Any, values: Values) -> Any:
     conditions = []
     if values.count:
         conditions.append(catalyst.contained(expression, values.known))

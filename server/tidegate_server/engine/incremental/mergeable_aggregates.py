@@ -240,7 +240,7 @@ def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
             yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS d{number}"
         case "SUM":
             (value,) = inputs
-            total = weighted(value, rows.schema[value].dataType)
+            total = weighted_sql(value, rows.schema[value].dataType)
             if _is_wide(part):
                 yield f"try_sum({total}) AS d{number}"
                 yield f"count({value}) > 0 AND try_sum({total}) IS NULL AS o{number}"
@@ -252,7 +252,7 @@ def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
             yield f"count_if({WEIGHT} < 0 AND {given}) AS n{number}"
 
 
-def weighted(value: str, type: T.DataType) -> str:
+def weighted_sql(value: str, type: T.DataType) -> str:
     """Return a number times its weight in SQL; NULL where a long decimal comes several times."""
     if not isinstance(type, T.DecimalType):
         # What was taken away may be further below zero than a BIGINT can be above it.
@@ -281,7 +281,7 @@ def _doubts(algebra: Algebra) -> Iterator[str]:
 # ---- the change of the table ---------------------------------------------------------------------
 
 
-def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFrame:
+def combine_groups(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFrame:
     """Return the signed change of the table, each row once, in the order of its columns.
 
     After the weight come :data:`DOUBT`, in the presence of which nothing else is right, and
@@ -306,13 +306,13 @@ def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFram
     rows = both.selectExpr(*before, *values, DOUBT, was, remains)
     equal = " AND ".join(f"{a} <=> {b}" for a, b in zip(before, after, strict=True))
     changed = rows.where(f"{DOUBT} OR NOT {FIRST} OR NOT {_REMAINS} OR NOT ({equal})")
-    taken = _signed(before, f"if({FIRST}, -1L, 0L)", FIRST)
-    given = _signed(after, f"if({_REMAINS}, 1L, 0L)", f"NOT {FIRST}")
+    taken = _signed_row_sql(before, f"if({FIRST}, -1L, 0L)", FIRST)
+    given = _signed_row_sql(after, f"if({_REMAINS}, 1L, 0L)", f"NOT {FIRST}")
     signed = changed.selectExpr(f"inline(array({taken}, {given}))").where("weight <> 0")
     return signed.toDF(*names, WEIGHT, DOUBT, FIRST)
 
 
-def _signed(columns: Sequence[str], weight: str, first: str) -> str:
+def _signed_row_sql(columns: Sequence[str], weight: str, first: str) -> str:
     named = ", ".join(f"'c{number}', {column}" for number, column in enumerate(columns))
     return f"named_struct({named}, 'weight', {weight}, 'doubt', {DOUBT}, 'first', {first})"
 

@@ -15,7 +15,7 @@ from tidegate_server.core.refresh.eligibility import Obstacle, Operator, obstacl
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
 from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
-from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
+from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
 from tidegate_server.engine.incremental.mergeable_aggregates import Algebra, read_algebra
 from tidegate_server.engine.incremental.preconditions import Proviso, read_provisos
 from tidegate_server.engine.incremental.top_n import FirstRows, read_first_rows
@@ -24,7 +24,7 @@ from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.delta.files import known_bytes
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
-from tidegate_server.engine.storage.plain import plain_files
+from tidegate_server.engine.storage.plain import reads_plain_files
 
 logger = logging.getLogger(__name__)
 
@@ -69,20 +69,20 @@ def read_query(
     catalyst = Catalyst(spark)
     analyzed = catalyst.analyzed(frame)
     try:
-        simple = simplified(catalyst, analyzed)
+        simple = simplify(catalyst, analyzed)
         plan = simple.plan
         types = _table_types(order, spark, tables)
         versions = tables.read_versions()
-        read = pushed_down(catalyst, plan)
+        read = push_down_filters(catalyst, plan)
         shape = read_shape(read, types, versions, catalyst, files=tables.fingerprints)
-        shape = _hindered_by(simple.obstacles, shape)
+        shape = _with_obstacles(simple.obstacles, shape)
         algebra = read_algebra(shape, types, catalyst)
-        totals = _added_up(read_totals(shape, catalyst), shape) if algebra is None else None
+        totals = _choose_totals(read_totals(shape, catalyst), shape) if algebra is None else None
         first = read_first_rows(shape, types, catalyst)
         first = first if first is not None and _follows(first, shape) else None
         following = totals or first
         combined = None if following is None else following.node.operator
-        provisos = () if _hindered(shape, combined) else read_provisos(shape, catalyst)
+        provisos = () if _is_hindered(shape, combined) else read_provisos(shape, catalyst)
     except ServerError:
         raise
     except Exception as failed:
@@ -93,7 +93,7 @@ def read_query(
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
-    stored = [n.plan for n in leaves if n.operator.source or plain_files(spark, n.plan)]
+    stored = [n.plan for n in leaves if n.operator.source or reads_plain_files(spark, n.plan)]
     return Query(
         text=text,
         shape=shape,
@@ -106,7 +106,7 @@ def read_query(
     )
 
 
-def _added_up(found: Iterable[Totals], shape: Node) -> Totals | None:
+def _choose_totals(found: Iterable[Totals], shape: Node) -> Totals | None:
     """Return the first from which a query's rows follow, best whichever of its sources changed.
 
     What treats groups together is not computed from all of them where affected keys do: of many
@@ -125,15 +125,15 @@ def _added_up(found: Iterable[Totals], shape: Node) -> Totals | None:
 
 def _follows(found: Totals | FirstRows, shape: Node) -> bool:
     """Say whether nothing else of the query makes every refresh full."""
-    return not _hindered(shape, found.node.operator)
+    return not _is_hindered(shape, found.node.operator)
 
 
-def _hindered(shape: Node, combined: Operator | None) -> bool:
+def _is_hindered(shape: Node, combined: Operator | None) -> bool:
     """Say whether every refresh of a query is full, whatever its rows are."""
     return bool(obstacles(shape.operator, frozenset(), combined=combined, provided=True))
 
 
-def _hindered_by(found: tuple[Obstacle, ...], shape: Node) -> Node:
+def _with_obstacles(found: tuple[Obstacle, ...], shape: Node) -> Node:
     """Return a shape that more stands against."""
     operator = shape.operator
     every = (*found, *operator.obstacles)

@@ -14,8 +14,8 @@ from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat, TableState
 from tidegate_server.engine.storage.entries import entry_of
-from tidegate_server.engine.storage.predicate import matching
-from tidegate_server.engine.storage.region import region
+from tidegate_server.engine.storage.predicate import select_matching
+from tidegate_server.engine.storage.region import immutable_condition
 
 
 def backfill(
@@ -29,7 +29,7 @@ def backfill(
         of reading the other table.
     """
     source = order.backfill_from
-    chosen = region(replace(order, frozen_at=order.logical_time))
+    chosen = immutable_condition(replace(order, frozen_at=order.logical_time))
     if source is None or chosen is None:
         raise AssertionError("a backfill has a source and a condition")
     last = format.last_commit(order.name, order.table_id)
@@ -43,10 +43,10 @@ def backfill(
     plan = _plan(order, source, state)
     if last is not None:
         return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
-    read = source.quoted() if state is None else format.pinned(source, state.newest)
+    read = source.quoted() if state is None else format.version_sql(source, state.newest)
     columns = ", ".join(quote_identifier(column) for column in order.columns)
     rows = session.sql(f"SELECT {columns} FROM {read}")
-    copied = matching(format.fitted(order, rows), chosen)
+    copied = select_matching(format.fit_columns(order, rows), chosen)
     operation.check()
     written = format.write(
         copied,

@@ -36,7 +36,7 @@ def publish(
         return _outcome(newest, order, None, newest.version, None)
     held = None
     if order.publish is not None:
-        held = format.held(order.name, order.table_id, order.publish)
+        held = format.find_held(order.name, order.table_id, order.publish)
     if held is None:
         raise _nothing(order, "it was published, discarded or overtaken by a refresh")
     operation.check()

@@ -64,9 +64,9 @@ from tidegate_server.engine.refresh.unchanged import AnalyzedQueries
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import DiffMismatchError, TableFormat, Written
-from tidegate_server.engine.storage.entries import asked_once
+from tidegate_server.engine.storage.entries import cache_entries
 from tidegate_server.engine.storage.plain import list_files
-from tidegate_server.engine.storage.region import outside
+from tidegate_server.engine.storage.region import mutable_rows
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def explain(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> Re
 def _explained(order: RefreshOrder, session: SparkSession, format: TableFormat) -> RefreshPlan:
     if is_streaming(order.sources):
         return plan_ingest(order)
-    with ExitStack() as resources, asked_once(session, order.tables):
+    with ExitStack() as resources, cache_entries(session, order.tables):
         return _plan(order, session, format, lambda: None, resources).plan
 
 
@@ -159,7 +159,7 @@ def _refreshed(
     if is_streaming(order.sources):
         return ingest(order, session, format, operation)
     with ExitStack() as resources:
-        with asked_once(session, order.tables):
+        with cache_entries(session, order.tables):
             planned = _plan(order, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         hold(Point.AFTER_VERSIONS)
@@ -351,8 +351,8 @@ def _applied(planned: PlannedRefresh, session: SparkSession, format: TableFormat
     with planned_once(session, prepared.few):
         if isinstance(diff, DataFrame):
             if appends and format.untouched_since(order, last.version):
-                rows = format.fitted(order, diff.drop(diff.columns[-1]))
-                return format.append(outside(rows, order), order, vector, base=last.version)
+                rows = format.fit_columns(order, diff.drop(diff.columns[-1]))
+                return format.append(mutable_rows(rows, order), order, vector, base=last.version)
             diff = settle(format, order, diff)
         return apply(session, format, order, diff, vector, base=last.version)
 

@@ -52,10 +52,10 @@ def judge(content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: 
                 table=str(visible_name(order.name)),
                 assertion=each.name,
                 condition=each.condition,
-                found=_found(row, number, each),
+                found=_measured_values(row, number, each),
             )
     holding = (
-        f"the assertion {each.name} ({each.condition}): {_found(row, number, each)}"
+        f"the assertion {each.name} ({each.condition}): {_measured_values(row, number, each)}"
         for number, each in broken.items()
         if each.violation is Violation.HOLD
     )
@@ -76,7 +76,7 @@ def _sql(assertions: tuple[Assertion, ...], new: str, old: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {new}"
 
 
-def _found(row: Row, number: int, assertion: Assertion) -> str:
+def _measured_values(row: Row, number: int, assertion: Assertion) -> str:
     """Tell by which values an assertion is broken."""
     told = []
     for place, measure in enumerate(measures(assertion.condition)):

@@ -138,7 +138,7 @@ class TableFormat(Protocol):
         job; None if there is no such commit, or none any more."""
         ...
 
-    def pinned(self, name: TableName, version: int) -> str:
+    def version_sql(self, name: TableName, version: int) -> str:
         """Return the SQL that reads the table at a version."""
         ...
 
@@ -282,7 +282,7 @@ class TableFormat(Protocol):
         """
         ...
 
-    def held(
+    def find_held(
         self, name: TableName, materialized_id: str, refresh_id: str | None = None
     ) -> CommittedRefresh | None:
         """Return what is said of the version that is held, or None; starts no Spark job.
@@ -294,14 +294,14 @@ class TableFormat(Protocol):
         ...
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
-        """Return the rows of a version that :meth:`held` found."""
+        """Return the rows of a version that :meth:`find_held` found."""
         ...
 
     def discard_held(self, name: TableName, materialized_id: str) -> None:
         """Throw away what is held beside the table if it carries this ``tidegate.id``."""
         ...
 
-    def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
+    def fit_columns(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
         """Return the query's columns cast and ordered as the table has them.
 
         :param carried: names of further columns, the frame's last, that stay as they are.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 
 from tidegate_server.core.model.clauses import Distribution
-from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.exact import column_named
 
 
-def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame:
+def distribute(rows: DataFrame, distribution: Distribution | None) -> DataFrame:
     """Return the rows repartitioned so that each partition is written as one file.
 
     An empty partition gives no file. Bounds of RANGE are found in a sample, for which the rows are
@@ -17,7 +17,7 @@ def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame
     if distribution is None:
         return rows
     # The stubs take a number or columns; with neither, Spark decides on the number.
-    arguments: list[int | Column] = [named(name) for name in distribution.columns]
+    arguments: list[int | Column] = [column_named(name) for name in distribution.columns]
     if distribution.buckets is not None:
         arguments.insert(0, distribution.buckets)
     if distribution.kind == "RANGE":
@@ -25,11 +25,11 @@ def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame
     return rows.repartition(*arguments)
 
 
-def redistributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame | None:
-    """Return the rows of files that are rewritten in part, as :func:`distributed`.
+def redistribute_hashed(rows: DataFrame, distribution: Distribution | None) -> DataFrame | None:
+    """Return the rows of files that are rewritten in part, as :func:`distribute`.
 
     None where that would tear files apart: rows of one hash are in one file, whatever changes
     beside them, while bounds of ranges and turns would be others for each change.
     """
     hashed = distribution is not None and distribution.columns and distribution.kind != "RANGE"
-    return distributed(rows, distribution) if hashed else None
+    return distribute(rows, distribution) if hashed else None

@@ -22,7 +22,7 @@ _known: ContextVar[dict[TableName, Any] | None] = ContextVar("known", default=No
 
 
 @contextmanager
-def asked_once(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None]:
+def cache_entries(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None]:
     """Ask the metastore for each name once until the block ends, in this thread.
 
     Planning a refresh comes back to the same few names a dozen times; each look takes some
@@ -34,7 +34,7 @@ def asked_once(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None
         schemas.setdefault(name.schema.lower(), set()).add(name.folded())
     known: dict[TableName, Any] = {}
     for schema, tables in schemas.items():
-        known |= _looked_up(spark, schema, tables)
+        known |= _look_up(spark, schema, tables)
     token = _known.set(known)
     try:
         yield
@@ -48,9 +48,9 @@ def entry_of(spark: SparkSession, name: TableName) -> Any:
         return None
     key, known = name.folded(), _known.get()
     if known is None:
-        return _looked_up(spark, key.schema, {key})[key]
+        return _look_up(spark, key.schema, {key})[key]
     if key not in known:
-        known |= _looked_up(spark, key.schema, {key})
+        known |= _look_up(spark, key.schema, {key})
     return known[key]
 
 
@@ -64,7 +64,7 @@ def _is_listed(name: TableName) -> bool:
     return not is_path(name) and name.catalog.lower() == DEFAULT_CATALOG
 
 
-def _looked_up(
+def _look_up(
     spark: SparkSession, schema: str, names: Collection[TableName]
 ) -> dict[TableName, Any]:
     """Return the entries of folded names of one schema; None where there is none."""

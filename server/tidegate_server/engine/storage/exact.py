@@ -55,7 +55,7 @@ def has_exact_values(type: T.DataType) -> bool:
     return isinstance(type, _PLAIN)
 
 
-def summed(frame: DataFrame) -> DataFrame:
+def sum_weights(frame: DataFrame) -> DataFrame:
     """Return each row once with the sum of its weights, rows that sum to 0 left out.
 
     Rows with a column that cannot be compared come back as they are.
@@ -63,9 +63,9 @@ def summed(frame: DataFrame) -> DataFrame:
     fields = [field for field in frame.schema.fields if field.name != WEIGHT]
     if not all(comparable(field.dataType) for field in fields):
         return frame
-    lost = [quoted(field.name) for field in fields if not _restorable(field.dataType)]
+    lost = [quote_column(field.name) for field in fields if not _restorable(field.dataType)]
     keyed = [
-        f"{key_sql(quoted(field.name), field.dataType)} AS {_KEY}{number}"
+        f"{key_sql(quote_column(field.name), field.dataType)} AS {_KEY}{number}"
         for number, field in enumerate(fields)
     ]
     values = [_value(number, field) for number, field in enumerate(fields)]
@@ -97,21 +97,21 @@ def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:
     """
 
     def equal(field: T.StructField) -> str:
-        keys = (key_sql(quoted(field.name, alias), field.dataType) for alias in (left, right))
+        keys = (key_sql(quote_column(field.name, alias), field.dataType) for alias in (left, right))
         return " <=> ".join(keys)
 
     return F.expr(" AND ".join(map(equal, fields)))
 
 
-def quoted(name: str, alias: str | None = None) -> str:
+def quote_column(name: str, alias: str | None = None) -> str:
     """Return the column of a name, whatever characters are in it, as SQL."""
     prefix = f"{alias}." if alias else ""
     return prefix + quote_identifier(name)
 
 
-def named(name: str, alias: str | None = None) -> Column:
+def column_named(name: str, alias: str | None = None) -> Column:
     """Return the column of a name, whatever characters are in it."""
-    return F.col(quoted(name, alias))
+    return F.col(quote_column(name, alias))
 
 
 def is_plain(type: T.DataType) -> bool:
@@ -147,7 +147,7 @@ def key_sql(value: str, type: T.DataType, depth: int = 0) -> str:
             return f"transform(map_entries({value}), {element} -> {key})"
         case T.StructType():
             parts = (
-                f"'f{number}', {key_sql(f'({value}).{quoted(f.name)}', f.dataType, depth)}"
+                f"'f{number}', {key_sql(f'({value}).{quote_column(f.name)}', f.dataType, depth)}"
                 for number, f in enumerate(type.fields)
             )
             made = f"named_struct({', '.join(parts)})"
@@ -162,7 +162,7 @@ def _restorable(type: T.DataType) -> bool:
 
 def _value(number: int, field: T.StructField) -> str:
     """Undo ``key_sql`` where that is possible; grouping turned -0.0 into 0.0."""
-    key, name = f"{_KEY}{number}", quoted(field.name)
+    key, name = f"{_KEY}{number}", quote_column(field.name)
     if is_plain(field.dataType):
         return f"{key} AS {name}"
     if isinstance(field.dataType, (T.FloatType, T.DoubleType)):

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.exact import column_named
 
 _MARK = "tidegate expectation"
 _RAISED = re.compile(rf"{_MARK} (\d+): (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
@@ -30,7 +30,7 @@ class Expected:
     """The rows that broke each expectation, once the rows were written."""
 
 
-def expect(rows: DataFrame, order: RefreshOrder) -> Expected:
+def enforce(rows: DataFrame, order: RefreshOrder) -> Expected:
     """Count the rows that break an expectation, leave out those of DROP ROW, raise on FAIL.
 
     Rows of QUARANTINE are written; views tell them from the others. FAIL looks at every row, also
@@ -39,24 +39,26 @@ def expect(rows: DataFrame, order: RefreshOrder) -> Expected:
     if not order.expectations:
         return Expected(rows=rows, counts=dict)
     counted = [e for e in order.expectations if e.violation is not Violation.FAIL]
-    checked = _raising(rows, order)
+    checked = _raise_on_failing(rows, order)
     if not counted:
         names = [e.name for e in order.expectations]
         return Expected(rows=checked, counts=lambda: dict.fromkeys(names, 0))
     observation = Observation()
-    counts = (F.count_if(violated(e)).alias(f"c{i}") for i, e in enumerate(counted))
-    observed = kept(checked.observe(observation, *counts), order)
+    counts = (F.count_if(violates(e)).alias(f"c{i}") for i, e in enumerate(counted))
+    observed = exclude_dropped(checked.observe(observation, *counts), order)
 
-    def found() -> Mapping[str, int]:
+    def observed_counts() -> Mapping[str, int]:
         values: Mapping[str, Any] = observation.get
         known = {e.name: int(values[f"c{i}"]) for i, e in enumerate(counted)}
         return {e.name: known.get(e.name, 0) for e in order.expectations}
 
-    return Expected(rows=observed, counts=found)
+    return Expected(rows=observed, counts=observed_counts)
 
 
 @contextmanager
-def counted(rows: DataFrame, order: RefreshOrder) -> Iterator[tuple[DataFrame, Mapping[str, int]]]:
+def count_broken(
+    rows: DataFrame, order: RefreshOrder
+) -> Iterator[tuple[DataFrame, Mapping[str, int]]]:
     """Yield the rows to write and how many break each expectation, for rows that can be read but
     once and are therefore kept meanwhile.
 
@@ -67,20 +69,20 @@ def counted(rows: DataFrame, order: RefreshOrder) -> Iterator[tuple[DataFrame, M
         return
     kept_rows = rows.persist()
     try:
-        refuse_broken(kept_rows, order)
-        counts = (F.count_if(violated(e)).alias(e.name) for e in order.expectations)
+        check_failing(kept_rows, order)
+        counts = (F.count_if(violates(e)).alias(e.name) for e in order.expectations)
         found = kept_rows.agg(*counts).collect()[0]
         numbers = {e.name: int(found[i]) for i, e in enumerate(order.expectations)}
-        yield kept(kept_rows, order), numbers
+        yield exclude_dropped(kept_rows, order), numbers
     finally:
         kept_rows.unpersist()
 
 
-def kept(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+def exclude_dropped(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     """Leave out the rows that break an expectation with DROP ROW."""
     for each in order.expectations:
         if drops(each):
-            rows = rows.where(~violated(each))
+            rows = rows.where(~violates(each))
     return rows
 
 
@@ -89,32 +91,32 @@ def drops(expectation: Expectation) -> bool:
     return expectation.violation is Violation.DROP_ROW
 
 
-def violated(expectation: Expectation) -> Column:
+def violates(expectation: Expectation) -> Column:
     """Return whether a row breaks an expectation."""
     return F.expr(expectation.broken)
 
 
-def admitted(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+def exclude_quarantined(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     """Leave out the rows of a storage that are held out of its table."""
     for each in order.expectations:
         if each.violation is Violation.QUARANTINE:
-            rows = rows.where(~violated(each))
+            rows = rows.where(~violates(each))
     return rows
 
 
-def refuse_broken(rows: DataFrame, order: RefreshOrder) -> None:
+def check_failing(rows: DataFrame, order: RefreshOrder) -> None:
     """Look for a row that breaks an expectation with FAIL before anything is written.
 
     :raises ServerError: MT_EXPECTATION_FAILED.
     """
     for each in order.expectations:
         if each.violation is Violation.FAIL:
-            found = rows.where(violated(each)).select(shown(rows).alias("row")).first()
+            found = rows.where(violates(each)).select(row_json(rows).alias("row")).first()
             if found is not None:
-                raise broken(order, each, found["row"])
+                raise expectation_error(order, each, found["row"])
 
 
-def broken(order: RefreshOrder, expectation: Expectation, row: str) -> ServerError:
+def expectation_error(order: RefreshOrder, expectation: Expectation, row: str) -> ServerError:
     """Return the error of a refresh that a row stopped."""
     return error(
         Code.MT_EXPECTATION_FAILED,
@@ -125,30 +127,30 @@ def broken(order: RefreshOrder, expectation: Expectation, row: str) -> ServerErr
     )
 
 
-def broken_expectation(failed: Exception, order: RefreshOrder) -> ServerError | None:
+def find_expectation_error(failed: Exception, order: RefreshOrder) -> ServerError | None:
     """Return the error if this is a FAIL expectation raised inside a Spark job."""
     for message in messages(failed):
         found = _RAISED.search(message)
         if found is not None and int(found[1]) < len(order.expectations):
-            return broken(order, order.expectations[int(found[1])], found[2])
+            return expectation_error(order, order.expectations[int(found[1])], found[2])
     return None
 
 
-def shown(rows: DataFrame) -> Column:
+def row_json(rows: DataFrame) -> Column:
     """Return a row as short JSON text."""
-    return F.substring(F.to_json(F.struct(*(named(c) for c in rows.columns))), 1, _SHOWN)
+    return F.substring(F.to_json(F.struct(*(column_named(c) for c in rows.columns))), 1, _SHOWN)
 
 
-def _raising(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+def _raise_on_failing(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     """Raise while a column is computed: a filter that raises might be moved below a join, where
     rows are seen that the query does not produce."""
     first = rows.schema.fields[0]
-    value = named(first.name)
+    value = column_named(first.name)
     for number, each in enumerate(order.expectations):
         if each.violation is Violation.FAIL:
-            message = F.concat(F.lit(f"{_MARK} {number}: "), shown(rows))
+            message = F.concat(F.lit(f"{_MARK} {number}: "), row_json(rows))
             raised = F.raise_error(message).cast(first.dataType)
-            value = F.when(violated(each), raised).otherwise(value)
+            value = F.when(violates(each), raised).otherwise(value)
     return rows.withColumn(first.name, value)
 
 

@@ -87,7 +87,7 @@ def scala_object(jvm: Any, owner: str, name: str = "") -> Any:
 _instances: dict[str, Any] = {}
 
 
-def compiled(spark: SparkSession, name: str, source: str) -> Any:
+def compiled_instance(spark: SparkSession, name: str, source: str) -> Any:
     """Return the instance of a Java class, compiled once by the compiler of Spark's own queries.
 
     For loops over many small objects, which py4j would cross the process boundary for each time.
@@ -101,7 +101,7 @@ def compiled(spark: SparkSession, name: str, source: str) -> Any:
 
 
 @contextmanager
-def acting(session: SparkSession) -> Iterator[None]:
+def active_session(session: SparkSession) -> Iterator[None]:
     """Make a session this thread's active one until the block ends."""
     sessions = java(session).org.apache.spark.sql.classic.SparkSession
     previous = sessions.getActiveSession()

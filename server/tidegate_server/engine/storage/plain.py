@@ -78,10 +78,14 @@ def fingerprint(
         fails or does not settle.
     """
     try:
-        table = _described(spark, name, entry)
+        table = _describe(spark, name, entry)
         if table is None:
             return None
-        files = _settled(lambda: _listing(spark, table)) if settled else _listing(spark, table)
+        files = (
+            _list_when_settled(lambda: _list_files(spark, table))
+            if settled
+            else _list_files(spark, table)
+        )
     except (PySparkException, Py4JJavaError) as failed:
         logger.debug("the files of %s cannot be listed: %s", name, failed)
         return None
@@ -97,12 +101,12 @@ def forget_cached(spark: SparkSession, name: TableName, entry: Any) -> None:
     session: Any = spark._jsparkSession
     if session.sharedState().cacheManager().isEmpty():
         return
-    table = _described(spark, name, entry)
+    table = _describe(spark, name, entry)
     for root in () if table is None else table.roots:
         session.catalog().refreshByPath(root)
 
 
-def plain_files(spark: SparkSession, leaf: Any) -> bool:
+def reads_plain_files(spark: SparkSession, leaf: Any) -> bool:
     """Say whether a leaf of an analyzed plan reads files that have no versions."""
     if kind(leaf) != "LogicalRelation" or not is_instance(java(spark), leaf.relation(), FILES):
         return False
@@ -113,12 +117,12 @@ def list_files(spark: SparkSession, analyzed: Any) -> None:
     """List what an analyzed plan reads of such files, as far as Spark puts that off."""
     for plan in (analyzed, *items(analyzed.subqueriesAll())):
         for leaf in items(plan.collectLeaves()):
-            if plain_files(spark, leaf):
+            if reads_plain_files(spark, leaf):
                 leaf.relation().location().inputFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _FileTable:
     configuration: Any
     """Hadoop's, which takes long to make."""
     roots: tuple[str, ...]
@@ -126,7 +130,7 @@ class _Described:
     """What else says which rows are read, and how."""
 
 
-def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described | None:
+def _describe(spark: SparkSession, name: TableName, entry: Any) -> _FileTable | None:
     if is_path(name):
         return _at_path(spark, name) if _is_file_source(spark, name.schema) else None
     if entry is None or entry.tableType().name() == "VIEW" or not entry.provider().isDefined():
@@ -144,10 +148,10 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
     jvm: Any = java(spark)
     configuration = _configuration(spark)
 
-    def qualified(place: Any) -> str:
-        return _qualified(configuration, jvm.org.apache.hadoop.fs.Path(place))
+    def qualify(place: Any) -> str:
+        return _qualify(configuration, jvm.org.apache.hadoop.fs.Path(place))
 
-    root = qualified(place.get())
+    root = qualify(place.get())
     partitions = _partitions(spark, entry)
     if partitions is None:
         return None
@@ -155,7 +159,7 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
     usual = f"{place.get().toString()}/"
     told = (match.group(1) for match in _PARTITION_PLACE.finditer(partitions))
     elsewhere = [e for e in told if not e.startswith(usual) or _in_hidden(e.removeprefix(usual))]
-    outside = [qualified(jvm.java.net.URI.create(each)) for each in elsewhere]
+    outside = [qualify(jvm.java.net.URI.create(each)) for each in elsewhere]
     properties = (str(pair.toString()) for pair in items(entry.properties().toSeq()))
     facts = (
         *(provider, root, str(entry.schema().json())),
@@ -163,18 +167,18 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
         *sorted(p for p in properties if not p.startswith(_TOUCHED)),
         *sorted("".join(_PARTITION.findall(each)) for each in partitions.split(_PARTITION_BEGIN)),
     )
-    return _Described(configuration, (root, *dict.fromkeys(outside)), facts)
+    return _FileTable(configuration, (root, *dict.fromkeys(outside)), facts)
 
 
-def _at_path(spark: SparkSession, name: TableName) -> _Described:
+def _at_path(spark: SparkSession, name: TableName) -> _FileTable:
     """Return what a table named by its path reads; wildcards in it are looked up."""
     jvm: Any = java(spark)
     configuration, path = _configuration(spark), jvm.org.apache.hadoop.fs.Path(name.table)
     found = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(
         path.getFileSystem(configuration), path
     )
-    roots = tuple(_qualified(configuration, root) for root in items(found))
-    return _Described(configuration, roots, (name.schema.lower(), *roots))
+    roots = tuple(_qualify(configuration, root) for root in items(found))
+    return _FileTable(configuration, roots, (name.schema.lower(), *roots))
 
 
 def _is_file_source(spark: SparkSession, provider: str) -> bool:
@@ -210,12 +214,12 @@ def _partitions(spark: SparkSession, entry: Any) -> str | None:
     return None if found.size() > MOST_FILES else str(found.mkString("\n"))
 
 
-def _qualified(configuration: Any, path: Any) -> str:
+def _qualify(configuration: Any, path: Any) -> str:
     """Return a path as listings of its files begin."""
     return str(path.getFileSystem(configuration).makeQualified(path).toString())
 
 
-def _listing(spark: SparkSession, table: _Described) -> list[StoredFile] | None:
+def _list_files(spark: SparkSession, table: _FileTable) -> list[StoredFile] | None:
     """Return the files of a table that Spark reads; None if they are too many.
 
     The listing comes in one piece, since asking the JVM of each file takes longer than listing.
@@ -255,7 +259,7 @@ def _is_hidden(name: str) -> bool:
     return marked or name.startswith(".") or name.endswith("._COPYING_")
 
 
-def _settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] | None:
+def _list_when_settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] | None:
     """List until no file is so new that another write could leave its time as it is."""
     for wait in (True, False):
         now = int(time.time() * 1000)

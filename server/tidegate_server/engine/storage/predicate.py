@@ -10,7 +10,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.engine.storage.jvm import java
 
 
-def matching(rows: DataFrame, predicate: str) -> DataFrame:
+def select_matching(rows: DataFrame, predicate: str) -> DataFrame:
     """Return the rows that fulfil a condition, parsed and checked by Spark.
 
     :raises pyspark.errors.AnalysisException: if it names what is no column of the rows.

@@ -6,31 +6,31 @@ from pyspark.sql import DataFrame
 
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.sql.clock import at_moment
-from tidegate_server.engine.storage.predicate import matching
+from tidegate_server.engine.storage.predicate import select_matching
 
 
-def region(order: RefreshOrder) -> str | None:
+def immutable_condition(order: RefreshOrder) -> str | None:
     """Return the condition of the rows that stay; None if none do."""
     if order.immutable is None or order.frozen_at is None:
         return None
     return at_moment(order.immutable, order.frozen_at, order.columns)
 
 
-def moves(order: RefreshOrder) -> bool:
+def has_moving_region(order: RefreshOrder) -> bool:
     """Say whether rows become immutable as time goes by."""
-    return order.immutable is not None and region(order) not in (None, order.immutable)
+    return order.immutable is not None and immutable_condition(order) not in (None, order.immutable)
 
 
-def outside_sql(order: RefreshOrder) -> str | None:
+def mutable_condition(order: RefreshOrder) -> str | None:
     """Return the condition of the rows that a refresh may write; None if it may write all."""
-    chosen = region(order)
+    chosen = immutable_condition(order)
     return None if chosen is None else f"({chosen}\n) IS NOT TRUE"
 
 
-def outside(rows: DataFrame, order: RefreshOrder) -> DataFrame:
+def mutable_rows(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     """Leave out the immutable rows; the frame has the table's columns and types.
 
     :raises ServerError: MT_PREDICATE if the condition cannot be taken at one moment.
     """
-    condition = outside_sql(order)
-    return rows if condition is None else matching(rows, condition)
+    condition = mutable_condition(order)
+    return rows if condition is None else select_matching(rows, condition)

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.storage.exact import WEIGHT, named, same
+from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
 
 ROW_ID = "__id"
 COPIES = "__copies"
@@ -34,24 +34,24 @@ class RowChange:
     """Whether the table has no copies of the rows that go."""
 
     @property
-    def gone(self) -> DataFrame:
+    def removed_rows(self) -> DataFrame:
         """The rows of which copies go, as a join wants them."""
         rows = self.rows.where(F.col(WEIGHT) < 0)
         return F.broadcast(rows) if self.few else rows
 
-    def applied(self, stored: DataFrame) -> DataFrame:
+    def apply_to(self, stored: DataFrame) -> DataFrame:
         """Return the rows stored as they are after the change."""
-        return self.staying(stored).unionAll(self.coming())
+        return self.remaining_rows(stored).unionAll(self.inserted_rows())
 
-    def coming(self) -> DataFrame:
+    def inserted_rows(self) -> DataFrame:
         """Return the rows that come, each as often as it does."""
-        return copied(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
+        return repeat_rows(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
 
-    def staying(self, stored: DataFrame) -> DataFrame:
+    def remaining_rows(self, stored: DataFrame) -> DataFrame:
         """Return those of the rows stored that stay: other rows, and further copies."""
-        table, gone = stored.alias("t"), self.gone.alias("s")
+        table, gone = stored.alias("t"), self.removed_rows.alias("s")
         equal = same("t", "s", self.fields)
-        columns = [named(field.name, "t").alias(field.name) for field in self.fields]
+        columns = [column_named(field.name, "t").alias(field.name) for field in self.fields]
         others = table.join(gone, equal, "left_anti").select(*columns)
         if self.unique:
             return others
@@ -61,7 +61,7 @@ class RowChange:
         return others.unionAll(more.select(*columns))
 
 
-def copied(rows: DataFrame, fields: tuple[T.StructField, ...], times: Column) -> DataFrame:
+def repeat_rows(rows: DataFrame, fields: tuple[T.StructField, ...], times: Column) -> DataFrame:
     """Return the columns of each row so many times."""
-    columns = [named(field.name) for field in fields]
+    columns = [column_named(field.name) for field in fields]
     return rows.withColumn(COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)

@@ -26,7 +26,7 @@ _KIND, _STORAGE, _LOCATION = 1, 2, 0
 """Positions of fields in Spark's CatalogTable and CatalogStorageFormat."""
 
 
-class Places:
+class TableLocations:
     """Reads and changes the locations in entries of the metastore; files stay where they are.
 
     Every change is one change of one entry: a reader finds the table of before or of after.
@@ -36,37 +36,37 @@ class Places:
         self._jvm: Any = java(spark)
         self._session: Any = spark._jsparkSession
 
-    def of(self, name: TableName) -> str:
+    def location(self, name: TableName) -> str:
         """Return the location of a table of the metastore."""
         return self._text(self._entry(name).location())
 
-    def usual(self, name: TableName) -> str:
+    def default_location(self, name: TableName) -> str:
         """Return where Spark puts a managed table of that name."""
         catalog = self._session.sessionState().catalog()
         return self._text(catalog.defaultTablePath(self._identifier(name)))
 
-    def own(self, name: TableName, table_id: str) -> str:
+    def own_location(self, name: TableName, table_id: str) -> str:
         """Return the directory that belongs to a materialized table from its creation on."""
-        return f"{self.usual(visible_name(name))}-{table_id}"
+        return f"{self.default_location(visible_name(name))}-{table_id}"
 
-    def known(self, name: TableName, table_id: str, location: str) -> list[str]:
-        """Return where a materialized table may lie: where it was last, and in :meth:`own`.
+    def known_locations(self, name: TableName, table_id: str, location: str) -> list[str]:
+        """Return where a materialized table may be: its last location and :meth:`own_location`.
 
         :param location: empty if it is not known; there is no other place if the schema is gone.
         """
         own = (
-            [self.own(name, table_id)]
+            [self.own_location(name, table_id)]
             if self._catalog().databaseExists(name.schema.lower())
             else []
         )
         return [place for place in dict.fromkeys((location, *own)) if place]
 
-    def unoccupied(self, name: TableName, table_id: str) -> str:
-        """Return :meth:`own`, or a directory beside it if files are there already."""
-        place = self.own(name, table_id)
-        return f"{place}-{uuid.uuid4().hex[:8]}" if self.occupied(place) else place
+    def unoccupied_location(self, name: TableName, table_id: str) -> str:
+        """Return :meth:`own_location`, or a directory beside it if files are there already."""
+        place = self.own_location(name, table_id)
+        return f"{place}-{uuid.uuid4().hex[:8]}" if self.is_occupied(place) else place
 
-    def occupied(self, location: str) -> bool:
+    def is_occupied(self, location: str) -> bool:
         """Return whether a directory exists and has files in it."""
         path = self._jvm.org.apache.hadoop.fs.Path(location)
         system = path.getFileSystem(self._session.sessionState().newHadoopConf())

@@ -15,15 +15,15 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.clauses import EnforcedKey, Violation
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.exact import WEIGHT, named
-from tidegate_server.engine.storage.expectations import admitted, kept
+from tidegate_server.engine.storage.exact import WEIGHT, column_named
+from tidegate_server.engine.storage.expectations import exclude_dropped, exclude_quarantined
 
 _SAMPLED = 3
 _SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedRows:
     """Rows to be written, of which the key is known."""
 
     rows: DataFrame
@@ -34,7 +34,9 @@ class Checked:
 
 
 @contextmanager
-def checked(rows: DataFrame, order: RefreshOrder, beside: DataFrame | None) -> Iterator[Checked]:
+def check_key(
+    rows: DataFrame, order: RefreshOrder, beside: DataFrame | None
+) -> Iterator[CheckedRows]:
     """Check the key of the rows that replace others, together with those that stay.
 
     The rows are computed once and kept on disk meanwhile: a second run of the query might find
@@ -44,23 +46,23 @@ def checked(rows: DataFrame, order: RefreshOrder, beside: DataFrame | None) -> I
     :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
     """
     if order.key is None and not order.assertions:
-        yield Checked(rows=rows, order=order, counts={})
+        yield CheckedRows(rows=rows, order=order, counts={})
         return
     rows = rows.persist(StorageLevel.DISK_ONLY)
     try:
         if order.key is None:
-            yield Checked(rows=rows, order=order, counts={})
+            yield CheckedRows(rows=rows, order=order, counts={})
             return
-        content = _keys(admitted(kept(rows, order), order), order.key)
+        content = _keys(exclude_quarantined(exclude_dropped(rows, order), order), order.key)
         if beside is not None:
-            content = content.unionAll(_keys(admitted(beside, order), order.key))
+            content = content.unionAll(_keys(exclude_quarantined(beside, order), order.key))
         counts = violations(content, order)
-        yield Checked(rows=rows, order=found(order, counts), counts=counts)
+        yield CheckedRows(rows=rows, order=record_result(order, counts), counts=counts)
     finally:
         rows.unpersist()
 
 
-def checked_diff(
+def check_diff(
     stored: DataFrame, changed: DataFrame, order: RefreshOrder, *, held: bool
 ) -> Mapping[str, int]:
     """Return how many values of the key a diff leaves broken in the table.
@@ -74,16 +76,16 @@ def checked_diff(
     if order.key is None:
         return {}
     columns = order.key.columns
-    stored, changed = admitted(stored, order), admitted(changed, order)
-    content = _keys(stored, order.key).unionAll(changed.select(*map(named, columns), WEIGHT))
+    stored, changed = exclude_quarantined(stored, order), exclude_quarantined(changed, order)
+    content = _keys(stored, order.key).unionAll(changed.select(*map(column_named, columns), WEIGHT))
     if held:
-        added = changed.where(F.col(WEIGHT) > 0).select(*map(named, columns)).distinct()
-        equal = (named(c, "c").eqNullSafe(named(c, "a")) for c in columns)
+        added = changed.where(F.col(WEIGHT) > 0).select(*map(column_named, columns)).distinct()
+        equal = (column_named(c, "c").eqNullSafe(column_named(c, "a")) for c in columns)
         content = content.alias("c").join(added.alias("a"), reduce(and_, equal), "left_semi")
     return violations(content, order)
 
 
-def found(order: RefreshOrder, counts: Mapping[str, int]) -> RefreshOrder:
+def record_result(order: RefreshOrder, counts: Mapping[str, int]) -> RefreshOrder:
     """Return the order with what the check of its key found."""
     if order.key is None or any(counts.values()):
         return order
@@ -99,7 +101,7 @@ def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
     key = order.key
     if key is None:
         return {}
-    columns = [named(name) for name in key.columns]
+    columns = [column_named(name) for name in key.columns]
     times = F.col(WEIGHT)
     unknown = reduce(or_, (column.isNull() for column in columns))
     broken = (
@@ -109,7 +111,7 @@ def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
     )
     count = broken.count()
     if count and key.violation is Violation.FAIL:
-        sample = [row[0] for row in broken.select(_shown(columns)).take(_SAMPLED)]
+        sample = [row[0] for row in broken.select(_key_json(columns)).take(_SAMPLED)]
         raise error(
             Code.MT_PK_VIOLATED,
             key=key.name,
@@ -122,9 +124,9 @@ def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
 
 
 def _keys(rows: DataFrame, key: EnforcedKey) -> DataFrame:
-    return rows.select(*map(named, key.columns), F.lit(1).cast("bigint").alias(WEIGHT))
+    return rows.select(*map(column_named, key.columns), F.lit(1).cast("bigint").alias(WEIGHT))
 
 
-def _shown(columns: list[Column]) -> Column:
+def _key_json(columns: list[Column]) -> Column:
     text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     return F.substring(text, 1, _SHOWN)

@@ -73,7 +73,7 @@ def is_rounded(data_type: Any) -> bool:
     return "double" in text or "float" in text
 
 
-def refusals(expression: Any) -> Iterator[Obstacle]:
+def find_refusals(expression: Any) -> Iterator[Obstacle]:
     """Yield what makes an expression unfit wherever it stands."""
     name = kind(expression)
     if name in _PLAIN:
@@ -84,7 +84,8 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
             code="UDF_NOT_DETERMINISTIC",
-            text=f"the user-defined function {pretty(expression)} may give other values next time",
+            text=f"the user-defined function {function_name(expression)} may give other values "
+            "next time",
         )
     elif name == "AggregateExpression":
         yield from _aggregate_refusals(expression.aggregateFunction())
@@ -93,7 +94,7 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
         yield from _children_refusals(expression.windowSpec())
         return
     elif _is_volatile(name, expression):
-        yield _volatile(expression)
+        yield _volatile_obstacle(expression)
     yield from _children_refusals(expression)
 
 
@@ -108,7 +109,7 @@ def aggregates(expressions: Iterable[Any]) -> Iterator[Any]:
     return (call.aggregateFunction() for call in aggregate_calls(expressions))
 
 
-def shared(aggregate: Any) -> tuple[Any, ...]:
+def shared_groups(aggregate: Any) -> tuple[Any, ...]:
     """Return the grouping expressions in which all rows of a group agree: all but a session window,
     which is that of one row before those of its neighbours are joined to it."""
     return tuple(
@@ -118,7 +119,7 @@ def shared(aggregate: Any) -> tuple[Any, ...]:
     )
 
 
-def rounding(functions: Iterable[Any]) -> Obstacle | None:
+def rounding_obstacle(functions: Iterable[Any]) -> Obstacle | None:
     """Return why sums may differ in the last digits, or be NULL; they are replaced but never taken
     away."""
     for function in functions:
@@ -128,8 +129,8 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
         if _forgives_overflow(function):
             return Obstacle(
                 code="AGGREGATE_NOT_TOP_NODE",
-                text=f"whether {pretty(function)} overflows, and is NULL, depends on the rows' "
-                "order, and its keys are not columns of the table",
+                text=f"whether {function_name(function)} overflows, and is NULL, depends on the "
+                "rows' order, and its keys are not columns of the table",
             )
         inputs = [child.dataType() for child in items(function.children())]
         if name in _RANKED:
@@ -140,8 +141,8 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
         if name in ROUNDED or in_double or any(is_rounded(t) for t in inputs):
             return Obstacle(
                 code="AGGREGATE_NOT_TOP_NODE",
-                text=f"{pretty(function)} in floating point numbers depends on the rows' order "
-                "in its last digits, and its keys are not columns of the table",
+                text=f"{function_name(function)} in floating point numbers depends on the rows' "
+                "order in its last digits, and its keys are not columns of the table",
             )
     return None
 
@@ -167,7 +168,7 @@ def _forgives_overflow(function: Any) -> bool:
 def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     name = kind(function)
     if has_ties(function):
-        yield ties(function)
+        yield ties_obstacle(function)
         return
     if "UDF" in name or "UDAF" in name or name in ANY_ORDER | ROUNDED:
         return
@@ -176,15 +177,15 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     if name in _JUDGED or not function.deterministic():
         yield Obstacle(
             code="ORDER_NOT_UNIQUE",
-            text=f"{pretty(function)} depends on the order in which rows come",
+            text=f"{function_name(function)} depends on the order in which rows come",
         )
     else:
-        yield not_supported(pretty(function))
+        yield unsupported_obstacle(function_name(function))
 
 
-def choosing(functions: Iterable[Any]) -> Obstacle | None:
+def choice_obstacle(functions: Iterable[Any]) -> Obstacle | None:
     """Return why the value of a group may be that of any of some rows."""
-    return next((ties(each) for each in functions if is_choice(each)), None)
+    return next((ties_obstacle(each) for each in functions if is_choice(each)), None)
 
 
 def is_choice(function: Any) -> bool:
@@ -204,7 +205,7 @@ def _breaks_ties(function: Any) -> bool:
     return bool(by) and is_key(by[0]) and bool(by[0].semanticEquals(function.child()))
 
 
-def can_be_told(expression: Any) -> bool:
+def is_sortable(expression: Any) -> bool:
     """Say whether values of the type can be sorted, so that different ones are told apart."""
     text = str(expression.dataType().catalogString())
     return not any(word in text for word in _NOT_SORTED)
@@ -218,12 +219,12 @@ def has_ties(function: Any) -> bool:
 
 def _option_refusals(expression: Any) -> Iterator[Obstacle]:
     if expression.isDefined():
-        yield from refusals(expression.get())
+        yield from find_refusals(expression.get())
 
 
 def _children_refusals(expression: Any) -> Iterator[Obstacle]:
     for child in items(expression.children()):
-        yield from refusals(child)
+        yield from find_refusals(child)
 
 
 def _orders(expression: Any) -> bool:
@@ -259,7 +260,7 @@ def _collection_refusals(expression: Any) -> Iterator[Obstacle]:
     """Yield what is wrong with anything around or inside the call that collects."""
     array, *others = items(expression.children())
     for other in others:
-        yield from refusals(other)
+        yield from find_refusals(other)
     if kind(array) == "AggregateExpression":
         yield from _children_refusals(array.aggregateFunction())
         yield from _option_refusals(array.filter())
@@ -295,28 +296,28 @@ def _is_volatile(name: str, expression: Any) -> bool:
     return all(child.deterministic() for child in items(expression.children()))
 
 
-def _volatile(expression: Any) -> Obstacle:
+def _volatile_obstacle(expression: Any) -> Obstacle:
     return Obstacle(
         code="EXPRESSION_NOT_DETERMINISTIC",
-        text=f"{pretty(expression)} gives another value at each refresh",
+        text=f"{function_name(expression)} gives another value at each refresh",
     )
 
 
-def ties(function: Any) -> Obstacle:
+def ties_obstacle(function: Any) -> Obstacle:
     """Return the refusal of a function for which the order of equal rows matters."""
     return Obstacle(
         code="ORDER_NOT_UNIQUE",
-        text=f"{pretty(function)} depends on how rows that tie are ordered",
+        text=f"{function_name(function)} depends on how rows that tie are ordered",
     )
 
 
-def not_supported(what: str) -> Obstacle:
+def unsupported_obstacle(what: str) -> Obstacle:
     """Return the refusal of what is not known."""
     return Obstacle(
         code="OPERATOR_NOT_INCREMENTALIZABLE", text=f"no incremental rule is known for {what}"
     )
 
 
-def pretty(expression: Any) -> str:
+def function_name(expression: Any) -> str:
     """Return a function's name in SQL."""
     return str(expression.prettyName())

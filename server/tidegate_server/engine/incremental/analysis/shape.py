@@ -11,18 +11,18 @@ from tidegate_server.core.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.engine.incremental.analysis.classify import (
     aggregates,
     averages_whole,
-    can_be_told,
-    choosing,
+    choice_obstacle,
+    find_refusals,
     is_key,
-    refusals,
-    rounding,
-    shared,
+    is_sortable,
+    rounding_obstacle,
+    shared_groups,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import (
     PASSING,
     ROW_WISE,
-    equated,
-    null_aware,
+    equated_pairs,
+    null_aware_pair,
 )
 from tidegate_server.engine.incremental.analysis.windows import (
     window_functions,
@@ -33,7 +33,7 @@ from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.query.plans import WRITTEN
 from tidegate_server.engine.statement.survey import read_by
 from tidegate_server.engine.storage.jvm import items, kind
-from tidegate_server.engine.storage.plain import plain_files
+from tidegate_server.engine.storage.plain import reads_plain_files
 
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
 _LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | PASSING
@@ -99,7 +99,7 @@ def read_shape(
     return _Reader(versions, catalyst, files).read(plan, trace)
 
 
-def incomparable(shape: Node) -> tuple[Obstacle, ...]:
+def incomparable_columns(shape: Node) -> tuple[Obstacle, ...]:
     """Return why no rows of a query could be taken away from a table."""
     return tuple(found for a in items(shape.plan.output()) for found in _type_obstacles(a))
 
@@ -184,7 +184,7 @@ class _Reader:
 
         Readers of text find a broken line by the columns that they read of it.
         """
-        if not self._files or not plain_files(self._catalyst.spark, plan):
+        if not self._files or not reads_plain_files(self._catalyst.spark, plan):
             return False
         if any(reading.name not in self._files for reading in read_by(plan)):
             return False
@@ -201,7 +201,7 @@ class _Reader:
 
     def _linear(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
-        below = passed(plan, trace) if name in ROW_WISE and trace is not None else None
+        below = trace_through(plan, trace) if name in ROW_WISE and trace is not None else None
         children = tuple(self.read(child, below) for child in items(plan.children()))
         rule = Rule.GROUPING_SETS if name == "Expand" else Rule.LINEAR
         return self._node(plan, rule, children)
@@ -219,8 +219,8 @@ class _Reader:
         else:
             return self._unknown(plan)
         left, right = (child.plan for child in children)
-        pairs, unless = list(equated(plan.condition(), left, right)), None
-        if not pairs and (pair := null_aware(plan.condition(), left, right)) is not None:
+        pairs, unless = list(equated_pairs(plan.condition(), left, right)), None
+        if not pairs and (pair := null_aware_pair(plan.condition(), left, right)) is not None:
             pairs, unless = [pair], NULLS if any(bool(e.nullable()) for e in pair) else None
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = Obstacle(
@@ -233,14 +233,14 @@ class _Reader:
 
     def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
-        grouping = shared(plan)
+        grouping = shared_groups(plan)
         traced = _traced_groups(plan, grouping, trace or {})
         functions = list(aggregates(items(plan.aggregateExpressions())))
         keyless = Obstacle(
             code="AGGREGATE_WITHOUT_KEYS",
             text="an aggregate has no GROUP BY column by which affected groups could be found",
         )
-        return self._keyed(
+        return self._keyed_node(
             plan,
             Rule.AGGREGATE,
             children,
@@ -249,18 +249,18 @@ class _Reader:
             keyless,
             functions,
             [],
-            choosing(functions),
+            choice_obstacle(functions),
         )
 
     def _window(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
         partition = list(items(plan.partitionSpec()))
-        traced = _traced(partition, trace or {})
+        traced = _traced_keys(partition, trace or {})
         keyless = Obstacle(
             code="WINDOW_WITHOUT_PARTITION_BY",
             text="a window function has no PARTITION BY column to find affected partitions by",
         )
-        return self._keyed(
+        return self._keyed_node(
             plan,
             Rule.WINDOW,
             children,
@@ -275,11 +275,11 @@ class _Reader:
     def _distinct(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
         columns = list(items(plan.output()))
-        traced = _traced(columns, trace or {})
+        traced = _traced_keys(columns, trace or {})
         keyless = Obstacle(
             code="TYPE_NOT_COMPARABLE", text="DISTINCT has no column of a type that can be a key"
         )
-        return self._keyed(plan, Rule.DISTINCT, children, columns, traced, keyless, [], [])
+        return self._keyed_node(plan, Rule.DISTINCT, children, columns, traced, keyless, [], [])
 
     def _set_operation(self, plan: Any) -> Node:
         children = tuple(self.read(child, None) for child in items(plan.children()))
@@ -317,7 +317,7 @@ class _Reader:
 
     # ---- nodes -----------------------------------------------------------------------------
 
-    def _keyed(
+    def _keyed_node(
         self,
         plan: Any,
         rule: Rule,
@@ -332,7 +332,7 @@ class _Reader:
         """Any part of the keys holds rows together too: best is what the table tells them by, but
         the fields of a struct, such as the start of a time window, leave far fewer rows, where
         these may be computed twice."""
-        inexact = rounding(functions)
+        inexact = rounding_obstacle(functions)
         others = (each for each in functions if not averages_whole(each))
         usable = [key for key in keys if is_key(key)]
         inner = [field for key in keys for field in self._fields(key)]
@@ -347,7 +347,7 @@ class _Reader:
             keys=(tuple(chosen),),
             keyless=keyless,
             inexact=inexact,
-            bounded=bool(inexact and chosen) and rounding(others) is None,
+            bounded=bool(inexact and chosen) and rounding_obstacle(others) is None,
             columns=tuple(column for _, column in traced),
             refused=refused,
             ambiguous=ambiguous,
@@ -376,11 +376,11 @@ class _Reader:
         unless: Obstacle | None = None,
     ) -> Node:
         found = [*refused, *_collation_obstacles(plan)]
-        if ambiguous is not None and not all(map(can_be_told, items(plan.child().output()))):
+        if ambiguous is not None and not all(map(is_sortable, items(plan.child().output()))):
             found.append(ambiguous)
             ambiguous = None
         for expression in items(plan.expressions()):
-            found += refusals(expression)
+            found += find_refusals(expression)
         operator = Operator(
             name=kind(plan),
             rule=rule,
@@ -398,7 +398,7 @@ class _Reader:
         return Node(operator=operator, plan=plan, children=children, keys=keys, columns=columns)
 
 
-def passed(plan: Any, trace: Trace) -> Trace:
+def trace_through(plan: Any, trace: Trace) -> Trace:
     """Follow the table's columns through an operator to its input."""
     if kind(plan) != "Project":
         return trace
@@ -424,7 +424,7 @@ def _traced_groups(plan: Any, grouping: Sequence[Any], trace: Trace) -> list[tup
     return [traced[index] for index in sorted(traced)]
 
 
-def _traced(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
+def _traced_keys(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
     """Return those keys that are columns of the table, with the column."""
     attributes = (key for key in keys if kind(key) == "AttributeReference")
     return [(key, trace[i]) for key in attributes if (i := expression_id(key)) in trace]

@@ -36,23 +36,23 @@ class Simplified:
     """Why rows computed from the plan may not be those that Spark makes of the query."""
 
 
-def simplified(catalyst: Catalyst, plan: Any) -> Simplified:
+def simplify(catalyst: Catalyst, plan: Any) -> Simplified:
     """Return an analyzed plan without names, views and hints, its correlated subqueries as joins,
     and without a LIMIT that keeps all rows, as after an aggregate over everything."""
     steps = _Steps(catalyst)
-    plan = steps.plain(catalyst.optimizer.InlineCTE(True, False).apply(plan))
+    plan = steps.strip_wrappers(catalyst.optimizer.InlineCTE(True, False).apply(plan))
     if catalyst.has_subqueries(plan):
-        plan = steps.plain(steps.joined(plan))
+        plan = steps.strip_wrappers(steps.join_subqueries(plan))
     return Simplified(plan=plan, obstacles=tuple(steps.obstacles))
 
 
-def pushed_down(catalyst: Catalyst, plan: Any) -> Any:
+def push_down_filters(catalyst: Catalyst, plan: Any) -> Any:
     """Return a plan whose filters are where Spark evaluates them.
 
     What is computed of rows that a filter removes may fail: affected keys, too, are to be found
     among the rows that are left.
     """
-    return _repeated((catalyst.optimizer.PushDownPredicates,), plan)
+    return _repeat_rules((catalyst.optimizer.PushDownPredicates,), plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Steps:
     catalyst: Catalyst
     obstacles: list[Obstacle] = field(default_factory=list)
 
-    def plain(self, plan: Any) -> Any:
+    def strip_wrappers(self, plan: Any) -> Any:
         """Return a plan without what only names, wraps or advises, and without idle LIMITs; its
         subqueries keep theirs."""
         optimizer, analysis = self.catalyst.optimizer, self.catalyst.analysis
@@ -73,9 +73,9 @@ class _Steps:
             optimizer.EliminateResolvedHint,
             optimizer.EliminateLimits,
         )
-        return _applied(rules, plan)
+        return _apply_rules(rules, plan)
 
-    def joined(self, plan: Any, *, inner: bool = False) -> Any:
+    def join_subqueries(self, plan: Any, *, inner: bool = False) -> Any:
         """Return a plan with its correlated subqueries as joins.
 
         The rules see the outermost subqueries only, and expect those within them to be joins
@@ -92,14 +92,14 @@ class _Steps:
         if any(map(self._groups_by_subquery, operators)):
             plan = optimizer.PullOutGroupingExpressions.apply(plan)
         pulls = (optimizer.OptimizeOneRowRelationSubquery, optimizer.PullupCorrelatedPredicates)
-        plan = _applied(pulls, self._mapped(plan, self._with_replacements))
-        plan = self._mapped(plan, self._with_joins)
+        plan = _apply_rules(pulls, self._map_subqueries(plan, self._with_replacements))
+        plan = self._map_subqueries(plan, self._with_joins)
         simplifications = (
             optimizer.PushDownPredicates,
             optimizer.BooleanSimplification,
             optimizer.SimplifyBinaryComparison,
         )
-        plan = _repeated(simplifications, plan)
+        plan = _repeat_rules(simplifications, plan)
         if shows_null(self.catalyst, plan, inner=inner):
             self.obstacles.append(UNCERTAIN)
         joins = (
@@ -107,7 +107,7 @@ class _Steps:
             optimizer.RewriteCorrelatedScalarSubquery,
             optimizer.RewritePredicateSubquery,
         )
-        return _applied(joins, plan)
+        return _apply_rules(joins, plan)
 
     def _groups_by_subquery(self, plan: Any) -> bool:
         if kind(plan) != "Aggregate":
@@ -124,45 +124,49 @@ class _Steps:
             return subquery
         optimizer = self.catalyst.optimizer
         rules = (optimizer.ReplaceExpressions, optimizer.RewriteWithExpression)
-        return subquery.withNewPlan(_applied(rules, subquery.plan()))
+        return subquery.withNewPlan(_apply_rules(rules, subquery.plan()))
 
     def _with_joins(self, subquery: Any) -> Any:
-        return subquery.withNewPlan(self.plain(self.joined(subquery.plan(), inner=True)))
+        return subquery.withNewPlan(
+            self.strip_wrappers(self.join_subqueries(subquery.plan(), inner=True))
+        )
 
-    def _mapped(self, plan: Any, change: Callable[[Any], Any]) -> Any:
+    def _map_subqueries(self, plan: Any, change: Callable[[Any], Any]) -> Any:
         """Return a plan with other subqueries, not looking inside them; Spark has correlated ones
         in these operators only."""
         catalyst = self.catalyst
         if not catalyst.has_subqueries(plan):
             return plan
         plan = catalyst.with_children(
-            plan, [self._mapped(c, change) for c in items(plan.children())]
+            plan, [self._map_subqueries(c, change) for c in items(plan.children())]
         )
 
-        def changed(expression: Any) -> Any:
+        def change_expression(expression: Any) -> Any:
             if not catalyst.has_subqueries(expression):
                 return expression
             if kind(expression) in _SUBQUERIES:
                 return change(expression)
             return catalyst.with_children(
-                expression, list(map(changed, items(expression.children())))
+                expression, list(map(change_expression, items(expression.children())))
             )
 
         match kind(plan):
             case "Filter":
-                return catalyst.filter(changed(plan.condition()), plan.child())
+                return catalyst.filter(change_expression(plan.condition()), plan.child())
             case "Project":
-                return catalyst.project(map(changed, items(plan.projectList())), plan.child())
+                return catalyst.project(
+                    map(change_expression, items(plan.projectList())), plan.child()
+                )
             case "Aggregate":
                 return catalyst.aggregate(
                     plan,
-                    map(changed, items(plan.groupingExpressions())),
-                    map(changed, items(plan.aggregateExpressions())),
+                    map(change_expression, items(plan.groupingExpressions())),
+                    map(change_expression, items(plan.aggregateExpressions())),
                 )
             case "LateralJoin":
-                return catalyst.lateral_join(plan, changed(plan.right()))
+                return catalyst.lateral_join(plan, change_expression(plan.right()))
             case "Join" if plan.condition().isDefined():
-                return catalyst.join_on(plan, changed(plan.condition().get()))
+                return catalyst.join_on(plan, change_expression(plan.condition().get()))
         return plan
 
 
@@ -178,15 +182,15 @@ def _mixes_exists(plan: Any) -> bool:
     return "Exists False" in found and len(found) > 1
 
 
-def _applied(rules: Sequence[Any], plan: Any) -> Any:
+def _apply_rules(rules: Sequence[Any], plan: Any) -> Any:
     for rule in rules:
         plan = rule.apply(plan)
     return plan
 
 
-def _repeated(rules: Sequence[Any], plan: Any) -> Any:
+def _repeat_rules(rules: Sequence[Any], plan: Any) -> Any:
     for _ in range(_ROUNDS):
-        after = _applied(rules, plan)
+        after = _apply_rules(rules, plan)
         if bool(after.fastEquals(plan)):
             break
         plan = after

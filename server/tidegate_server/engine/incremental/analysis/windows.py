@@ -11,15 +11,15 @@ from tidegate_server.engine.incremental.analysis.classify import (
     POSITIONS,
     ROUNDED,
     aggregates,
+    function_name,
     has_ties,
-    not_supported,
-    pretty,
-    ties,
+    ties_obstacle,
+    unsupported_obstacle,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import (
     PEERS,
     covers_peers,
-    fixed_by,
+    is_fixed_by,
 )
 from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
@@ -31,9 +31,9 @@ def window_refusals(window: Any) -> Iterator[Obstacle]:
         # A LIMIT without ORDER BY in a subquery becomes a window that Spark does not analyze again.
         unordered = kind(function) in POSITIONS and window.orderSpec().isEmpty()
         if unordered or has_ties(function):
-            yield ties(function)
+            yield ties_obstacle(function)
         elif kind(function) not in PEERS | POSITIONS | ANY_ORDER | ROUNDED:
-            yield not_supported(pretty(function))
+            yield unsupported_obstacle(function_name(function))
 
 
 def window_ties(window: Any) -> Obstacle | None:
@@ -41,7 +41,7 @@ def window_ties(window: Any) -> Obstacle | None:
     rows that tie may differ."""
     found = (function for function, frame in _calls(window) if _depends(function, frame))
     function = next(found, None)
-    return None if function is None or _orders_uniquely(window) else ties(function)
+    return None if function is None or _orders_uniquely(window) else ties_obstacle(function)
 
 
 def window_functions(window: Any) -> Iterator[Any]:
@@ -67,4 +67,4 @@ def _depends(function: Any, frame: Any) -> bool:
 def _orders_uniquely(window: Any) -> bool:
     """Say whether rows that tie are equal in every column, so that their order is no matter."""
     keys = [*items(window.partitionSpec()), *(o.child() for o in items(window.orderSpec()))]
-    return fixed_by(window.child(), [key for key in keys if kind(key) == "AttributeReference"])
+    return is_fixed_by(window.child(), [key for key in keys if kind(key) == "AttributeReference"])

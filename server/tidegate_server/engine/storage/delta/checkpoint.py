@@ -35,7 +35,7 @@ class Checkpoint:
         session: Any = spark._jsparkSession
         self._files = self._root.getFileSystem(session.sessionState().newHadoopConf())
 
-    def take(self, epoch: int, offsets: str | None, table: str) -> str:
+    def prepare(self, epoch: int, offsets: str | None, table: str) -> str:
         """Return the place of the notes, which say that the stream was taken in up to ``offsets``.
 
         It is another one for each epoch, so that a refresh that outlived its lease finds its own

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.engine.storage.jvm import acting, items, java
+from tidegate_server.engine.storage.jvm import active_session, items, java
 
 
 def known_files(snapshot: Any) -> list[Any] | None:
@@ -27,6 +27,6 @@ def read_files(session: SparkSession, snapshot: Any, files: Sequence[Any]) -> Da
     """Return the rows of some of a snapshot's files."""
     jvm = java(session)
     found = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(files))
-    with acting(session):
+    with active_session(session):
         rows = snapshot.deltaLog().createDataFrame(snapshot, found, False, jvm.scala.Option.empty())
     return DataFrame(rows, session)

@@ -51,14 +51,14 @@ class HeldPlace:
         writer.save(place)
         hold(Point.AFTER_COMMIT)
         # Never a later one: this may be a refresh that outlived its lease.
-        earlier = (each for each in self._found(order.table_id) if each.epoch < order.epoch)
+        earlier = (each for each in self._find_all(order.table_id) if each.epoch < order.epoch)
         self._remove(each.refresh_id for each in earlier)
 
     def find(self, materialized_id: str, refresh_id: str | None = None) -> CommittedRefresh | None:
         """Return what a version's commit says: of the given one, or of the newest."""
         if refresh_id is not None:
             return self._commit(refresh_id, materialized_id)
-        return max(self._found(materialized_id), key=lambda commit: commit.epoch, default=None)
+        return max(self._find_all(materialized_id), key=lambda commit: commit.epoch, default=None)
 
     def rows(self, session: SparkSession, refresh_id: str) -> DataFrame:
         """Return a version's rows."""
@@ -79,7 +79,7 @@ class HeldPlace:
             return None
         return last_refresh(commits(self._jvm, snapshot), materialized_id)
 
-    def _found(self, materialized_id: str) -> Iterator[CommittedRefresh]:
+    def _find_all(self, materialized_id: str) -> Iterator[CommittedRefresh]:
         said = (self._commit(each, materialized_id) for each in self._refreshes())
         return (commit for commit in said if commit is not None)
 

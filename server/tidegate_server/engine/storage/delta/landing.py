@@ -13,15 +13,15 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
-from tidegate_server.engine.storage.delta.partitions import lost_partition
+from tidegate_server.engine.storage.delta.partitions import find_partition_error
 from tidegate_server.engine.storage.delta.tables import DeltaTables
-from tidegate_server.engine.storage.delta.write import written
-from tidegate_server.engine.storage.expectations import broken_expectation
+from tidegate_server.engine.storage.delta.write import write_result
+from tidegate_server.engine.storage.expectations import find_expectation_error
 
 logger = logging.getLogger(__name__)
 
 
-def landed(
+def land_commit(
     tables: DeltaTables, commit: Callable[[], object], order: RefreshOrder, snapshot: Any
 ) -> Written:
     """Commit, then find our commit: Delta skips an outdated epoch without a word.
@@ -36,24 +36,24 @@ def landed(
         commit()
         hold(Point.AFTER_COMMIT)
     except (PySparkException, Py4JJavaError) as failed:
-        broken = broken_expectation(failed, order) or lost_partition(failed, order)
+        broken = find_expectation_error(failed, order) or find_partition_error(failed, order)
         if broken is not None:
             raise broken from failed
-        done = _own(tables, order, before)
+        done = _find_own(tables, order, before)
         if done is not None:
             logger.warning("%s was committed, then %s", order.refresh_id, failed)
             return done
         last = tables.last_commit(order.name, order.table_id)
         if last is None or last.epoch < order.epoch:
             raise
-        raise fenced(tables, order) from failed
-    done = _own(tables, order, before)
+        raise fencing_error(tables, order) from failed
+    done = _find_own(tables, order, before)
     if done is None:
-        raise fenced(tables, order)
+        raise fencing_error(tables, order)
     return done
 
 
-def fenced(tables: DeltaTables, order: RefreshOrder) -> ServerError:
+def fencing_error(tables: DeltaTables, order: RefreshOrder) -> ServerError:
     """Return the error of a refresh that another one, of a later epoch, has overtaken."""
     last = tables.last_commit(order.name, order.table_id)
     return error(
@@ -64,11 +64,11 @@ def fenced(tables: DeltaTables, order: RefreshOrder) -> ServerError:
     )
 
 
-def _own(tables: DeltaTables, order: RefreshOrder, before: int) -> Written | None:
+def _find_own(tables: DeltaTables, order: RefreshOrder, before: int) -> Written | None:
     """Return what the order's own commit wrote, if it is among those after a version."""
     for commit in tables.commits(order):
         if commit.version <= before:
             return None
         if commit.metadata.get("refresh_id") == order.refresh_id:
-            return written(commit)
+            return write_result(commit)
     return None

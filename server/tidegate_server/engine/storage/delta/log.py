@@ -142,19 +142,19 @@ def read_span(jvm: Any, log: Any, before: int, after: int) -> Span | None:
     return Span(commits=tuple(commits))
 
 
-def shape(metadata: Action) -> tuple[object, ...]:
+def column_layout(metadata: Action) -> tuple[object, ...]:
     """Return what has to be equal for two versions to have the same columns."""
     fields = json.loads(metadata["schemaString"])
     return metadata["id"], _fields(fields), tuple(metadata.get("partitionColumns", ()))
 
 
-def feeds(metadata: Action) -> bool:
+def has_change_feed(metadata: Action) -> bool:
     """Say whether changes are recorded under this metadata."""
     value = (metadata.get("configuration") or {}).get(_CHANGE_FEED, "false")
     return str(value).lower() == "true"
 
 
-def gone_candidates(span: Span, most: int) -> Iterator[Action]:
+def vacuum_candidates(span: Span, most: int) -> Iterator[Action]:
     """Yield files that would be gone if VACUUM took any file the span still needs.
 
     VACUUM takes what was removed before some moment, so that the first removals tell for all; but

@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import quote_identifier, visible_name
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.exact import column_named
 from tidegate_server.engine.storage.expectations import messages
 from tidegate_server.engine.storage.jvm import items, java
 
@@ -78,7 +78,7 @@ _LOSSES: Mapping[str, _Loss] = {
 }
 
 
-def checked_partitions(rows: DataFrame, snapshot: Any, only: Column | None = None) -> DataFrame:
+def check_partitions(rows: DataFrame, snapshot: Any, only: Column | None = None) -> DataFrame:
     """Return rows that raise when one has a partition value that would be lost.
 
     :param rows: fitted, the last step before they are written: what is filtered out later counts.
@@ -91,17 +91,17 @@ def checked_partitions(rows: DataFrame, snapshot: Any, only: Column | None = Non
     keys = {str(name).lower() for name in items(metadata.partitionColumns())}
     directories = not _has_random_places(metadata.configuration())
 
-    def checked(field: T.StructField) -> Column:
+    def check_column(field: T.StructField) -> Column:
         if field.name.lower() not in keys:
-            return named(field.name)
+            return column_named(field.name)
         losses = _losses(field, rows.sparkSession, directories=directories)
-        return _raising(field, losses, only)
+        return _raise_if_lost(field, losses, only)
 
-    return rows.select(*map(checked, rows.schema.fields))
+    return rows.select(*map(check_column, rows.schema.fields))
 
 
-def lost_partition(failed: Exception, order: RefreshOrder) -> ServerError | None:
-    """Return the error if this is a value that :func:`checked_partitions` raised in a job."""
+def find_partition_error(failed: Exception, order: RefreshOrder) -> ServerError | None:
+    """Return the error if this is a value that :func:`check_partitions` raised in a job."""
     for message in messages(failed):
         found = _RAISED.search(message)
         if found is None:
@@ -114,17 +114,17 @@ def lost_partition(failed: Exception, order: RefreshOrder) -> ServerError | None
             name=name,
             value=f"'{json.dumps(value)[1:-1]}'",
             reason=loss.reason,
-            hint=loss.hint.format(name=_written(name)),
+            hint=loss.hint.format(name=_name_sql(name)),
         )
     return None
 
 
-def _raising(
+def _raise_if_lost(
     field: T.StructField, losses: Iterable[tuple[str, Column]], only: Column | None
 ) -> Column:
     """Return a column that raises while it is computed: a filter that raises might be moved below
     a join, where rows are seen that the query does not produce."""
-    column = named(field.name)
+    column = column_named(field.name)
     value = column
     for kind, lost in losses:
         shown = F.substring(column.cast("string"), 1, _SHOWN).alias(field.name)
@@ -142,7 +142,7 @@ def _losses(
 
     :param directories: whether values are names of directories.
     """
-    column = named(field.name)
+    column = column_named(field.name)
     match field.dataType:
         case T.StringType():
             if directories:
@@ -160,14 +160,14 @@ def _losses(
 
 
 def _too_long(name: str) -> Column:
-    room = _LONGEST - len(_escaped(name).encode()) - len("=")
-    column = named(name)
+    room = _LONGEST - len(_escape(name).encode()) - len("=")
+    column = column_named(name)
     bytes_ = F.octet_length(column)
     escapes = F.octet_length(F.regexp_replace(column, _NOT_ESCAPED, ""))
     return (bytes_ > room // 3) & (bytes_ + 2 * escapes > room)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)
 
 
@@ -189,6 +189,6 @@ def _option(configuration: Any, key: str) -> str:
     return str(found.get()).lower() if found.isDefined() else ""
 
 
-def _written(name: str) -> str:
+def _name_sql(name: str) -> str:
     """Return a column's name as a query has it."""
     return name if _WORD.fullmatch(name) else quote_identifier(name)

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import DiffMismatchError
 from tidegate_server.engine.storage.delta.files import known_bytes, known_files, read_files
-from tidegate_server.engine.storage.delta.partitions import checked_partitions
+from tidegate_server.engine.storage.delta.partitions import check_partitions
 from tidegate_server.engine.storage.delta.tables import path_of
 from tidegate_server.engine.storage.delta.write import commit, transaction
-from tidegate_server.engine.storage.distribution import redistributed
-from tidegate_server.engine.storage.exact import WEIGHT, named, same
+from tidegate_server.engine.storage.distribution import redistribute_hashed
+from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
 from tidegate_server.engine.storage.jvm import items, java, kind
 from tidegate_server.engine.storage.row_change import RowChange
 
@@ -49,15 +49,15 @@ def change_rows(
         if begun is None:
             return
         begun.readWholeTable()
-        files = _touched(session, begun, snapshot, change)
+        files = _touched_files(session, begun, snapshot, change)
         size = sum(int(file.size()) for file in files)
         feed = snapshot.metadata().configuration().get(_FEED)
         fed = bool(feed.isDefined()) and str(feed.get()).lower() == "true"
-        kept = change.staying(read_files(session, snapshot, files))
-        rows = _with_feed(kept, change) if fed else kept.unionAll(change.coming())
+        kept = change.remaining_rows(read_files(session, snapshot, files))
+        rows = _with_feed(kept, change) if fed else kept.unionAll(change.inserted_rows())
         stored = F.col(_KIND).isNull() if fed else None
-        rows = checked_partitions(rows, snapshot, only=stored)
-        if (hashed := redistributed(rows, order.distribution)) is not None:
+        rows = check_partitions(rows, snapshot, only=stored)
+        if (hashed := redistribute_hashed(rows, order.distribution)) is not None:
             rows = hashed
         elif change.few:
             rows = rows.coalesce(1 + size // _FILE + change.added // _ROWS)
@@ -79,12 +79,14 @@ def change_rows(
             "numTargetBytesRemoved": size,
             "executionTimeMs": int(1000 * (time.monotonic() - began)),
         }
-        _count(session, begun, counts)
+        _register_counts(session, begun, counts)
         removals = [file.remove() for file in files]
-        commit(jvm, begun, [*actions, *removals], order, _merge(jvm))
+        commit(jvm, begun, [*actions, *removals], order, _merge_operation(jvm))
 
 
-def _touched(session: SparkSession, begun: Any, snapshot: Any, change: RowChange) -> list[Any]:
+def _touched_files(
+    session: SparkSession, begun: Any, snapshot: Any, change: RowChange
+) -> list[Any]:
     """Return Delta's descriptions of the files that may hold what goes."""
     size = known_bytes(snapshot)
     if size is not None and size <= _SMALL and (known := known_files(snapshot)) is not None:
@@ -99,7 +101,7 @@ def _touched(session: SparkSession, begun: Any, snapshot: Any, change: RowChange
     files = list(items(begun.filterFiles(parts, True)))
     if sum(int(file.size()) for file in files) <= _UNSEARCHED:
         return files
-    held = rows.join(change.gone.alias("s"), same("t", "s", change.fields), "left_semi")
+    held = rows.join(change.removed_rows.alias("s"), same("t", "s", change.fields), "left_semi")
     names = held.select(F.col("_metadata.file_name")).distinct().collect()
     touched = {str(name) for (name,) in names}
     return [file for file in files if str(file.toPath().getName()) in touched]
@@ -123,7 +125,7 @@ def _with_feed(kept: DataFrame, change: RowChange) -> DataFrame:
     coming = F.array_repeat(none, F.greatest(weight, F.lit(0)).cast("int"))
     kind = F.when(weight > 0, "insert").otherwise("delete")
     kinds = F.concat(coming, F.array_repeat(kind, F.abs(weight).cast("int")))
-    columns = [named(field.name) for field in change.fields]
+    columns = [column_named(field.name) for field in change.fields]
     changed = change.rows.select(*columns, F.explode(kinds).alias(_KIND))
     return kept.withColumn(_KIND, none).unionAll(changed)
 
@@ -136,7 +138,7 @@ def _fits(files: Sequence[Any], change: RowChange, written: int) -> bool:
     return sum(int(rows.get()) for rows in before) - change.removed + change.added == written
 
 
-def _count(session: SparkSession, begun: Any, counts: Mapping[str, int]) -> None:
+def _register_counts(session: SparkSession, begun: Any, counts: Mapping[str, int]) -> None:
     """Let the commit tell of these counts."""
     jvm = java(session)
     context = session._jsparkSession.sparkContext()
@@ -150,7 +152,7 @@ def _count(session: SparkSession, begun: Any, counts: Mapping[str, int]) -> None
     )
 
 
-def _merge(jvm: Any) -> Any:
+def _merge_operation(jvm: Any) -> Any:
     """Return the operation as which DESCRIBE HISTORY knows the commit."""
     nothing = jvm.scala.Option.empty()
     none = jvm.org.apache.spark.api.python.PythonUtils.toSeq([])

@@ -86,14 +86,14 @@ def _fields(jvm: Any, found: list[dict[str, Any]], schema: Schema) -> list[dict[
     added = Schema(tuple(c for c in schema if c.name.lower() not in existing))
     new = {field["name"]: field for field in _new_fields(jvm, added)}
     return [
-        _kept(existing[column.name.lower()], column)
+        _merge_field(existing[column.name.lower()], column)
         if column.name.lower() in existing
         else new[column.name]
         for column in schema
     ]
 
 
-def _kept(field: dict[str, Any], column: Column) -> dict[str, Any]:
+def _merge_field(field: dict[str, Any], column: Column) -> dict[str, Any]:
     notes = {key: value for key, value in field["metadata"].items() if key != "comment"}
     if column.comment:
         notes["comment"] = column.comment

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
-from tidegate_server.engine.storage.jvm import compiled, java
+from tidegate_server.engine.storage.jvm import compiled_instance, java
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, is_made_for
 
 logger = logging.getLogger(__name__)
@@ -122,12 +122,12 @@ class TableFiles:
         made = self.property(PROPERTY_PLACE)
         return made is not None or not self.have_table()
 
-    def made_for(self) -> str | None:
+    def owner_id(self) -> str | None:
         """Return the id of the table for which Tidegate made this directory, or None."""
         made = self.property(PROPERTY_PLACE)
         return made if made is not None and is_made_for(self._location, made) else None
 
-    def others(self) -> list[str]:
+    def foreign_names(self) -> list[str]:
         """Return the names of files and directories here that are not the table's own."""
         if not self._files.exists(self._root):
             return []
@@ -135,10 +135,10 @@ class TableFiles:
 
     def delete(self) -> None:
         """Delete the table's files; the directory stays if anything else is in it."""
-        self.forget()
+        self.invalidate_cache()
         if not self._files.exists(self._root):
             return
-        others = self.others()
+        others = self.foreign_names()
         if not others:
             self._files.delete(self._root, True)
             return
@@ -146,12 +146,12 @@ class TableFiles:
         names = ", ".join(sorted(others)[:5])
         logger.warning("%s was not deleted: it also has %s", self._location, names)
 
-    def forget(self) -> None:
+    def invalidate_cache(self) -> None:
         """Take the table out of what Delta remembers of the tables it has read."""
         self._jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self._session, self._root)
 
     def _java(self) -> Any:
-        return compiled(self._spark, _CLASS, _SOURCE)
+        return compiled_instance(self._spark, _CLASS, _SOURCE)
 
     def _snapshot(self) -> Any:
         """Return the newest snapshot of the table that lies here; None if there is none to read."""

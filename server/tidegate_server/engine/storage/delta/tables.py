@@ -28,7 +28,7 @@ class DeltaTables:
         self._spark = spark
         self._jvm: Any = java(spark)
 
-    def newest(self, name: TableName) -> Any:
+    def newest_snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""
         place: Any
         if is_path(name):
@@ -40,12 +40,12 @@ class DeltaTables:
         snapshot = newest_snapshot(self._jvm, self.log(place))
         return snapshot if int(snapshot.version()) >= 0 else None
 
-    def target(self, order: RefreshOrder) -> Any:
+    def target_snapshot(self, order: RefreshOrder) -> Any:
         """Return the newest snapshot of the table that a refresh writes.
 
         :raises ServerError: MT_DATA_LOST if there is none.
         """
-        snapshot = self.newest(order.name)
+        snapshot = self.newest_snapshot(order.name)
         if snapshot is None:
             raise error(
                 Code.MT_DATA_LOST, table=str(order.name), reason="its Delta table does not exist"
@@ -54,13 +54,13 @@ class DeltaTables:
 
     def commits(self, order: RefreshOrder) -> Iterator[Commit]:
         """Return the commits of the table that a refresh writes, newest first."""
-        return commits(self._jvm, self.target(order))
+        return commits(self._jvm, self.target_snapshot(order))
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None
     ) -> CommittedRefresh | None:
         """Return what the newest commit of a refresh recorded; ``at``: up to that version."""
-        snapshot = self.newest(name)
+        snapshot = self.newest_snapshot(name)
         if snapshot is None:
             return None
         return last_refresh(commits(self._jvm, snapshot, at), materialized_id)
@@ -78,7 +78,7 @@ class DeltaTables:
             name.table, option.apply(name.schema), catalog
         )
 
-    def holder(self, name: TableName) -> TableName:
+    def storage_table(self, name: TableName) -> TableName:
         """Return the table with the rows: that behind the view of a materialized table."""
         behind = storage_name(name)
         if is_path(name) or self.exists(name) or not self.exists(behind):

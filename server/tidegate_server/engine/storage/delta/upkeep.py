@@ -24,7 +24,7 @@ from tidegate_server.core.refresh.upkeep import (
 )
 from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
 from tidegate_server.engine.storage.delta.table_files import TableFiles
-from tidegate_server.engine.storage.jvm import acting, java, scala_object
+from tidegate_server.engine.storage.jvm import active_session, java, scala_object
 
 _DELTA = "spark.databricks.delta."
 _SMALL_FILE = LARGE_FILE // 4
@@ -35,7 +35,7 @@ _BATCH = LARGE_FILE
 _LOG_MARGIN = timedelta(days=1)
 
 
-def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFound:
+def inspect_files(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFound:
     """Return what is known of a table's files; a Spark job only for one without a checksum."""
     checksum = snapshot.checksumOpt()
     known = checksum.get() if checksum.isDefined() else None
@@ -44,7 +44,7 @@ def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFo
     metadata = snapshot.metadata()
     retention = delta.tombstoneRetentionMillis(metadata)
     log_retention = snapshot.deltaLog().deltaRetentionMillis(metadata)
-    needed = (_needed(jvm, snapshot, version) for version in versions if version < newest)
+    needed = (_needed_version(jvm, snapshot, version) for version in versions if version < newest)
     return FilesFound(
         version=newest,
         files=int(known.numFiles() if known else snapshot.numOfFiles()),
@@ -52,11 +52,11 @@ def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFo
         retention=timedelta(milliseconds=int(retention)),
         log_retention=timedelta(milliseconds=int(log_retention)),
         needed=tuple(version for version in needed if version is not None),
-        oldest_wanted=_made(jvm, snapshot, newest - back) if back else None,
+        oldest_wanted=_commit_time(jvm, snapshot, newest - back) if back else None,
     )
 
 
-def rewrite(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewritten:
+def rewrite_files(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewritten:
     """Write small files anew as few large ones, within their partitions and clusters."""
     for key, value in {
         "optimize.minFileSize": _SMALL_FILE,
@@ -72,7 +72,9 @@ def rewrite(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewr
     return FilesRewritten(added=metrics["numFilesAdded"], removed=metrics["numFilesRemoved"])
 
 
-def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: str) -> FilesRemoved:
+def remove_files(
+    session: SparkSession, snapshot: Any, before: datetime, upkeep_id: str
+) -> FilesRemoved:
     """Delete files that no version since ``before`` needs, those of dead writers among them.
 
     Where files that are not the table's lie in its directory, only those that its log names are
@@ -92,9 +94,9 @@ def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: st
     )
     # Delta counts in whole hours before now: with this clock, none before that very moment.
     clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
-    shared = bool(TableFiles(session, str(log.dataPath().toString())).others())
+    shared = bool(TableFiles(session, str(log.dataPath().toString())).foreign_names())
     kind = option.apply("LITE") if shared else option.empty()
-    with acting(session):
+    with active_session(session):
         scala_object(jvm, "org.apache.spark.sql.delta.commands.VacuumCommand").gc(
             spark, table, False, option.apply(0.0), option.empty(), kind, nothing, clock
         )
@@ -115,19 +117,19 @@ def shorten_log(session: SparkSession, snapshot: Any, before: datetime) -> None:
     # Somewhat more of it stays: a version is read from a checkpoint before it.
     age = int((datetime.now(UTC) - before + _LOG_MARGIN).total_seconds() * 1000)
     minute = scala_object(jvm, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
-    with acting(session):
+    with active_session(session):
         log.cleanUpExpiredLogs(snapshot, empty, _long(jvm, age), minute)
 
 
-def _needed(jvm: Any, snapshot: Any, version: int) -> NeededVersion | None:
-    made, later = (_made(jvm, snapshot, each) for each in (version, version + 1))
+def _needed_version(jvm: Any, snapshot: Any, version: int) -> NeededVersion | None:
+    made, later = (_commit_time(jvm, snapshot, each) for each in (version, version + 1))
     if made is None or later is None:
         return None
     # The next one's writer had been at work for some time when it committed.
     return NeededVersion(made=made, left=max(made, later - LEAST_AGE))
 
 
-def _made(jvm: Any, snapshot: Any, version: int) -> datetime | None:
+def _commit_time(jvm: Any, snapshot: Any, version: int) -> datetime | None:
     """Return when a version was made, None if the log does not tell."""
     if version < 0:
         return None

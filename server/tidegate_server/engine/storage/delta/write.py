@@ -14,18 +14,18 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.engine.storage.base import Written
 from tidegate_server.engine.storage.delta.commits import Commit
-from tidegate_server.engine.storage.delta.partitions import checked_partitions
-from tidegate_server.engine.storage.jvm import acting, items, java, scala_object
+from tidegate_server.engine.storage.delta.partitions import check_partitions
+from tidegate_server.engine.storage.jvm import active_session, items, java, scala_object
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
-def token(order: RefreshOrder) -> Mapping[str, str]:
+def epoch_options(order: RefreshOrder) -> Mapping[str, str]:
     """Return the options that make Delta skip the same and earlier epochs."""
-    return {"txnAppId": application(order), "txnVersion": str(order.epoch)}
+    return {"txnAppId": application_id(order), "txnVersion": str(order.epoch)}
 
 
-def application(order: RefreshOrder) -> str:
+def application_id(order: RefreshOrder) -> str:
     """Return the application id under which a table's epochs count."""
     return f"mt:{order.table_id}"
 
@@ -88,10 +88,10 @@ def last_refresh(history: Iterable[Commit], materialized_id: str) -> CommittedRe
             found = commit
         elif not commit.keeps_rows and foreign is None:
             foreign = commit.version
-    return None if found is None else _committed(found, foreign)
+    return None if found is None else _as_committed_refresh(found, foreign)
 
 
-def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
+def _as_committed_refresh(commit: Commit, foreign: int | None) -> CommittedRefresh:
     facts = commit.metadata
     return CommittedRefresh(
         epoch=int(facts["epoch"]),
@@ -115,7 +115,7 @@ def _committed(commit: Commit, foreign: int | None) -> CommittedRefresh:
     )
 
 
-def written(commit: Commit) -> Written:
+def write_result(commit: Commit) -> Written:
     """Return what a commit counted."""
 
     def count(*names: str) -> int | None:
@@ -156,8 +156,8 @@ def append_rows(frame: DataFrame, snapshot: Any, order: RefreshOrder, metadata: 
     with transaction(session, snapshot, order, metadata) as begun:
         if begun is not None:
             jvm = java(session)
-            actions = items(begun.writeFiles(checked_partitions(frame, snapshot)._jdf))
-            commit(jvm, begun, actions, order, _write(jvm, "Append"))
+            actions = items(begun.writeFiles(check_partitions(frame, snapshot)._jdf))
+            commit(jvm, begun, actions, order, _write_operation(jvm, "Append"))
 
 
 def replace_rows(
@@ -175,12 +175,12 @@ def replace_rows(
         if begun is not None:
             jvm = java(session)
             begun.readWholeTable()
-            added = items(begun.writeFiles(checked_partitions(frame, snapshot)._jdf))
+            added = items(begun.writeFiles(check_partitions(frame, snapshot)._jdf))
             actions = [*added, *(file.remove() for file in files)]
-            commit(jvm, begun, actions, order, _write(jvm, "Overwrite"))
+            commit(jvm, begun, actions, order, _write_operation(jvm, "Overwrite"))
 
 
-def _write(jvm: Any, mode: str) -> Any:
+def _write_operation(jvm: Any, mode: str) -> Any:
     """Return the operation as which DESCRIBE HISTORY knows the commit."""
     operations = jvm.org.apache.spark.sql.delta.DeltaOperations
     return operations.Write(jvm.org.apache.spark.sql.SaveMode.valueOf(mode), *[_nothing(jvm)] * 8)
@@ -198,7 +198,7 @@ def transaction(
     before = session.conf.get(_METADATA, None)
     session.conf.set(_METADATA, metadata)
     try:
-        with acting(session):
+        with active_session(session):
             some = jvm.scala.Option.apply(snapshot)
             begun = snapshot.deltaLog().startTransaction(_nothing(jvm), some)
             yield None if _newest_epoch(begun, snapshot, order) >= order.epoch else begun
@@ -212,7 +212,7 @@ def transaction(
 def _newest_epoch(begun: Any, snapshot: Any, order: RefreshOrder) -> int:
     """Return the last epoch in a snapshot, -1 if there is none, and make the transaction fail if
     one comes after; without a checksum that has the epochs, Delta computes them in a job."""
-    name = application(order)
+    name = application_id(order)
     checksum = snapshot.checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
     if not known.isDefined():
@@ -228,7 +228,7 @@ def commit(
     """Commit Delta's actions together with the order's epoch."""
     now = jvm.scala.Option.apply(int(time.time() * 1000))
     kinds = jvm.org.apache.spark.sql.delta.actions
-    epoch = kinds.SetTransaction(application(order), order.epoch, now)
+    epoch = kinds.SetTransaction(application_id(order), order.epoch, now)
     together = jvm.org.apache.spark.api.python.PythonUtils.toSeq([*actions, epoch])
     begun.commit(together, operation)
 
