@@ -1,4 +1,4 @@
-"""EXPECT constraints enforced on the rows a refresh writes."""
+"""Enforces EXPECT constraints on the rows a refresh writes."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """Rows with their expectations built in."""
+class EnforcedRows:
+    """Rows that count or reject violations while they are written."""
 
     rows: DataFrame
     counts: Callable[[], Mapping[str, int]]
-    """The rows that broke each expectation, once the rows were written."""
+    """Returns the number of rows that violated each expectation, once they are written."""
 
 
-def enforce(rows: DataFrame, order: RefreshOrder) -> Expected:
-    """Count the rows that break an expectation, leave out those of DROP ROW, raise on FAIL.
+def enforce(rows: DataFrame, order: RefreshOrder) -> EnforcedRows:
+    """Count the rows that violate expectations, leave out those of DROP ROW, raise on FAIL.
 
-    Rows of QUARANTINE are written; views tell them from the others. FAIL looks at every row, also
-    at those that DROP ROW leaves out.
+    Rows of QUARANTINE are written, and separated by views. FAIL checks every row, including those
+    that DROP ROW leaves out.
     """
     if not order.expectations:
-        return Expected(rows=rows, counts=dict)
+        return EnforcedRows(rows=rows, counts=dict)
     counted = [e for e in order.expectations if e.violation is not Violation.FAIL]
     checked = _raise_on_failing(rows, order)
     if not counted:
         names = [e.name for e in order.expectations]
-        return Expected(rows=checked, counts=lambda: dict.fromkeys(names, 0))
+        return EnforcedRows(rows=checked, counts=lambda: dict.fromkeys(names, 0))
     observation = Observation()
     counts = (F.count_if(violates(e)).alias(f"c{i}") for i, e in enumerate(counted))
     observed = exclude_dropped(checked.observe(observation, *counts), order)
@@ -52,15 +52,16 @@ def enforce(rows: DataFrame, order: RefreshOrder) -> Expected:
         known = {e.name: int(values[f"c{i}"]) for i, e in enumerate(counted)}
         return {e.name: known.get(e.name, 0) for e in order.expectations}
 
-    return Expected(rows=observed, counts=observed_counts)
+    return EnforcedRows(rows=observed, counts=observed_counts)
 
 
 @contextmanager
 def count_broken(
     rows: DataFrame, order: RefreshOrder
 ) -> Iterator[tuple[DataFrame, Mapping[str, int]]]:
-    """Yield the rows to write and how many break each expectation, for rows that can be read but
-    once and are therefore kept meanwhile.
+    """Yield the rows to write and the number of violations of each expectation.
+
+    The rows are persisted until the block ends, since rows of a stream can be read only once.
 
     :raises ServerError: MT_EXPECTATION_FAILED.
     """
@@ -79,7 +80,7 @@ def count_broken(
 
 
 def exclude_dropped(rows: DataFrame, order: RefreshOrder) -> DataFrame:
-    """Leave out the rows that break an expectation with DROP ROW."""
+    """Leave out the rows that violate an expectation with DROP ROW."""
     for each in order.expectations:
         if drops(each):
             rows = rows.where(~violates(each))
@@ -87,17 +88,17 @@ def exclude_dropped(rows: DataFrame, order: RefreshOrder) -> DataFrame:
 
 
 def drops(expectation: Expectation) -> bool:
-    """Say whether rows that break an expectation are left out."""
+    """Say whether rows that violate an expectation are left out."""
     return expectation.violation is Violation.DROP_ROW
 
 
 def violates(expectation: Expectation) -> Column:
-    """Return whether a row breaks an expectation."""
+    """Return the condition that a row violates an expectation."""
     return F.expr(expectation.broken)
 
 
 def exclude_quarantined(rows: DataFrame, order: RefreshOrder) -> DataFrame:
-    """Leave out the rows of a storage that are held out of its table."""
+    """Leave out the rows that the storage has but the table's view hides: those of QUARANTINE."""
     for each in order.expectations:
         if each.violation is Violation.QUARANTINE:
             rows = rows.where(~violates(each))
@@ -105,7 +106,7 @@ def exclude_quarantined(rows: DataFrame, order: RefreshOrder) -> DataFrame:
 
 
 def check_failing(rows: DataFrame, order: RefreshOrder) -> None:
-    """Look for a row that breaks an expectation with FAIL before anything is written.
+    """Raise if a row violates an expectation with FAIL, before anything is written.
 
     :raises ServerError: MT_EXPECTATION_FAILED.
     """
@@ -117,7 +118,7 @@ def check_failing(rows: DataFrame, order: RefreshOrder) -> None:
 
 
 def expectation_error(order: RefreshOrder, expectation: Expectation, row: str) -> ServerError:
-    """Return the error of a refresh that a row stopped."""
+    """Return the error for a row that violates an expectation with FAIL."""
     return error(
         Code.MT_EXPECTATION_FAILED,
         table=str(order.name),
@@ -128,7 +129,7 @@ def expectation_error(order: RefreshOrder, expectation: Expectation, row: str) -
 
 
 def find_expectation_error(failed: Exception, order: RefreshOrder) -> ServerError | None:
-    """Return the error if this is a FAIL expectation raised inside a Spark job."""
+    """Return the error if a Spark job failed because of an expectation with FAIL."""
     for message in messages(failed):
         found = _RAISED.search(message)
         if found is not None and int(found[1]) < len(order.expectations):
@@ -137,13 +138,13 @@ def find_expectation_error(failed: Exception, order: RefreshOrder) -> ServerErro
 
 
 def row_json(rows: DataFrame) -> Column:
-    """Return a row as short JSON text."""
+    """Return a row as truncated JSON."""
     return F.substring(F.to_json(F.struct(*(column_named(c) for c in rows.columns))), 1, _SHOWN)
 
 
 def _raise_on_failing(rows: DataFrame, order: RefreshOrder) -> DataFrame:
-    """Raise while a column is computed: a filter that raises might be moved below a join, where
-    rows are seen that the query does not produce."""
+    """Raise while a column is computed: Spark could push a filter that raises below a join, where
+    it would see rows that the query does not produce."""
     first = rows.schema.fields[0]
     value = column_named(first.name)
     for number, each in enumerate(order.expectations):

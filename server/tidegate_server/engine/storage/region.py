@@ -1,4 +1,4 @@
-"""Keeps a refresh out of the rows that IMMUTABLE WHERE chooses."""
+"""Excludes the rows that IMMUTABLE WHERE selects from a refresh."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate_server.engine.storage.predicate import select_matching
 
 
 def immutable_condition(order: RefreshOrder) -> str | None:
-    """Return the condition of the rows that stay; None if none do."""
+    """Return the condition for immutable rows; None if there are none."""
     if order.immutable is None or order.frozen_at is None:
         return None
     return at_moment(order.immutable, order.frozen_at, order.columns)
@@ -22,15 +22,15 @@ def has_moving_region(order: RefreshOrder) -> bool:
 
 
 def mutable_condition(order: RefreshOrder) -> str | None:
-    """Return the condition of the rows that a refresh may write; None if it may write all."""
+    """Return the condition for rows that a refresh may write; None if it may write all."""
     chosen = immutable_condition(order)
     return None if chosen is None else f"({chosen}\n) IS NOT TRUE"
 
 
 def mutable_rows(rows: DataFrame, order: RefreshOrder) -> DataFrame:
-    """Leave out the immutable rows; the frame has the table's columns and types.
+    """Return the rows that are not immutable; the frame has the table's columns and types.
 
-    :raises ServerError: MT_PREDICATE if the condition cannot be taken at one moment.
+    :raises ServerError: MT_PREDICATE as in :func:`~.predicate.select_matching`.
     """
     condition = mutable_condition(order)
     return rows if condition is None else select_matching(rows, condition)

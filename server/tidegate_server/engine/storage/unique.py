@@ -1,4 +1,4 @@
-"""The enforced primary key, checked on the content that a refresh is about to commit."""
+"""Checks the enforced primary key on the content that a refresh is about to commit."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRows:
-    """Rows to be written, of which the key is known."""
+    """Rows to be written, and the result of the key's check."""
 
     rows: DataFrame
     order: RefreshOrder
-    """What the commit is to say: that the key holds, if it does."""
+    """The order to commit, which records the key if it is unique."""
     counts: Mapping[str, int]
-    """Values of the key that are NULL or come more than once, under its name."""
+    """Number of NULL or duplicate values of the key, under its name."""
 
 
 @contextmanager
 def check_key(
     rows: DataFrame, order: RefreshOrder, beside: DataFrame | None
 ) -> Iterator[CheckedRows]:
-    """Check the key of the rows that replace others, together with those that stay.
+    """Check the key over new rows together with the rows that stay.
 
-    The rows are computed once and kept on disk meanwhile: a second run of the query might find
-    others, and what was checked is what has to be written.
+    The rows are computed once and persisted on disk, because running the query again could give
+    different rows than those that were checked.
 
     :param beside: the rows of the table that are not replaced; None if all are.
-    :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
+    :raises ServerError: MT_PK_VIOLATED if the key is violated and has FAIL.
     """
     if order.key is None and not order.assertions:
         yield CheckedRows(rows=rows, order=order, counts={})
@@ -65,13 +65,13 @@ def check_key(
 def check_diff(
     stored: DataFrame, changed: DataFrame, order: RefreshOrder, *, held: bool
 ) -> Mapping[str, int]:
-    """Return how many values of the key a diff leaves broken in the table.
+    """Return how many values of the key are NULL or duplicate after a diff.
 
     :param stored: the table before the diff.
     :param changed: the table's columns and the weight.
-    :param held: whether the key holds in ``stored``, so that only the keys of added rows can
-        break it.
-    :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
+    :param held: whether the key is unique in ``stored``, so that only the keys of added rows need
+        to be checked.
+    :raises ServerError: MT_PK_VIOLATED if the key is violated and has FAIL.
     """
     if order.key is None:
         return {}
@@ -86,17 +86,17 @@ def check_diff(
 
 
 def record_result(order: RefreshOrder, counts: Mapping[str, int]) -> RefreshOrder:
-    """Return the order with what the check of its key found."""
+    """Return the order, with the key recorded as unique if its check found no violations."""
     if order.key is None or any(counts.values()):
         return order
     return replace(order, unique=order.key.columns)
 
 
 def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
-    """Count the values of the key that are NULL or come more than once.
+    """Count the values of the key that are NULL or duplicate.
 
-    :param content: the key's columns and, last, how often they come.
-    :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
+    :param content: the key's columns and the weight.
+    :raises ServerError: MT_PK_VIOLATED if the key is violated and has FAIL.
     """
     key = order.key
     if key is None:
