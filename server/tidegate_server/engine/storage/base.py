@@ -130,12 +130,12 @@ class TableFormat(Protocol):
     """The name after ``USING``."""
 
     def find(self, name: TableName) -> TableState | None:
-        """Return a table's state without a Spark job; None if it is not of this format."""
+        """Return a table's state without a Spark job; None unless it is a table of this format."""
         ...
 
     def commit_id(self, name: TableName, version: int) -> str | None:
-        """Return the identity of a version's commit, as in :class:`TableState`, without a Spark job;
-        None if there is no such commit, or it has expired."""
+        """Return the identity of a version's commit, as :attr:`TableState.commit`, without a Spark
+        job; None if there is no such commit, or it has expired."""
         ...
 
     def version_sql(self, name: TableName, version: int) -> str:

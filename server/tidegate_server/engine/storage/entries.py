@@ -75,10 +75,10 @@ def _look_up(
     catalog = session.sharedState().externalCatalog()
     try:
         found = catalog.getTablesByName(schema, tables)
-    except (PySparkException, Py4JJavaError) as failed:
+    except (PySparkException, Py4JJavaError) as error:
         if catalog.databaseExists(schema):
             raise
-        logger.debug("%s: %s", schema, failed)
+        logger.debug("%s: %s", schema, error)
         return entries
     for entry in items(found):
         table = str(entry.identifier().table()).lower()

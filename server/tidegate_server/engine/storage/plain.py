@@ -87,8 +87,8 @@ def fingerprint(
             if settled
             else _list_files(spark, table)
         )
-    except (PySparkException, Py4JJavaError) as failed:
-        logger.debug("the files of %s cannot be listed: %s", name, failed)
+    except (PySparkException, Py4JJavaError) as error:
+        logger.debug("the files of %s cannot be listed: %s", name, error)
         return None
     if files is None:
         return None
@@ -260,11 +260,13 @@ def _is_hidden(name: str) -> bool:
     return marked or name.startswith(".") or name.endswith("._COPYING_")
 
 
-def _list_when_settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] | None:
+def _list_when_settled(
+    list_files: Callable[[], list[StoredFile] | None],
+) -> list[StoredFile] | None:
     """List again, once, if a file is so new that a rewrite could keep its modification time."""
     for wait in (True, False):
         now = int(time.time() * 1000)
-        files = listed()
+        files = list_files()
         if files is None:
             return None
         new = [left for file in files if (left := unsettled_for(file, now)) > 0]

@@ -1,4 +1,4 @@
-"""What changed in a Delta table between two versions, by the cheapest way that is exact."""
+"""Reads the change of a Delta table between two versions by the cheapest exact method."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REMOVED = "_change_type IN ('delete', 'update_preimage')"
 
 
 def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -> FoundChange:
-    """Read what changed after version ``before`` up to ``after``; starts no Spark job.
+    """Return the change after version ``before`` up to ``after``; starts no Spark job.
 
     :param snapshot: the table's newest snapshot.
     """
@@ -92,7 +92,7 @@ def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
 def _changed_rows(
     session: SparkSession, log: Any, metadata: Action, before: int, after: int, *, recorded: bool
 ) -> DataFrame:
-    """Read the recorded changes, or else the rows of the files that were replaced."""
+    """Return the change feed, or compare the rows of replaced files if nothing is recorded."""
     jvm: Any = java(session)
     nothing = jvm.scala.Option.empty()
     reader = scala_object(jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader")
@@ -132,7 +132,7 @@ def _files_exist(jvm: Any, log: Any, wanted: Iterable[Action]) -> bool:
 
 
 def _paths(jvm: Any, data: Any, file: Action) -> Iterator[Any]:
-    """Yield where a file is, and its deletion vector."""
+    """Yield the paths of a file and its deletion vector."""
     path = jvm.org.apache.hadoop.fs.Path
     yield path(data, path(jvm.java.net.URI(file["path"])))
     if stored_vector(file) is not None:

@@ -40,7 +40,7 @@ from tidegate_server.engine.storage.base import (
 from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.files import known_files, read_files
-from tidegate_server.engine.storage.delta.held_versions import HeldPlace
+from tidegate_server.engine.storage.delta.held_versions import HeldVersions
 from tidegate_server.engine.storage.delta.landing import fencing_error, land_commit
 from tidegate_server.engine.storage.delta.partitions import check_partitions, find_partition_error
 from tidegate_server.engine.storage.delta.rewrite import change_rows
@@ -106,8 +106,8 @@ _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 class DeltaFormat:
     """Tables of the session catalog with provider delta.
 
-    Versions come from the transaction log through Delta's own Scala classes, so that nothing here
-    starts a Spark job but ``create`` and ``write``.
+    Versions are read from the transaction log through Delta's Scala classes, so only methods that
+    write start Spark jobs.
     """
 
     name = PROVIDER
@@ -164,9 +164,9 @@ class DeltaFormat:
         if found is None or found.materialized_id != table_id:
             known = self._locations.known_locations(name, table_id, location)
             self._forget_lost(name, known)
-            there = [p for p in known if self._files(p).property(PROPERTY_ID) == table_id]
-            if there:
-                self._spark.sql(register_sql(name, there[0]))
+            existing = [p for p in known if self._files(p).property(PROPERTY_ID) == table_id]
+            if existing:
+                self._spark.sql(register_sql(name, existing[0]))
             else:
                 place = self._locations.unoccupied_location(name, table_id)
                 made = {**properties, PROPERTY_PLACE: table_id}
@@ -175,7 +175,7 @@ class DeltaFormat:
         return path_of(snapshot), str(snapshot.metadata().id())
 
     def _forget_lost(self, name: TableName, known: Sequence[str]) -> None:
-        """Remove the entry of a name if its location is a known one that has no table any more."""
+        """Remove the entry of a name if its location is a known one without a table."""
         if self._tables.exists(name):
             place = self._locations.location(name)
             if place in known and not self._files(place).have_table():
@@ -231,15 +231,15 @@ class DeltaFormat:
     def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
         found = self.find(name) if self._tables.exists(name) else None
         if found is None or found.materialized_id != materialized_id:
-            logger.info("%s is not renamed: it is gone or another table", name)
+            logger.info("%s was not renamed: it was dropped or replaced by another table", name)
             return
         self._detach(name)
-        # Spark wants the new name without its catalog.
+        # Spark expects the new name without its catalog.
         target = f"{quote_identifier(new_name.schema)}.{quote_identifier(new_name.table)}"
         self._spark.sql(f"ALTER TABLE {name.quoted()} RENAME TO {target}")
 
     def _detach(self, name: TableName) -> None:
-        """Keep the metastore away from the files of a table that an earlier version created."""
+        """Make the entry of a table EXTERNAL if an earlier version of Tidegate created it."""
         if self._locations.is_managed(name):
             owner = self._files(self._locations.location(name)).property(PROPERTY_ID)
             if owner is not None:
@@ -257,11 +257,14 @@ class DeltaFormat:
             if number:
                 hold(Point.BETWEEN_PLACES)
             self._locations.point(place.name, place.location)
-            logger.info("%s is at %s", place.name, place.location)
+            logger.info("%s points at %s", place.name, place.location)
         return tuple(str(snapshot.metadata().id()) for snapshot in snapshots)
 
     def _snapshot_at(self, place: TablePlace) -> Any:
-        """Return the newest snapshot of the table that lies at a place."""
+        """Return the newest snapshot of the table at a location.
+
+        :raises ServerError: MT_DATA_LOST if it is not the expected table.
+        """
         log = self._tables.log(self._jvm.org.apache.hadoop.fs.Path(place.location))
         snapshot = newest_snapshot(self._jvm, log)
         owner = snapshot.metadata().configuration().get(PROPERTY_ID)
@@ -271,28 +274,28 @@ class DeltaFormat:
         return snapshot
 
     def drop(self, name: TableName, materialized_id: str, location: str = "") -> None:
-        holder = self._tables.storage_table(name)
-        places = self._locations.known_locations(holder, materialized_id, location)
-        if self._tables.exists(holder):
-            entered = self._locations.location(holder)
-            files = self._files(entered)
+        stored = self._tables.storage_table(name)
+        places = self._locations.known_locations(stored, materialized_id, location)
+        if self._tables.exists(stored):
+            current = self._locations.location(stored)
+            files = self._files(current)
             if files.belong_to(materialized_id):
-                self._detach(holder)
+                self._detach(stored)
                 if not files.are_made_by_tidegate():
-                    self._disown(holder)
-                self._spark.sql(f"DROP TABLE IF EXISTS {holder.quoted()}")
-                places.append(entered)
-            elif entered in places and not files.have_table():
-                self._locations.forget(holder)
+                    self._disown(stored)
+                self._spark.sql(f"DROP TABLE IF EXISTS {stored.quoted()}")
+                places.append(current)
+            elif current in places and not files.have_table():
+                self._locations.forget(stored)
             else:
-                logger.info("%s is another table by now", holder)
+                logger.info("%s was not dropped: it is another table by now", stored)
         hold(Point.BEFORE_FILES)
         for files in map(self._files, dict.fromkeys(places)):
             if files.belong_to(materialized_id) and files.are_made_by_tidegate():
                 files.delete()
 
     def _disown(self, name: TableName) -> None:
-        """Leave a table that a person had put where it is as a plain one of that person."""
+        """Turn a user's table back into a plain one."""
         keys = ", ".join(map(quote_literal, (PROPERTY_ID, PROPERTY_DEFINITION)))
         self._spark.sql(f"ALTER TABLE {name.quoted()} UNSET TBLPROPERTIES IF EXISTS ({keys})")
 
@@ -359,10 +362,10 @@ class DeltaFormat:
         strategy: Strategy,
         partial: bool,
     ) -> Mapping[str, int]:
-        """Judge rows to be written together with those that stay; raises as :meth:`gate`."""
+        """Check assertions on new rows together with those that stay; raises as :meth:`gate`."""
         if not order.assertions:
             return {}
-        # What stops a refresh stops it also where its result would be held.
+        # An expectation with FAIL takes precedence over holding the result.
         check_failing(rows, order)
         content = exclude_dropped(rows, order)
         whole = content if beside is None else content.unionAll(beside)
@@ -395,10 +398,10 @@ class DeltaFormat:
         metadata = user_metadata(
             order, vector, strategy=strategy.value, partial=partial, breaks=judged.held
         )
-        # A version that could not be published is not held.
+        # Do not hold a version that could not be published.
         rows = check_partitions(content, snapshot)
         try:
-            HeldPlace(self._spark, path_of(snapshot)).put(rows, order, metadata)
+            HeldVersions(self._spark, path_of(snapshot)).write(rows, order, metadata)
         except (PySparkException, Py4JJavaError) as failed:
             lost = find_partition_error(failed, order)
             if lost is not None:
@@ -412,7 +415,7 @@ class DeltaFormat:
         snapshot = self._tables.newest_snapshot(name)
         if snapshot is None:
             return None
-        place = HeldPlace(self._spark, path_of(snapshot))
+        place = HeldVersions(self._spark, path_of(snapshot))
         waiting = place.find(materialized_id, refresh_id)
         last = last_refresh(commits(self._jvm, snapshot), materialized_id)
         overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
@@ -420,12 +423,12 @@ class DeltaFormat:
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
         snapshot = self._tables.newest_snapshot(name)
-        return HeldPlace(self._spark, path_of(snapshot)).rows(session, refresh_id)
+        return HeldVersions(self._spark, path_of(snapshot)).rows(session, refresh_id)
 
     def discard_held(self, name: TableName, materialized_id: str) -> None:
         found = self.find(name)
         if found is not None and found.materialized_id == materialized_id:
-            HeldPlace(self._spark, path_of(self._tables.newest_snapshot(name))).clear()
+            HeldVersions(self._spark, path_of(self._tables.newest_snapshot(name))).clear()
 
     def fit_columns(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
         target = schema_of(self._tables.target_snapshot(order))
@@ -532,7 +535,7 @@ class DeltaFormat:
     def _beside(
         self, rows: DataFrame, order: RefreshOrder, snapshot: Any, replaced: str | None
     ) -> DataFrame | None:
-        """Return the rows that stay when others are replaced, if a check looks at them too."""
+        """Return the rows that are not replaced; None if all are, or no check needs them."""
         if replaced is None or not (order.key or order.assertions):
             return None
         table = self.rows(rows.sparkSession, order.name, int(snapshot.version()))
@@ -577,7 +580,7 @@ def _column(field: T.StructField) -> Column:
 def _fit_columns(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> DataFrame:
     """Name the query's columns, then cast and order them as the table has them.
 
-    The table may have got further columns since the refresh was ordered; they are NULL.
+    Columns that were added to the table since the refresh was ordered are NULL.
     """
     named = frame.toDF(*columns)
     known = {field.name.lower(): field.dataType for field in named.schema.fields}

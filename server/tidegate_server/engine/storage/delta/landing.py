@@ -1,4 +1,4 @@
-"""The commit of a refresh: made, then found again, or refused because a later epoch was faster."""
+"""Commits a refresh, and verifies that its commit is in the log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 def land_commit(
     tables: DeltaTables, commit: Callable[[], object], order: RefreshOrder, snapshot: Any
 ) -> Written:
-    """Commit, then find our commit: Delta skips an outdated epoch without a word.
+    """Commit, then look for the commit, since Delta silently skips an outdated epoch.
 
-    :param snapshot: the table's newest one before.
+    :param snapshot: the table's newest one before the commit.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, MT_PARTITION_VALUE if a
-        partition's value cannot be stored, or what an expectation says of the rows.
+        partition value cannot be stored, MT_EXPECTATION_FAILED.
     """
     before = int(snapshot.version())
     hold(Point.BEFORE_COMMIT)
@@ -41,7 +41,7 @@ def land_commit(
             raise broken from failed
         done = _find_own(tables, order, before)
         if done is not None:
-            logger.warning("%s was committed, then %s", order.refresh_id, failed)
+            logger.warning("%s was committed, then failed: %s", order.refresh_id, failed)
             return done
         last = tables.last_commit(order.name, order.table_id)
         if last is None or last.epoch < order.epoch:
@@ -54,7 +54,7 @@ def land_commit(
 
 
 def fencing_error(tables: DeltaTables, order: RefreshOrder) -> ServerError:
-    """Return the error of a refresh that another one, of a later epoch, has overtaken."""
+    """Return the error for a refresh after which a later epoch was committed."""
     last = tables.last_commit(order.name, order.table_id)
     return error(
         Code.MT_REFRESH_FENCED,
@@ -65,7 +65,7 @@ def fencing_error(tables: DeltaTables, order: RefreshOrder) -> ServerError:
 
 
 def _find_own(tables: DeltaTables, order: RefreshOrder, before: int) -> Written | None:
-    """Return what the order's own commit wrote, if it is among those after a version."""
+    """Return the result of the order's own commit, if there is one after version ``before``."""
     for commit in tables.commits(order):
         if commit.version <= before:
             return None

@@ -1,4 +1,4 @@
-"""Commits of refreshes to a Delta table: what they carry and how they are made."""
+"""Commits of refreshes to a Delta table, and their metadata."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 def epoch_options(order: RefreshOrder) -> Mapping[str, str]:
-    """Return the options that make Delta skip the same and earlier epochs."""
+    """Return the writer options by which Delta skips an epoch that is not higher than the last."""
     return {"txnAppId": application_id(order), "txnVersion": str(order.epoch)}
 
 
 def application_id(order: RefreshOrder) -> str:
-    """Return the application id under which a table's epochs count."""
+    """Return the id under which Delta records a table's epochs."""
     return f"mt:{order.table_id}"
 
 
@@ -39,10 +39,10 @@ def user_metadata(
     base: int | None = None,
     breaks: str | None = None,
 ) -> str:
-    """Return what a refresh's commit says of itself, as JSON.
+    """Return the metadata of a refresh's commit as JSON.
 
-    :param base: the version the commit builds on; None when it replaces everything.
-    :param breaks: which assertion a version breaks that is held.
+    :param base: the version the commit is based on; None if it replaces everything.
+    :param breaks: the failed assertion of a held version.
     """
     facts = {
         "mt": order.table_id,
@@ -76,8 +76,8 @@ def user_metadata(
 def last_refresh(history: Iterable[Commit], materialized_id: str) -> CommittedRefresh | None:
     """Return a table's last refresh from its commits, newest first.
 
-    A commit of somebody else counts as foreign when it is newer, and also when it came between
-    the version a refresh built on and the refresh's own commit.
+    A commit by another writer is foreign if it is newer than the refresh, or lies between the
+    refresh's base version and its commit.
     """
     found: Commit | None = None
     foreign: int | None = None
@@ -116,7 +116,7 @@ def _as_committed_refresh(commit: Commit, foreign: int | None) -> CommittedRefre
 
 
 def write_result(commit: Commit) -> Written:
-    """Return what a commit counted."""
+    """Return the counts in a commit's metrics."""
 
     def count(*names: str) -> int | None:
         return next((int(commit.metrics[n]) for n in names if n in commit.metrics), None)
@@ -163,12 +163,12 @@ def append_rows(frame: DataFrame, snapshot: Any, order: RefreshOrder, metadata: 
 def replace_rows(
     frame: DataFrame, snapshot: Any, files: Iterable[Any], order: RefreshOrder, metadata: str
 ) -> None:
-    """Commit rows instead of all others, unless this or a later epoch was committed.
+    """Replace all rows in one commit, unless this or a later epoch was committed.
 
-    Spark's own writer does the same, but takes half a second longer to begin.
+    Spark's own writer does the same, but takes half a second longer to start.
 
     :param frame: fitted.
-    :param files: Delta's descriptions of all files of the snapshot.
+    :param files: the ``AddFile`` actions of all files of the snapshot.
     """
     session = frame.sparkSession
     with transaction(session, snapshot, order, metadata) as begun:
@@ -181,7 +181,7 @@ def replace_rows(
 
 
 def _write_operation(jvm: Any, mode: str) -> Any:
-    """Return the operation as which DESCRIBE HISTORY knows the commit."""
+    """Return the operation that DESCRIBE HISTORY shows for the commit."""
     operations = jvm.org.apache.spark.sql.delta.DeltaOperations
     return operations.Write(jvm.org.apache.spark.sql.SaveMode.valueOf(mode), *[_nothing(jvm)] * 8)
 
@@ -192,7 +192,7 @@ def transaction(
 ) -> Iterator[Any]:
     """Begin a transaction on a snapshot; None if the order's epoch or a later one was committed.
 
-    An epoch that is committed between the snapshot and the transaction's end makes it fail.
+    The transaction fails if an epoch is committed after the snapshot and before its end.
     """
     jvm = java(session)
     before = session.conf.get(_METADATA, None)
@@ -210,15 +210,17 @@ def transaction(
 
 
 def _newest_epoch(begun: Any, snapshot: Any, order: RefreshOrder) -> int:
-    """Return the last epoch in a snapshot, -1 if there is none, and make the transaction fail if
-    one comes after; without a checksum that has the epochs, Delta computes them in a job."""
+    """Return a snapshot's last epoch, or -1, and make the transaction conflict with later ones.
+
+    Delta itself would compute the epochs in a Spark job, so read the checksum if it has them.
+    """
     name = application_id(order)
     checksum = snapshot.checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
     if not known.isDefined():
         return int(begun.txnVersion(name))
     begun.readTxn().addOne(name)
-    epochs = (int(told.version()) for told in items(known.get()) if told.appId() == name)
+    epochs = (int(each.version()) for each in items(known.get()) if each.appId() == name)
     return max(epochs, default=-1)
 
 
