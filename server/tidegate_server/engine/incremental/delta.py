@@ -1,8 +1,8 @@
-"""The change of a query's rows, from the changes of its sources.
+"""Computes the change of a query's rows from the changes of its sources.
 
-Every operator gives the exact signed change of its rows. Linear ones are applied to the change of
-their inputs. For the others the rows that hang together by some key are computed anew wherever a
-key occurs among the changed input rows: rows with other keys have the same input before and after.
+Every operator yields the exact signed change of its rows. Linear ones are applied to the change of
+their inputs. For the others, all rows with an affected key are recomputed, that is a key of a
+changed input row: rows with other keys have the same input before and after.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from tidegate_server.engine.storage.jvm import items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedSource:
-    """One source whose rows changed: its weighted change and its rows before."""
+    """A source whose rows changed: its weighted change and its rows before."""
 
     change: DataFrame
     before: Callable[[], DataFrame]
-    """Analyzed only where it is needed, since an old version has to be looked up first."""
+    """Called only if needed, since it has to look up an old version."""
     few: bool = False
-    """Whether the change fits into the memory of every process."""
+    """Whether the change is small enough to be broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A plan whose output is an operator's attributes and then the weight."""
+    """A plan whose output is an operator's attributes, followed by the weight."""
 
     plan: Any
     weight: Any
     few: bool = False
-    """Whether the rows are known to fit into the memory of every process."""
+    """Whether the rows are known to be few enough to be broadcast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Rows of the table with these keys are taken away, since all of them are computed anew."""
+    """The table's rows with these keys are removed, since all of them are recomputed."""
 
     keys: Keys
     columns: tuple[int, ...]
@@ -56,9 +56,9 @@ class Replaced:
 class DeltaBuilder:
     """Builds the signed change of a query.
 
-    :param check: called between steps; raises when the work is not wanted any more.
-    :param accept: called with each number of affected keys; raises when they are too many.
-    :param provisos: what was so of the rows before the change, and is to be so after it.
+    :param check: called between steps; raises if the refresh was canceled.
+    :param accept: called with each number of affected keys; raises if there are too many.
+    :param provisos: preconditions that were met before the change, and must be met after it.
     """
 
     catalyst: Catalyst
@@ -71,15 +71,15 @@ class DeltaBuilder:
     affected: int = 0
     """The largest number of affected keys of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
-    """Affected keys that were found before, by the operator's id."""
+    """Affected keys that are known already, by ``id()`` of the node."""
     pending: list[DataFrame] = field(default_factory=list)
-    """Looks that :func:`~.provisos.looks` made, and nobody has taken yet."""
+    """Checks of preconditions that have not been run yet."""
     _before: dict[int, Any] = field(default_factory=dict)
 
     def delta_of(self, node: Node) -> Weighted | None:
         """Return the change of a node's rows; None if there is none.
 
-        It is right as long as the looks left in ``pending`` find nothing.
+        It is correct only if the checks in ``pending`` succeed.
         """
         if not node.operator.changes(frozenset(self.changed)):
             return None
@@ -121,7 +121,7 @@ class DeltaBuilder:
                 return replace(projected, few=change.few)
             case "Expand":
                 return self._as_weighted(catalyst.expand(node.plan, change.weight, change.plan))
-            case _:  # Filter, Generate: what they do not use is handed through
+            case _:  # Filter, Generate: the weight is passed through
                 plan = catalyst.with_children(node.plan, [change.plan])
                 few = change.few and node.kind == "Filter"
                 return self._reorder(node, Weighted(plan, change.weight, few))
@@ -150,7 +150,7 @@ class DeltaBuilder:
         return parts
 
     def _one_sided(self, node: Node) -> Weighted | None:
-        """A join that is linear in the rows it keeps, and keyed by those it looks up."""
+        """Return the change of a join that is linear in one side, and keyed by the other."""
         (looked_up,) = node.operator.keyed_by
         kept = 1 - looked_up
         parts = []
@@ -172,7 +172,7 @@ class DeltaBuilder:
         return self._sum(node, parts)
 
     def _broadcast_few(self, change: Weighted) -> Any:
-        """Return a change as a join wants it: Spark takes one of unknown size for a large one."""
+        """Return a change as a side of a join; Spark considers its size large unless told."""
         return self.catalyst.broadcast(change.plan) if change.few else change.plan
 
     # ---- keyed -----------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class DeltaBuilder:
         return self._collect_keys(sides) if sides else None
 
     def _collect_keys(self, sides: Sequence[tuple[Sequence[Any], Weighted]]) -> Keys:
-        """Return the keys of changed rows, whatever their weight."""
+        """Collect the keys of changed rows of any weight."""
         plans = []
         for expressions, change in sides:
             safe = guard_expressions(self.catalyst, change.plan, expressions)
@@ -214,7 +214,7 @@ class DeltaBuilder:
         return keys
 
     def _add_check(self, node: Node, keys: Keys | None = None) -> None:
-        """Leave a look at an operator's input after the change, or at its rows with some keys."""
+        """Add checks of an operator's preconditions, for affected keys only if they are known."""
         own = [proviso for proviso in self.provisos if proviso.node is node]
         if not own:
             return
@@ -224,9 +224,9 @@ class DeltaBuilder:
         self.pending.append(looks(own, self.catalyst, rows))
 
     def check_pending(self) -> None:
-        """Take all looks that were left; one Spark action each.
+        """Run all pending checks; one Spark action each.
 
-        :raises NotFollowingError: if a proviso does not hold any more.
+        :raises NotFollowingError: if a precondition is not met any more.
         """
         for frame in self.pending:
             row = frame.first()
@@ -248,7 +248,7 @@ class DeltaBuilder:
     # ---- the sources before ----------------------------------------------------------------
 
     def before(self, node: Node) -> Any:
-        """Return a node's plan over the rows its sources had before."""
+        """Return a node's plan over its sources' rows before the change."""
         if not node.operator.changes(frozenset(self.changed)):
             return node.plan
         if id(node) not in self._before:
@@ -279,7 +279,7 @@ class DeltaBuilder:
         return self._as_weighted(self.catalyst.project([*items(node.plan.output()), named], plan))
 
     def _reorder(self, node: Node, change: Weighted) -> Weighted:
-        """Return the node's attributes and then the weight, in this order."""
+        """Put the output into the order of the node's attributes, followed by the weight."""
         named = [*items(node.plan.output()), change.weight]
         return replace(change, plan=self.catalyst.project(named, change.plan))
 

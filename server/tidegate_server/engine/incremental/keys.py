@@ -1,4 +1,4 @@
-"""Affected keys: collected once, then used to restrict whatever is computed anew."""
+"""Affected keys: collected once, then used to restrict what is recomputed."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 _NUMBER = "__number"
-# The lower bits of a row's number count within its partition.
+# The lower bits of a row's number count the rows of its partition.
 _WITHIN = (1 << 33) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """The values one column of the keys has."""
+    """The values of one key column."""
 
     known: Any
-    """An array of Catalyst values, NULL left out."""
+    """An array of Catalyst values without NULL."""
     count: int
     has_null: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Distinct key tuples; too many to be collected, they stay a plan."""
+    """Distinct key tuples, which remain a plan if there are too many to collect."""
 
     count: int
-    """How many there are."""
+    """Number of key tuples."""
     attributes: tuple[Any, ...]
     relation: Any
     columns: tuple[Values, ...]
-    """Empty when they were not collected."""
+    """Empty if the keys were not collected."""
 
 
 def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
     """Return the distinct rows of ``plan``; one Spark job.
 
-    :param limit: how many are brought to this process at most.
+    :param limit: the maximum number to collect.
     """
     distinct = catalyst.distinct(plan)
     frame = catalyst.frame(distinct)
@@ -53,7 +53,7 @@ def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
 def collect_groups(
     catalyst: Catalyst, groups: DataFrame, keys: Sequence[str], doubt: str, limit: int
 ) -> tuple[Keys, bool]:
-    """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
+    """Return the keys of distinct groups, and whether any group is in doubt; one Spark job."""
     plan = catalyst.analyzed(groups.select(*keys))
     named = [f"{key} AS k{index}" for index, key in enumerate(keys)]
     return _collect(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
@@ -62,13 +62,13 @@ def collect_groups(
 def _collect(
     catalyst: Catalyst, frame: DataFrame, plan: Any, doubt: str, limit: int
 ) -> tuple[Keys, bool]:
-    """Count the rows of ``frame``, of which ``plan`` has the keys, and bring them if few."""
+    """Count the rows of ``frame``, whose keys ``plan`` computes, and collect them if few."""
     types = [attribute.dataType() for attribute in items(plan.output())]
     names = [f"k{index}" for index in range(len(types))]
-    # A number within the partition: together there are enough of them, and never far too many.
+    # At most ``limit`` rows per partition are collected: enough in total, and never far too many.
     numbered = frame.selectExpr("*", f"monotonically_increasing_id() & {_WITHIN}L AS {_NUMBER}")
     few = f"CASE WHEN {_NUMBER} <= {limit} THEN"
-    # The checkpoint runs under the session's settings, as a look at the plan's rows would not.
+    # Unlike executing the plan directly, the checkpoint runs under the session's settings.
     found = numbered.selectExpr(
         f"collect_list({few} struct({', '.join(names)}) END)",
         *(f"collect_set({few} {name} END)" for name in names),
@@ -99,9 +99,9 @@ def _collect(
 
 
 def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Keys) -> Any:
-    """Return the rows of ``plan`` whose expressions give one of the keys, NULL being a value.
+    """Return the rows of ``plan`` whose expressions match one of the keys, with NULL equal to NULL.
 
-    Lists of values reach the files' statistics; several columns also need their tuples compared.
+    Conditions on single columns let Delta skip files; tuples of several are matched by a join.
     """
     expressions = guard_expressions(catalyst, plan, expressions)
     restricted = restrict_roughly(catalyst, plan, zip(expressions, keys.columns, strict=False))
@@ -113,11 +113,11 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
 
 
 def guard_expressions(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list[Any]:
-    """Return expressions over a plan's rows as they are to be compared with keys.
+    """Return key expressions over a plan's rows that give NULL instead of failing.
 
-    Spark may evaluate them before a filter or a join of the query leaves out rows for which they
-    fail. Such rows have NULL for a key: they are recomputed together with those that do have
-    it, where they fail if they fail in the query.
+    Spark may evaluate them before a filter or a join of the query removes rows for which they fail.
+    Such rows are recomputed together with those whose key is NULL, and fail there only if they fail
+    in the query.
     """
     return [
         catalyst.attempted(each) if _may_fail(catalyst, plan, each) else each
@@ -126,7 +126,7 @@ def guard_expressions(catalyst: Catalyst, plan: Any, expressions: Sequence[Any])
 
 
 def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
-    """Say whether an expression, or what it reads, is more than a stored value."""
+    """Say whether an expression computes more than a stored value, directly or below."""
     match kind(expression):
         case "AttributeReference":
             return not _is_stored(plan, expression)
@@ -138,7 +138,7 @@ def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
 
 
 def _is_stored(plan: Any, attribute: Any) -> bool:
-    """Say whether an attribute of a plan is a column of a leaf, as it is there."""
+    """Say whether an attribute of a plan is an unchanged column of a leaf."""
     children, id_ = list(items(plan.children())), expression_id(attribute)
     match kind(plan):
         case "Project":
@@ -156,9 +156,9 @@ def _is_stored(plan: Any, attribute: Any) -> bool:
 
 
 def restrict_roughly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
-    """Return all rows that :func:`restrict` would, and perhaps more, without a join.
+    """Return at least the rows that :func:`restrict` returns, without a join.
 
-    :param wanted: expressions with their values; none where they were not collected.
+    :param wanted: expressions with their values; none if these were not collected.
     """
     conditions = [_matches_values(catalyst, expression, values) for expression, values in wanted]
     return catalyst.filter(catalyst.all(conditions), plan) if conditions else plan

@@ -1,4 +1,4 @@
-"""Which columns of a plan's rows follow from others of them."""
+"""Functional dependencies: which columns of a plan are determined by others."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tidegate_server.engine.query.catalyst import descend, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
-"""Operators that hand every row through."""
+"""Operators that pass every row through."""
 ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
-"""Operators that treat rows one by one, and make one row of each at most."""
+"""Operators that treat rows one by one, with at most one output row for each."""
 PEERS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
-"""Window functions that are the same for rows that tie, whatever the frame."""
+"""Window functions that are equal for rows that tie, with any frame."""
 
 _INNER = frozenset({"Inner", "Cross"})
 _LEFT_ROWS = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
 
 
 def is_fixed_by(plan: Any, known: Iterable[Any]) -> bool:
-    """Say whether rows of a plan that agree in some attributes agree in all of them.
+    """Say whether rows of a plan that agree in the known attributes agree in all.
 
-    :param known: the attributes; those whose equal values may look different count for nothing.
+    :param known: the attributes; those whose equal values may not be identical are ignored.
     """
     return _is_fixed(plan, frozenset(expression_id(each) for each in known if is_key(each)))
 
 
 def covers_peers(frame: Any) -> bool:
-    """Say whether a window's frame holds all or none of the rows that tie."""
+    """Say whether a window's frame always contains all or none of the rows that tie."""
     if kind(frame) != "SpecifiedWindowFrame":
         return False
     if kind(frame.frameType()) == "RangeFrame":
@@ -39,7 +39,7 @@ def covers_peers(frame: Any) -> bool:
 
 
 def equated_pairs(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs of expressions, one of each side, that a join's condition equates."""
+    """Yield the pairs of expressions that a join's condition equates, left side first."""
     if condition.isEmpty():
         return
     for part in conjuncts(condition.get()):
@@ -60,8 +60,10 @@ def _equated_pair(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, 
 
 
 def null_aware_pair(condition: Any, left: Any, right: Any) -> tuple[Any, Any] | None:
-    """Return the expressions that NOT IN compares, of each side one: ``a = b OR (a = b) IS NULL``;
-    None if a join's condition is another one."""
+    """Return the two expressions that NOT IN compares: ``a = b OR (a = b) IS NULL``.
+
+    None if the join has another condition.
+    """
     if condition.isEmpty() or kind(condition.get()) != "Or":
         return None
     equality, unknown = condition.get().left(), condition.get().right()
@@ -71,7 +73,7 @@ def null_aware_pair(condition: Any, left: Any, right: Any) -> tuple[Any, Any] | 
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:
-    """Yield the parts of a condition that all have to hold."""
+    """Yield the parts of a condition that AND connects."""
     if kind(condition) != "And":
         yield condition
         return
@@ -113,7 +115,7 @@ def _fixed_projection(plan: Any, known: frozenset[int]) -> bool:
 
 
 def _has_all_groups(plan: Any, known: frozenset[int]) -> bool:
-    """There is one row for each group."""
+    """Say whether all groups are known: there is one row per group."""
     results = [each for each in items(plan.aggregateExpressions()) if expression_id(each) in known]
     return all(
         any(bool(group.semanticEquals(_plain(each))) for each in results)
@@ -122,7 +124,7 @@ def _has_all_groups(plan: Any, known: frozenset[int]) -> bool:
 
 
 def _same_for_equal_rows(window: Any, known: frozenset[int]) -> bool:
-    """Rows that are equal below tie in every order."""
+    """Say whether functions are equal for equal input rows, which tie in every order."""
     for named in items(window.windowExpressions()):
         if expression_id(named) in known:
             continue
@@ -146,7 +148,7 @@ def _fixed_join(plan: Any, known: frozenset[int]) -> bool:
         both = known | {b for a, b in pairs if a in known} | {a for a, b in pairs if b in known}
         if _is_fixed(left, both) and _is_fixed(right, both):
             return True
-    # A row of one side then meets one row of the other, or equal ones, or none.
+    # Each row of one side then matches one row of the other, several equal ones, or none.
     if name in _INNER | {"LeftOuter"} and _is_fixed(left, known):
         return _is_fixed(right, frozenset(b for _, b in pairs))
     if name in _INNER | {"RightOuter"} and _is_fixed(right, known):

@@ -1,4 +1,4 @@
-"""The shape of a definition query: Catalyst's plan with what incremental refresh needs to know."""
+"""The shape of a definition query: Catalyst's plan, annotated for incremental refresh."""
 
 from __future__ import annotations
 
@@ -53,21 +53,20 @@ _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 _CORRUPT_OPTION = "columnnameofcorruptrecord"
 
 Trace = Mapping[int, int]
-"""The table's column by the id of the attribute that is passed through to it unchanged."""
+"""Maps the id of an attribute to the table's column that it becomes unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An operator of the plan, and by which values its rows hang together."""
+    """An operator of the plan, and the keys by which its rows can be recomputed."""
 
     operator: Operator
     plan: Any
     children: tuple[Node, ...] = ()
     keys: tuple[tuple[Any, ...], ...] = ()
-    """For each child the expressions over its attributes; those of two children correspond."""
+    """For each child the key expressions over its attributes; those of two children correspond."""
     columns: tuple[int, ...] = ()
-    """For each key the table's column that holds it, when the operator's rows are replaced by
-    them."""
+    """The table's column of each key, if the operator's rows are replaced by key."""
 
     @property
     def kind(self) -> str:
@@ -93,21 +92,21 @@ def read_shape(
 
     :param table_types: the types of the table's columns.
     :param versions: the version at which each versioned source is to be read, by table id.
-    :param files: tables of files that are known to be the same before and after.
+    :param files: tables of files that are known to be unchanged.
     """
     trace = root_trace(plan, table_types, is_key)
     return _Reader(versions, catalyst, files).read(plan, trace)
 
 
 def incomparable_columns(shape: Node) -> tuple[Obstacle, ...]:
-    """Return why no rows of a query could be taken away from a table."""
+    """Return the obstacles to removing rows of a query from a table by their values."""
     return tuple(found for a in items(shape.plan.output()) for found in _type_obstacles(a))
 
 
 def root_trace(plan: Any, table_types: Sequence[str], fit: Callable[[Any], bool]) -> Trace:
-    """Return the table's column for each attribute of a query's result that it holds unchanged.
+    """Return the table's column for each attribute of a query's result that it stores unchanged.
 
-    :param fit: which attributes are of use.
+    :param fit: says whether an attribute is useful.
     """
     trace: dict[int, int] = {}
     for index, attribute in enumerate(items(plan.output())):
@@ -118,7 +117,7 @@ def root_trace(plan: Any, table_types: Sequence[str], fit: Callable[[Any], bool]
 
 
 class _Reader:
-    """Reads plans from the root down; ``trace`` is None below what the table holds row for row."""
+    """Reads plans from the root down; ``trace`` is None where rows are not those of the table."""
 
     def __init__(
         self, versions: Mapping[str, int], catalyst: Catalyst, files: Collection[TableName]
@@ -179,10 +178,9 @@ class _Reader:
         return table_id if self._versions.get(table_id) == int(snapshot.version()) else None
 
     def _is_fixed(self, plan: Any) -> bool:
-        """Say whether a leaf reads a table of files that are the same, and give the same rows
-        whichever columns are asked for.
+        """Say whether a leaf reads unchanged files, and the same rows for any set of columns.
 
-        Readers of text find a broken line by the columns that they read of it.
+        Readers of text detect a malformed line only by the columns that they read.
         """
         if not self._files or not reads_plain_files(self._catalyst.spark, plan):
             return False
@@ -295,7 +293,7 @@ class _Reader:
         )
 
     def _limit(self, plan: Any) -> Node:
-        """Read a LIMIT, whose rows follow at the top only, and where they are ordered."""
+        """Read a LIMIT, which is incremental only after ORDER BY at the end of the query."""
         children = (self.read(plan.child().child(), None),)
         text = "no incremental rule is known for LIMIT but after ORDER BY at the end of the query"
         refused = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
@@ -329,9 +327,12 @@ class _Reader:
         refused: Sequence[Obstacle],
         ambiguous: Obstacle | None = None,
     ) -> Node:
-        """Any part of the keys holds rows together too: best is what the table tells them by, but
-        the fields of a struct, such as the start of a time window, leave far fewer rows, where
-        these may be computed twice."""
+        """Return a node whose rows are recomputed by some of its keys.
+
+        Any subset of the keys is correct. Keys that are columns of the table are best; but fields
+        of a struct, such as the start of a time window, are far more selective, and are used if
+        recomputed rows are exact.
+        """
         inexact = rounding_obstacle(functions)
         others = (each for each in functions if not averages_whole(each))
         usable = [key for key in keys if is_key(key)]
@@ -354,7 +355,7 @@ class _Reader:
         )
 
     def _fields(self, key: Any) -> Iterator[Any]:
-        """Yield the fields of a struct that can be keys; a struct that is NULL has NULL fields."""
+        """Yield the fields of a struct that can be keys; those of a NULL struct are NULL."""
         if str(key.dataType().typeName()) == "struct":
             fields = (self._catalyst.field(key, i) for i in range(int(key.dataType().size())))
             yield from (field for field in fields if is_key(field))
@@ -399,7 +400,7 @@ class _Reader:
 
 
 def trace_through(plan: Any, trace: Trace) -> Trace:
-    """Follow the table's columns through an operator to its input."""
+    """Trace the table's columns through an operator to its input."""
     if kind(plan) != "Project":
         return trace
     found: dict[int, int] = {}
@@ -425,13 +426,13 @@ def _traced_groups(plan: Any, grouping: Sequence[Any], trace: Trace) -> list[tup
 
 
 def _traced_keys(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
-    """Return those keys that are columns of the table, with the column."""
+    """Return the keys that are columns of the table, with their columns."""
     attributes = (key for key in keys if kind(key) == "AttributeReference")
     return [(key, trace[i]) for key in attributes if (i := expression_id(key)) in trace]
 
 
 def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:
-    """A change would lose a row that another one replaces which its collation takes for equal."""
+    """Yield an obstacle for collations: a change could confuse rows they consider equal."""
     if "collate" in str(plan.schema().catalogString()):
         yield Obstacle(
             code="TYPE_NOT_COMPARABLE",

@@ -1,9 +1,8 @@
 """Prepares an analyzed plan for incremental refresh by rules of Spark's optimizer, in its order.
 
-A rule may rely on those that Spark runs before it. The rule that makes joins of predicate
-subqueries is the most demanding: it treats IN as false where it is NULL, which is right only
-after NOT was pushed down to IN and predicates were pushed down to where Spark evaluates them.
-No rule here looks at data.
+A rule may rely on those that Spark runs before it. The rule that rewrites predicate subqueries as
+joins is the most demanding: it treats IN as false where it is NULL, which is correct only after NOT
+was pushed down to IN, and predicates to where Spark evaluates them. No rule here reads data.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ UNCERTAIN = Obstacle(
     "compare values that cannot be NULL, or use IN as a condition of its own",
 )
 _SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
-# As often as Spark itself repeats a batch of rules at most.
+# The maximum number of times that Spark itself repeats a batch of rules.
 _ROUNDS = 100
 
 
@@ -33,12 +32,15 @@ class Simplified:
 
     plan: Any
     obstacles: tuple[Obstacle, ...] = ()
-    """Why rows computed from the plan may not be those that Spark makes of the query."""
+    """Why rows computed from the plan may differ from those of the query."""
 
 
 def simplify(catalyst: Catalyst, plan: Any) -> Simplified:
-    """Return an analyzed plan without names, views and hints, its correlated subqueries as joins,
-    and without a LIMIT that keeps all rows, as after an aggregate over everything."""
+    """Simplify an analyzed plan.
+
+    Removes names, views, hints and LIMITs that keep all rows, such as after an aggregate without
+    GROUP BY; rewrites correlated subqueries as joins.
+    """
     steps = _Steps(catalyst)
     plan = steps.strip_wrappers(catalyst.optimizer.InlineCTE(True, False).apply(plan))
     if catalyst.has_subqueries(plan):
@@ -47,10 +49,10 @@ def simplify(catalyst: Catalyst, plan: Any) -> Simplified:
 
 
 def push_down_filters(catalyst: Catalyst, plan: Any) -> Any:
-    """Return a plan whose filters are where Spark evaluates them.
+    """Return a plan with filters where Spark evaluates them.
 
-    What is computed of rows that a filter removes may fail: affected keys, too, are to be found
-    among the rows that are left.
+    Expressions may fail for rows that a filter removes, so affected keys, too, must be computed
+    after the filter.
     """
     return _repeat_rules((catalyst.optimizer.PushDownPredicates,), plan)
 
@@ -61,11 +63,13 @@ class _Steps:
     obstacles: list[Obstacle] = field(default_factory=list)
 
     def strip_wrappers(self, plan: Any) -> Any:
-        """Return a plan without what only names, wraps or advises, and without idle LIMITs; its
-        subqueries keep theirs."""
+        """Return a plan without aliases, views, hints and LIMITs that keep all rows.
+
+        Subqueries are not changed.
+        """
         optimizer, analysis = self.catalyst.optimizer, self.catalyst.analysis
         rules = (
-            # A SQL function is judged by its body, which its call hides.
+            # Replaces the call of a SQL function by its body, so that this is checked.
             optimizer.EliminateSQLFunctionNode,
             analysis.EliminateSubqueryAliases,
             analysis.EliminateView,
@@ -76,10 +80,9 @@ class _Steps:
         return _apply_rules(rules, plan)
 
     def join_subqueries(self, plan: Any, *, inner: bool = False) -> Any:
-        """Return a plan with its correlated subqueries as joins.
+        """Return a plan with its correlated subqueries rewritten as joins.
 
-        The rules see the outermost subqueries only, and expect those within them to be joins
-        already.
+        The rules see the outermost subqueries only, and expect nested ones to be joins already.
 
         :param inner: whether it is the plan of a subquery.
         """
@@ -115,10 +118,10 @@ class _Steps:
         return any(map(self.catalyst.has_subqueries, items(plan.groupingExpressions())))
 
     def _with_replacements(self, subquery: Any) -> Any:
-        """Return a subquery whose aggregates show what they are of no rows.
+        """Return a correlated subquery with functions such as ``count_if`` replaced.
 
-        What a correlated subquery gives where it has no rows is computed from that: ``count_if``
-        has to be a count by then.
+        Spark derives the subquery's result for no rows from its aggregates, and does not know that
+        ``count_if`` is a count unless it is replaced first.
         """
         if not bool(subquery.isCorrelated()):
             return subquery
@@ -132,8 +135,10 @@ class _Steps:
         )
 
     def _map_subqueries(self, plan: Any, change: Callable[[Any], Any]) -> Any:
-        """Return a plan with other subqueries, not looking inside them; Spark has correlated ones
-        in these operators only."""
+        """Return a plan with ``change`` applied to its outermost subqueries.
+
+        Handles only the operators in which Spark allows correlated subqueries.
+        """
         catalyst = self.catalyst
         if not catalyst.has_subqueries(plan):
             return plan
@@ -171,8 +176,10 @@ class _Steps:
 
 
 def _mixes_exists(plan: Any) -> bool:
-    """Say whether an operator has EXISTS over everything beside another predicate subquery, which
-    the rule that makes joins of those would take for correlated."""
+    """Say whether an operator has an uncorrelated EXISTS beside another predicate subquery.
+
+    The rule that rewrites predicate subqueries would treat both as correlated.
+    """
     found = {
         f"{kind(part)} {bool(part.isCorrelated())}"
         for expression in items(plan.expressions())
