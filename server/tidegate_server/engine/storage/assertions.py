@@ -20,7 +20,7 @@ _NOTHING = " HAVING false"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class AssertionResult:
     """The result of a table's assertions on its new version."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -29,7 +29,9 @@ class Judged:
     """The failed assertion with HOLD and its values; None if the version may be published."""
 
 
-def judge(content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: bool) -> Judged:
+def check_assertions(
+    content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: bool
+) -> AssertionResult:
     """Evaluate assertions on a new version; an assertion that yields NULL passes.
 
     :param content: all rows of the new version, as readers would see them.
@@ -38,7 +40,7 @@ def judge(content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: 
     :raises ServerError: MT_ASSERTION_FAILED if an assertion with FAIL fails.
     """
     if not order.assertions:
-        return Judged()
+        return AssertionResult()
     with _view(content) as new, _view(served) as old:
         text = _sql(order.assertions, new, old + (_NOTHING if first else ""))
         row = content.sparkSession.sql(text).first()
@@ -60,7 +62,7 @@ def judge(content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: 
         if each.violation is Violation.HOLD
     )
     counts = {each.name: int(n in broken) for n, each in enumerate(order.assertions)}
-    return Judged(counts=counts, held=next(holding, None))
+    return AssertionResult(counts=counts, held=next(holding, None))
 
 
 def _sql(assertions: tuple[Assertion, ...], new: str, old: str) -> str:

@@ -70,7 +70,7 @@ def count_broken(
         return
     kept_rows = rows.persist()
     try:
-        check_failing(kept_rows, order)
+        reject_violations(kept_rows, order)
         counts = (F.count_if(violates(e)).alias(e.name) for e in order.expectations)
         found = kept_rows.agg(*counts).collect()[0]
         numbers = {e.name: int(found[i]) for i, e in enumerate(order.expectations)}
@@ -105,7 +105,7 @@ def exclude_quarantined(rows: DataFrame, order: RefreshOrder) -> DataFrame:
     return rows
 
 
-def check_failing(rows: DataFrame, order: RefreshOrder) -> None:
+def reject_violations(rows: DataFrame, order: RefreshOrder) -> None:
     """Raise if a row violates an expectation with FAIL, before anything is written.
 
     :raises ServerError: MT_EXPECTATION_FAILED.

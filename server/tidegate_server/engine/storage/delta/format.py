@@ -28,7 +28,7 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
-from tidegate_server.engine.storage.assertions import judge
+from tidegate_server.engine.storage.assertions import check_assertions
 from tidegate_server.engine.storage.base import (
     FoundChange,
     Method,
@@ -41,7 +41,7 @@ from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.files import known_files, read_files
 from tidegate_server.engine.storage.delta.held_versions import HeldVersions
-from tidegate_server.engine.storage.delta.landing import fencing_error, land_commit
+from tidegate_server.engine.storage.delta.landing import commit_and_verify, fencing_error
 from tidegate_server.engine.storage.delta.partitions import check_partitions, find_partition_error
 from tidegate_server.engine.storage.delta.rewrite import change_rows
 from tidegate_server.engine.storage.delta.schema import commit_metadata, widen
@@ -84,11 +84,11 @@ from tidegate_server.engine.storage.delta.write import (
 )
 from tidegate_server.engine.storage.distribution import distribute
 from tidegate_server.engine.storage.expectations import (
-    check_failing,
     count_broken,
     enforce,
     exclude_dropped,
     exclude_quarantined,
+    reject_violations,
 )
 from tidegate_server.engine.storage.jvm import java
 from tidegate_server.engine.storage.predicate import select_matching
@@ -346,14 +346,14 @@ class DeltaFormat:
         base = self._base(order, snapshot) if some and not partial else None
         beside = self._beside(rows, order, snapshot, condition)
         with check_key(rows, order, beside) as known:
-            broken = self._judge_written(known.rows, known.order, vector, beside, strategy, partial)
+            broken = self._gate_new_rows(known.rows, known.order, vector, beside, strategy, partial)
             metadata = user_metadata(
                 known.order, vector, strategy=strategy.value, partial=partial, base=base
             )
             done = self._overwrite(known.rows, options, order, snapshot, metadata)
         return replace(done, expectations={**done.expectations, **known.counts, **broken})
 
-    def _judge_written(
+    def _gate_new_rows(
         self,
         rows: DataFrame,
         order: RefreshOrder,
@@ -366,7 +366,7 @@ class DeltaFormat:
         if not order.assertions:
             return {}
         # An expectation with FAIL takes precedence over holding the result.
-        check_failing(rows, order)
+        reject_violations(rows, order)
         content = exclude_dropped(rows, order)
         whole = content if beside is None else content.unionAll(beside)
         return self.gate(whole, order, vector, strategy=strategy, partial=partial)
@@ -387,7 +387,7 @@ class DeltaFormat:
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         if last is not None and last.epoch >= order.epoch:
             raise fencing_error(self._tables, order)
-        judged = judge(
+        judged = check_assertions(
             exclude_quarantined(content, order),
             exclude_quarantined(served, order),
             order,
@@ -415,8 +415,8 @@ class DeltaFormat:
         snapshot = self._tables.newest_snapshot(name)
         if snapshot is None:
             return None
-        place = HeldVersions(self._spark, path_of(snapshot))
-        waiting = place.find(materialized_id, refresh_id)
+        versions = HeldVersions(self._spark, path_of(snapshot))
+        waiting = versions.find(materialized_id, refresh_id)
         last = last_refresh(commits(self._jvm, snapshot), materialized_id)
         overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
         return None if overtaken else waiting
@@ -442,7 +442,7 @@ class DeltaFormat:
         snapshot = self._tables.target_snapshot(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
         rows = distribute(frame, order.distribution)
-        return land_commit(
+        return commit_and_verify(
             self._tables, lambda: append_rows(rows, snapshot, order, metadata), order, snapshot
         )
 
@@ -454,7 +454,7 @@ class DeltaFormat:
         rows = _fit_columns(frame, order.columns, schema_of(snapshot))
         rows = distribute(rows, order.distribution)
         with count_broken(rows, order) as (admissible, counts):
-            done = land_commit(
+            done = commit_and_verify(
                 self._tables,
                 lambda: append_rows(admissible, snapshot, order, metadata),
                 order,
@@ -473,7 +473,7 @@ class DeltaFormat:
     ) -> Written:
         snapshot = self._tables.target_snapshot(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        return land_commit(
+        return commit_and_verify(
             self._tables,
             lambda: change_rows(session, snapshot, change, order, metadata),
             order,
@@ -485,7 +485,7 @@ class DeltaFormat:
     ) -> Written:
         snapshot = self._tables.target_snapshot(order)
         metadata = user_metadata(order, vector, strategy=_INCREMENTAL, base=base)
-        return land_commit(
+        return commit_and_verify(
             self._tables, lambda: advance(session, snapshot, order, metadata), order, snapshot
         )
 
@@ -560,7 +560,7 @@ class DeltaFormat:
             writer = rows.write.format(PROVIDER).mode("overwrite")
             writer.options(**options).option("userMetadata", metadata).save(path_of(snapshot))
 
-        done = land_commit(self._tables, commit, order, snapshot)
+        done = commit_and_verify(self._tables, commit, order, snapshot)
         return replace(done, expectations=expected.counts())
 
     def _last_change(self, snapshot: Any) -> Commit | None:

@@ -21,7 +21,7 @@ from tidegate_server.engine.storage.expectations import find_expectation_error
 logger = logging.getLogger(__name__)
 
 
-def land_commit(
+def commit_and_verify(
     tables: DeltaTables, commit: Callable[[], object], order: RefreshOrder, snapshot: Any
 ) -> Written:
     """Commit, then look for the commit, since Delta silently skips an outdated epoch.
