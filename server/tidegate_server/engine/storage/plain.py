@@ -269,7 +269,7 @@ def _list_when_settled(
         files = list_files()
         if files is None:
             return None
-        new = [left for file in files if (left := unsettled_for(file, now)) > 0]
+        new = [left for file in files if (left := milliseconds_unsettled(file, now)) > 0]
         if not new:
             return files
         if wait:
@@ -277,7 +277,7 @@ def _list_when_settled(
     return None
 
 
-def unsettled_for(file: StoredFile, now: int) -> int:
+def milliseconds_unsettled(file: StoredFile, now: int) -> int:
     """Return for how many milliseconds a file may still be rewritten with the same time."""
     if file.modified > now + _TICK:
         return 0  # from another clock, or set explicitly
