@@ -23,6 +23,6 @@ def select_matching(rows: DataFrame, predicate: str) -> DataFrame:
     if condition.containsPattern(patterns.PLAN_EXPRESSION()):
         raise error(Code.MT_PREDICATE, predicate=predicate, reason="it reads other tables")
     if not condition.deterministic() or condition.containsPattern(patterns.CURRENT_LIKE()):
-        reason = "it does not choose the same rows every time"
+        reason = "it may select different rows each time"
         raise error(Code.MT_PREDICATE, predicate=predicate, reason=reason)
     return chosen

@@ -44,7 +44,7 @@ class RowChange:
         return self.remaining_rows(stored).unionAll(self.inserted_rows())
 
     def inserted_rows(self) -> DataFrame:
-        """Return the added rows, with copies."""
+        """Return the added rows, each as often as it is added."""
         return repeat_rows(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
 
     def remaining_rows(self, stored: DataFrame) -> DataFrame:

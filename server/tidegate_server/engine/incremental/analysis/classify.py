@@ -84,8 +84,8 @@ def find_refusals(expression: Any) -> Iterator[Obstacle]:
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
             code="UDF_NOT_DETERMINISTIC",
-            text=f"the user-defined function {function_name(expression)} may give other values "
-            "next time",
+            text=f"the user-defined function {function_name(expression)} may return different values "
+            "each time",
         )
     elif name == "AggregateExpression":
         yield from _aggregate_refusals(expression.aggregateFunction())
@@ -182,7 +182,7 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     if name in _JUDGED or not function.deterministic():
         yield Obstacle(
             code="ORDER_NOT_UNIQUE",
-            text=f"{function_name(function)} depends on the order in which rows come",
+            text=f"{function_name(function)} depends on the order of rows",
         )
     else:
         yield unsupported_obstacle(function_name(function))
@@ -303,7 +303,7 @@ def _is_volatile(name: str, expression: Any) -> bool:
 def _volatile_obstacle(expression: Any) -> Obstacle:
     return Obstacle(
         code="EXPRESSION_NOT_DETERMINISTIC",
-        text=f"{function_name(expression)} gives another value at each refresh",
+        text=f"{function_name(expression)} returns a different value in each refresh",
     )
 
 
@@ -311,7 +311,7 @@ def ties_obstacle(function: Any) -> Obstacle:
     """Return the obstacle for a function that depends on the order of rows that tie."""
     return Obstacle(
         code="ORDER_NOT_UNIQUE",
-        text=f"{function_name(function)} depends on how rows that tie are ordered",
+        text=f"{function_name(function)} depends on the order of rows that tie",
     )
 
 

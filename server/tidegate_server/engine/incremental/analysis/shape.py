@@ -47,7 +47,7 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
 _WEIGHT = "__weight"
 NULLS = Obstacle(
     code="JOIN_WITHOUT_EQUALITY",
-    text="there are no values that NOT IN is to exclude, or NULL is among them",
+    text="the values that NOT IN excludes are empty or contain NULL",
 )
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 _CORRUPT_OPTION = "columnnameofcorruptrecord"
@@ -223,7 +223,7 @@ class _Reader:
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = Obstacle(
             code="JOIN_WITHOUT_EQUALITY",
-            text=f"a {join} join equates no columns by which affected rows could be found",
+            text=f"a {join} join has no equality of columns to find affected rows by",
         )
         return self._node(
             plan, rule, children, keyed_by=keyed_by, keys=keys, keyless=keyless, unless=unless
@@ -236,7 +236,7 @@ class _Reader:
         functions = list(aggregates(items(plan.aggregateExpressions())))
         keyless = Obstacle(
             code="AGGREGATE_WITHOUT_KEYS",
-            text="an aggregate has no GROUP BY column by which affected groups could be found",
+            text="an aggregate has no GROUP BY column to find affected groups by",
         )
         return self._keyed_node(
             plan,
@@ -295,7 +295,7 @@ class _Reader:
     def _limit(self, plan: Any) -> Node:
         """Read a LIMIT, which is incremental only after ORDER BY at the end of the query."""
         children = (self.read(plan.child().child(), None),)
-        text = "no incremental rule is known for LIMIT but after ORDER BY at the end of the query"
+        text = "LIMIT is only incremental after ORDER BY at the end of the query"
         refused = Obstacle(code="OPERATOR_NOT_INCREMENTALIZABLE", text=text)
         return self._node(plan, Rule.LIMIT, children, inexact=refused)
 

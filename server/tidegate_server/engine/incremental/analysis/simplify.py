@@ -19,7 +19,7 @@ from tidegate_server.engine.storage.jvm import items, kind
 UNCERTAIN = Obstacle(
     code="SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE",
     text="where IN is NULL, the result depends on how Spark rewrites the expression around it; "
-    "compare values that cannot be NULL, or use IN as a condition of its own",
+    "compare values that cannot be NULL, or use IN as a separate condition",
 )
 _SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
 # The maximum number of times that Spark itself repeats a batch of rules.
