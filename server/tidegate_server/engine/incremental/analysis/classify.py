@@ -84,8 +84,8 @@ def find_refusals(expression: Any) -> Iterator[Obstacle]:
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
             code="UDF_NOT_DETERMINISTIC",
-            text=f"the user-defined function {function_name(expression)} may return different values "
-            "each time",
+            text=f"the user-defined function {function_name(expression)} may return different "
+            "values each time",
         )
     elif name == "AggregateExpression":
         yield from _aggregate_refusals(expression.aggregateFunction())
