@@ -225,7 +225,7 @@ def test_somebody_elses_commit_is_not_built_upon(mt: Stored) -> None:
 
 def test_a_foreign_commit_below_an_incremental_one_is_found_later(mt: Stored) -> None:
     mt.lake.sql("INSERT INTO mt VALUES ('foreign', 1)")
-    frame = mt.lake.format.fitted(mt.order(), mt.lake.session.sql("SELECT 'c' AS k, 3 AS n"))
+    frame = mt.lake.format.fit_columns(mt.order(), mt.lake.session.sql("SELECT 'c' AS k, 3 AS n"))
     order = mt.order()
     mt.lake.format.append(frame, order, record_for(order), base=1)
     assert (mt.last().version, mt.last().foreign_version) == (3, 2)

@@ -49,7 +49,7 @@ def test_a_held_version_is_published_with_what_is_known_of_it(lake: Lake, number
     lake.sql("DELETE FROM t WHERE k IN ('a', 'b', 'c')", "INSERT INTO t VALUES (NULL, NULL)")
     made, message = stopped(mt, "MT_VERSION_HELD", **changed)
     assert "enough (row_count > 0.5 * previous(row_count)): row_count is 2, previously 4" in message
-    held = lake.format.held(mt.name, mt.id)
+    held = lake.format.find_held(mt.name, mt.id)
     assert held is not None
     assert (held.refresh_id, held.epoch, held.record.definition_version) == (made, mt.epoch, number)
     outcome = mt.publish(made)
@@ -58,7 +58,7 @@ def test_a_held_version_is_published_with_what_is_known_of_it(lake: Lake, number
     last = mt.last()
     assert (last.record.vector, last.record.definition_version) == (held.record.vector, number)
     assert (last.epoch, last.record.logical_time) == (mt.epoch, held.record.logical_time)
-    assert lake.format.held(mt.name, mt.id) is None
+    assert lake.format.find_held(mt.name, mt.id) is None
     with pytest.raises(ServerError, match="no held version") as caught:
         mt.publish(made)
     assert caught.value.code == "MT_NOTHING_HELD"
@@ -73,13 +73,13 @@ def test_a_new_version_takes_the_place_of_a_held_one(lake: Lake) -> None:
     first, _ = stopped(mt, "MT_VERSION_HELD")
     lake.sql("INSERT INTO t VALUES ('z', 9)")
     second, _ = stopped(mt, "MT_VERSION_HELD")
-    assert lake.format.held(mt.name, mt.id, first) is None
-    assert lake.format.held(mt.name, mt.id).refresh_id == second  # type: ignore[union-attr]
+    assert lake.format.find_held(mt.name, mt.id, first) is None
+    assert lake.format.find_held(mt.name, mt.id).refresh_id == second  # type: ignore[union-attr]
     lake.sql("INSERT INTO t VALUES ('y', 8)")
     mt.refresh()
     assert mt.content() == counted([("d", 4), ("z", 9), ("y", 8)])
     # Whatever lies there still, a later commit has overtaken it.
-    assert lake.format.held(mt.name, mt.id) is None
+    assert lake.format.find_held(mt.name, mt.id) is None
     with pytest.raises(ServerError) as caught:
         mt.publish(second)
     assert caught.value.code == "MT_NOTHING_HELD"
@@ -90,12 +90,12 @@ def test_a_discarded_version_leaves_nothing_behind(lake: Lake) -> None:
     lake.sql("DELETE FROM t WHERE n < 4")
     made, _ = stopped(mt, "MT_VERSION_HELD")
     lake.format.discard_held(mt.name, "another table")
-    assert lake.format.held(mt.name, mt.id) is not None
+    assert lake.format.find_held(mt.name, mt.id) is not None
     lake.sql(f"VACUUM {mt.name.quoted()}")
-    assert lake.format.held(mt.name, mt.id, made) is not None
+    assert lake.format.find_held(mt.name, mt.id, made) is not None
     lake.format.discard_held(mt.name, mt.id)
     lake.format.discard_held(mt.name, mt.id)
-    assert lake.format.held(mt.name, mt.id) is None
+    assert lake.format.find_held(mt.name, mt.id) is None
     assert mt.content() == counted([("a", 1), ("b", 2), ("c", 3), ("d", 4)])
 
 
@@ -107,7 +107,7 @@ def test_an_assertion_that_fails_keeps_the_old_version(
     lake.sql("INSERT INTO t VALUES ('e', -5)")
     _, message = stopped(mt, "MT_ASSERTION_FAILED", **changed)
     assert "sum(n) is 5, previously 10" in message
-    assert lake.format.held(mt.name, mt.id) is None
+    assert lake.format.find_held(mt.name, mt.id) is None
     lake.sql("INSERT INTO t VALUES ('f', 6)")
     assert dict(mt.refresh(**changed).metrics.expectations) == {"enough": 0}
 

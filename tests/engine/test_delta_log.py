@@ -10,10 +10,10 @@ import pytest
 from tidegate_server.engine.storage.delta.commits import Commit
 from tidegate_server.engine.storage.delta.log import (
     Span,
-    feeds,
-    gone_candidates,
+    column_layout,
+    has_change_feed,
     parse_commit,
-    shape,
+    vacuum_candidates,
 )
 from tidegate_server.engine.storage.delta.write import last_refresh
 
@@ -114,8 +114,8 @@ def test_the_first_removals_tell_whether_vacuum_came_by() -> None:
         text(info("DELETE"), remove("r1"), remove("r2"), {"cdc": {"path": "c1"}}),
         text(info("DELETE"), remove("r3"), {"cdc": {"path": "c2"}}),
     )
-    assert [file["path"] for file in gone_candidates(commits, 10)] == ["r1", "r2", "c1"]
-    assert [file["path"] for file in gone_candidates(commits, 1)] == ["r1", "c1"]
+    assert [file["path"] for file in vacuum_candidates(commits, 10)] == ["r1", "r2", "c1"]
+    assert [file["path"] for file in vacuum_candidates(commits, 1)] == ["r1", "c1"]
 
 
 def with_vector(action: dict[str, Any], name: str) -> dict[str, Any]:
@@ -141,17 +141,17 @@ def test_what_came_back_does_not_tell_whether_vacuum_came_by() -> None:
         text(info("RESTORE"), add("r1")),
         text(info("DELETE"), remove("r2")),
     )
-    assert [file["path"] for file in gone_candidates(commits, 10)] == ["r2"]
+    assert [file["path"] for file in vacuum_candidates(commits, 10)] == ["r2"]
 
 
 def test_a_file_whose_deletion_vector_was_replaced_tells_whether_vacuum_came_by() -> None:
     marked = text(info("DELETE"), remove("r"), with_vector(add("r"), "v1"))
     further = text(info("DELETE"), with_vector(remove("r"), "v1"), with_vector(add("r"), "v2"))
     restored = text(info("RESTORE"), with_vector(remove("r"), "v2"), with_vector(add("r"), "v1"))
-    assert list(gone_candidates(span(marked), 10)) == []
-    (found,) = gone_candidates(span(marked, further), 10)
+    assert list(vacuum_candidates(span(marked), 10)) == []
+    (found,) = vacuum_candidates(span(marked, further), 10)
     assert found["deletionVector"]["pathOrInlineDv"] == "v1"
-    (found,) = gone_candidates(span(marked, further, restored), 10)
+    (found,) = vacuum_candidates(span(marked, further, restored), 10)
     assert found["deletionVector"]["pathOrInlineDv"] == "v2"
 
 
@@ -167,9 +167,9 @@ def column(name: str, type: object = "string", **metadata: object) -> dict[str, 
 
 
 def test_the_shape_ignores_comments_and_sees_types_and_identities() -> None:
-    plain = shape(metadata(column("a")))
-    assert shape(metadata(column("a", comment="x"))) == plain
-    assert shape(metadata({**column("a"), "nullable": False})) == plain
+    plain = column_layout(metadata(column("a")))
+    assert column_layout(metadata(column("a", comment="x"))) == plain
+    assert column_layout(metadata({**column("a"), "nullable": False})) == plain
     nested = {"type": "array", "elementType": "string", "containsNull": True}
     for other in (
         metadata(column("A")),
@@ -180,12 +180,12 @@ def test_the_shape_ignores_comments_and_sees_types_and_identities() -> None:
         metadata(column("a"), partitionColumns=["a"]),
         metadata(column("a"), column("b")),
     ):
-        assert shape(other) != plain
+        assert column_layout(other) != plain
 
 
 def test_the_feed_is_a_property() -> None:
-    assert feeds({"configuration": {"delta.enableChangeDataFeed": "true"}})
-    assert not feeds({"configuration": {}})
+    assert has_change_feed({"configuration": {"delta.enableChangeDataFeed": "true"}})
+    assert not has_change_feed({"configuration": {}})
 
 
 def commit(

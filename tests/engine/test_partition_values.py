@@ -62,11 +62,11 @@ TYPES = {
 LOST = {
     "''": "the empty string is stored as NULL",
     "'__HIVE_DEFAULT_PARTITION__'": "__HIVE_DEFAULT_PARTITION__ is how NULL is stored",
-    "'a\\u0000'": "no directory has the character U+0000 in its name",
+    "'a\\u0000'": "the name of a directory cannot contain the character U+0000",
     "CAST(X'61FF' AS STRING)": "it is not valid UTF-8",
-    "repeat('x', 254)": "a partition's directory has a name of at most 255 bytes",
-    "repeat('/', 85)": "a partition's directory has a name of at most 255 bytes",
-    "repeat('é', 127)": "a partition's directory has a name of at most 255 bytes",
+    "repeat('x', 254)": "the name of a partition's directory is limited to 255 bytes",
+    "repeat('/', 85)": "the name of a partition's directory is limited to 255 bytes",
+    "repeat('é', 127)": "the name of a partition's directory is limited to 255 bytes",
 }
 ZONE = {"spark.sql.session.timeZone": "America/New_York"}
 
@@ -180,7 +180,7 @@ def test_a_version_that_could_not_be_published_is_not_held(lake: Lake) -> None:
     lake.sql("INSERT INTO t VALUES (2, ''), (3, 'b')")
     refused(mt)
     refused(mt, policy=RefreshPolicy.FULL)
-    assert lake.format.held(mt.name, mt.id) is None
+    assert lake.format.find_held(mt.name, mt.id) is None
 
 
 def test_a_backfill_is_looked_at(lake: Lake) -> None:

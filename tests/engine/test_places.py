@@ -18,14 +18,14 @@ from tidegate_server.engine.results.projection import result_schema
 from tidegate_server.engine.statement.drop import protect_other_files
 from tidegate_server.engine.statement.guard import guard
 from tidegate_server.engine.storage.jvm import java
-from tidegate_server.engine.storage.table_locations import Places
+from tidegate_server.engine.storage.table_locations import TableLocations
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
-def places(lake: Lake) -> Places:
-    return Places(lake.root)
+def places(lake: Lake) -> TableLocations:
+    return TableLocations(lake.root)
 
 
 def run(lake: Lake, *texts: str) -> None:
@@ -41,7 +41,7 @@ def folder(location: str) -> Path:
 
 def warehouse(lake: Lake) -> Path:
     """Return the directory of the schema."""
-    return folder(Places(lake.root).usual(lake.name("x"))).parent
+    return folder(TableLocations(lake.root).default_location(lake.name("x"))).parent
 
 
 def found(lake: Lake) -> list[str]:
@@ -54,7 +54,7 @@ def point_of(lake: Lake, mt: Stored, name: TableName | None = None) -> TablePlac
 
 
 def place_of(lake: Lake, mt: Stored) -> str:
-    return Places(lake.root).of(mt.name)
+    return TableLocations(lake.root).location(mt.name)
 
 
 def legacy(lake: Lake, table: str = "mt", beside: str | None = None) -> Stored:
@@ -85,10 +85,10 @@ def legacy(lake: Lake, table: str = "mt", beside: str | None = None) -> Stored:
 
 
 def test_a_table_gets_a_directory_of_its_own_that_the_metastore_names(
-    lake: Lake, places: Places
+    lake: Lake, places: TableLocations
 ) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
-    assert places.of(mt.name) == f"{places.usual(mt.name)}-{mt.id}"
+    assert places.location(mt.name) == f"{places.default_location(mt.name)}-{mt.id}"
     assert found(lake) == [f"mt-{mt.id}"]
     mt.fill()
     lake.format.drop(mt.name, mt.id)
@@ -114,12 +114,12 @@ def test_a_name_that_is_free_again_takes_a_plain_table(lake: Lake) -> None:
     assert lake.rows("SELECT * FROM mt") == [(1,)]
 
 
-def test_a_rename_moves_no_files(lake: Lake, places: Places) -> None:
+def test_a_rename_moves_no_files(lake: Lake, places: TableLocations) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
     mt.fill()
-    before = places.of(mt.name)
+    before = places.location(mt.name)
     lake.format.rename(mt.name, lake.name("other"), mt.id)
-    assert places.of(lake.name("other")) == before
+    assert places.location(lake.name("other")) == before
     assert lake.rows("SELECT * FROM other") == [("k",)]
 
 
@@ -153,17 +153,17 @@ def test_everything_that_is_a_tables_own_goes(lake: Lake, names: tuple[str, ...]
     assert found(lake) == []
 
 
-def test_a_drop_that_was_interrupted_is_completed(lake: Lake, places: Places) -> None:
+def test_a_drop_that_was_interrupted_is_completed(lake: Lake, places: TableLocations) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
     mt.fill()
-    location = places.of(mt.name)
+    location = places.location(mt.name)
     places.forget(mt.name)
     lake.format.drop(mt.name, mt.id, location)
     assert found(lake) == []
     # Within the log, whose first files are gone.
     mt = Stored(lake, "SELECT 'k' AS k")
     mt.fill()
-    (folder(places.of(mt.name)) / "_delta_log" / f"{0:020}.json").unlink()
+    (folder(places.location(mt.name)) / "_delta_log" / f"{0:020}.json").unlink()
     places.forget(mt.name)
     lake.format.drop(mt.name, mt.id)
     assert found(lake) == []
@@ -180,10 +180,12 @@ def test_a_drop_leaves_another_table_of_the_name_alone(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("lost", ["log", "directory", "entry"])
-def test_a_lost_table_is_dropped_and_created_again(lake: Lake, places: Places, lost: str) -> None:
+def test_a_lost_table_is_dropped_and_created_again(
+    lake: Lake, places: TableLocations, lost: str
+) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
     mt.fill()
-    location = places.of(mt.name)
+    location = places.location(mt.name)
     if lost == "entry":
         places.forget(mt.name)
     else:
@@ -205,16 +207,16 @@ def test_a_table_is_dropped_although_its_schema_is_gone(
     other = make_schema()
     mt = Stored(other, "SELECT 'k' AS k")
     location = place_of(other, mt)
-    Places(lake.root).forget(mt.name)
+    TableLocations(lake.root).forget(mt.name)
     run(lake, f"DROP SCHEMA {other.schema}")
     assert folder(location).exists()
     lake.format.drop(mt.name, mt.id, location)
     assert not folder(location).exists()
 
 
-def test_a_lost_tables_entry_goes_with_its_drop(lake: Lake, places: Places) -> None:
+def test_a_lost_tables_entry_goes_with_its_drop(lake: Lake, places: TableLocations) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
-    shutil.rmtree(folder(places.of(mt.name)))
+    shutil.rmtree(folder(places.location(mt.name)))
     lake.format.drop(mt.name, mt.id)
     assert not lake.session.catalog.tableExists("mt")
 
@@ -248,13 +250,13 @@ def test_a_table_of_an_earlier_version_is_dropped_from_where_it_lies(lake: Lake)
 
 @pytest.mark.parametrize("beside", [None, "mt_5e5b12c0"])
 def test_a_table_of_an_earlier_version_is_renamed_where_it_lies(
-    lake: Lake, places: Places, beside: str | None
+    lake: Lake, places: TableLocations, beside: str | None
 ) -> None:
     old = legacy(lake, beside=beside)
     old.fill()
-    before = places.of(old.name)
+    before = places.location(old.name)
     lake.format.rename(old.name, lake.name("other"), old.id)
-    assert places.of(lake.name("other")) == before
+    assert places.location(lake.name("other")) == before
     assert lake.rows("SELECT * FROM other") == [("k",)]
     lake.format.drop(lake.name("other"), old.id)
     assert not any(path.is_file() for path in warehouse(lake).rglob("*"))
@@ -357,10 +359,10 @@ def test_an_empty_schema_goes_with_its_directory(make_schema: Callable[[], Lake]
 def test_a_schema_that_is_not_dropped_stays_where_it_is(make_schema: Callable[[], Lake]) -> None:
     other = make_schema()
     run(other, "CREATE TABLE t (x INT) USING delta")
-    before = Places(other.root).usual(other.name("x"))
+    before = TableLocations(other.root).default_location(other.name("x"))
     with pytest.raises(Exception, match="SCHEMA_NOT_EMPTY"):
         run(other, f"DROP SCHEMA {other.schema}")
-    assert Places(other.root).usual(other.name("x")) == before
+    assert TableLocations(other.root).default_location(other.name("x")) == before
     assert found(other) == ["t"]
     run(other, "INSERT INTO t VALUES (1)")
     other.close()
@@ -392,5 +394,7 @@ def make_schema(lake: Lake) -> Callable[[], Lake]:
 
 def warehouse_of(other: Lake) -> Path:
     """Return the directory that a schema had which is gone."""
-    default = Places(other.root).usual(TableName("spark_catalog", "default", "x"))
+    default = TableLocations(other.root).default_location(
+        TableName("spark_catalog", "default", "x")
+    )
     return folder(default).parent / f"{other.schema}.db"

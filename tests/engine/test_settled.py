@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.engine.storage.plain import StoredFile, unsettled_for
+from tidegate_server.engine.storage.plain import StoredFile, milliseconds_unsettled
 
 NOW = 1_800_000_000_500
 
@@ -21,5 +21,5 @@ NOW = 1_800_000_000_500
     ],
 )
 def test_a_new_file_settles_when_its_tick_is_over(modified: int, left: int) -> None:
-    found = unsettled_for(StoredFile("p", 1, modified), NOW)
+    found = milliseconds_unsettled(StoredFile("p", 1, modified), NOW)
     assert max(found, 0) == left

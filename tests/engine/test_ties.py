@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.fix_spark import Lake
-from tidegate_server.engine.incremental.analysis.simplify import simplified
 from tidegate_server.engine.incremental.analysis.windows import window_ties
 from tidegate_server.engine.query.catalyst import Catalyst, descend
 from tidegate_server.engine.storage.jvm import kind
@@ -65,7 +64,7 @@ def refusal(lake: Lake, partition: str, order: str, rows: str) -> str | None:
     number = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) AS r"
     catalyst = Catalyst(lake.session)
     frame = lake.session.sql(f"SELECT *, {number} FROM {rows}")
-    nodes = descend(simplified(catalyst, catalyst.analyzed_plan(frame)).plan)
+    nodes = descend(simplify(catalyst, catalyst.analyzed_plan(frame)).plan)
     window = next(node for node in nodes if kind(node) == "Window")
     found = window_ties(window)
     return None if found is None else found.code

@@ -332,7 +332,7 @@ class Handlers:
     def last_commit(self, request: LastCommit) -> LastCommitted:
         exists = self._tables.find(request.name) is not None
         commit = self._tables.last_commit(request.name, request.table_id) if exists else None
-        held = self._tables.held(request.name, request.table_id) if exists else None
+        held = self._tables.find_held(request.name, request.table_id) if exists else None
         return LastCommitted(
             commit=commit.summary() if commit is not None else None,
             exists=exists,

@@ -20,7 +20,7 @@ from tests.engine.oracle.replay import bag
 from tests.engine.oracle.tables import TABLES, VIEWS, listed, rows
 from tests.size import FULL
 from tests.small import SMALL
-from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
+from tidegate_server.engine.incremental.analysis.simplify import push_down_filters
 from tidegate_server.engine.query.catalyst import Catalyst
 
 pytestmark = pytest.mark.spark
@@ -89,11 +89,11 @@ def test_a_simplified_plan_gives_the_rows_of_the_query(filled: SparkSession) -> 
         except PySparkException:
             found["refused by Spark"] += 1
             continue
-        simple = simplified(catalyst, catalyst.analyzed_plan(frame))
+        simple = simplify(catalyst, catalyst.analyzed_plan(frame))
         if simple.obstacles:
             found["refreshed fully"] += 1
             continue
-        rewritten = catalyst.frame(pushed_down(catalyst, simple.plan))
+        rewritten = catalyst.frame(push_down_filters(catalyst, simple.plan))
         assert (text, bag(rewritten.collect())) == (text, wanted), f"queries of {FIRST}"
         found["compared"] += 1
     assert found["compared"] > QUERIES // 10, found

@@ -26,7 +26,7 @@ from tidegate_server.engine.incremental.mergeable_aggregates import (
     fails_on_overflow,
     is_long,
     sums_numbers,
-    weighted,
+    weighted_sql,
 )
 from tidegate_server.engine.query.catalyst import Catalyst, descend, expression_id
 from tidegate_server.engine.storage.commit_record import AggregateState, TooManyGroups
@@ -187,7 +187,7 @@ def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iter
         return
     type_ = frame.schema[value].dataType
     if isinstance(type_, T.DecimalType):
-        total = value if once else weighted(value, type_)
+        total = value if once else weighted_sql(value, type_)
     else:
         total = f"CAST({value} AS BIGINT) * {WEIGHT}"
     yield f"CASE WHEN {when} THEN {total} END AS t{number}"

@@ -20,16 +20,22 @@ from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.exact import (
     WEIGHT,
     as_text,
+    column_named,
     comparable,
     from_text,
-    named,
-    quoted,
-    summed,
+    quote_column,
+    sum_weights,
 )
-from tidegate_server.engine.storage.expectations import broken, drops, kept, shown, violated
-from tidegate_server.engine.storage.region import outside
-from tidegate_server.engine.storage.row_change import COPIES, ROW_ID, RowChange, copied
-from tidegate_server.engine.storage.unique import checked_diff, proven_key
+from tidegate_server.engine.storage.expectations import (
+    drops,
+    exclude_dropped,
+    expectation_error,
+    row_json,
+    violates,
+)
+from tidegate_server.engine.storage.region import mutable_rows
+from tidegate_server.engine.storage.row_change import COPIES, ROW_ID, RowChange, repeat_rows
+from tidegate_server.engine.storage.unique import check_diff, proven_key
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
 _BROADCAST = 50_000
@@ -94,10 +100,10 @@ def consolidate(
     """
     if _OWN & {name.lower() for name in order.columns}:
         raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
-    fitted = outside(
-        format.fitted(order, diff, *diff.columns[len(order.columns) :]), order, frozen_at
+    fitted = mutable_rows(
+        format.fit_columns(order, diff, *diff.columns[len(order.columns) :]), order, frozen_at
     )
-    unique = fitted if distinct else summed(fitted)
+    unique = fitted if distinct else sum_weights(fitted)
     rows = unique.withColumn(ROW_ID, F.monotonically_increasing_id())
     computed = rows.localCheckpoint(eager=False)
     look = _look(computed, order, asked, beside, ranged=ranged)
@@ -134,7 +140,7 @@ def apply(
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
     counts = _expected(diff, order)
-    changed = kept(diff.rows, order)
+    changed = exclude_dropped(diff.rows, order)
     broken_keys = _key_checked(session, format, order, changed, diff)
     record = replace(record, unique=proven_key(order, broken_keys))
     counts = {**counts, **broken_keys}
@@ -162,7 +168,7 @@ def _look(
     for number, each in enumerate(order.expectations):
         counts.append(f"{_total(each.broken, added)} AS e{number}")
     for number, field in _ranged(rows) if ranged else ():
-        column = quoted(field.name)
+        column = quote_column(field.name)
         value = f"CASE WHEN {removed} THEN {column} END"
         counts += [
             f"{as_text(f'min({value})', field.dataType)} AS low{number}",
@@ -186,9 +192,9 @@ def _expected(diff: ConsolidatedDelta, order: RefreshOrder) -> Mapping[str, int]
     """
     for number, each in enumerate(order.expectations):
         if each.violation is Violation.FAIL and diff.row[f"e{number}"]:
-            plain = diff.rows.where((F.col(WEIGHT) > 0) & violated(each)).drop(*_OWN)
-            first = plain.select(shown(plain).alias("row")).first()
-            raise broken(order, each, first["row"] if first is not None else "")
+            plain = diff.rows.where((F.col(WEIGHT) > 0) & violates(each)).drop(*_OWN)
+            first = plain.select(row_json(plain).alias("row")).first()
+            raise expectation_error(order, each, first["row"] if first is not None else "")
     return {e.name: int(diff.row[f"e{n}"]) for n, e in enumerate(order.expectations)}
 
 
@@ -208,7 +214,7 @@ def _key_checked(
         return {order.key.name: 0}
     stored = _table(session, format, order)
     columns = [field.name for field in _stored(changed)]
-    return checked_diff(stored, changed.select(*map(named, columns), WEIGHT), order, held=held)
+    return check_diff(stored, changed.select(*map(column_named, columns), WEIGHT), order, held=held)
 
 
 def _commit(
@@ -223,7 +229,7 @@ def _commit(
     if not diff.removed and not diff.added:
         return format.advance(session, order, record, base=base)
     if not diff.removed:
-        rows = copied(changed, tuple(_stored(changed)), F.col(WEIGHT))
+        rows = repeat_rows(changed, tuple(_stored(changed)), F.col(WEIGHT))
         broken = _gated(session, format, order, record, lambda stored: stored.unionByName(rows))
         return replace(format.append(rows, order, record, base=base), expectations=broken)
     fields = tuple(_stored(changed))
@@ -238,7 +244,7 @@ def _commit(
         few=diff.gone <= _BROADCAST,
         unique=diff.distinct,
     )
-    broken = _gated(session, format, order, record, change.applied)
+    broken = _gated(session, format, order, record, change.apply_to)
     done = format.change_rows(session, change, order, record, base=base)
     return replace(done, expectations=broken)
 
@@ -279,7 +285,7 @@ def _within(changed: DataFrame, diff: ConsolidatedDelta) -> Column:
 
 def _bounds(number: int, field: T.StructField, row: Row) -> Column:
     low, high, nulls = (row[f"{part}{number}"] for part in ("low", "high", "null"))
-    column = named(field.name, "t")
+    column = column_named(field.name, "t")
     if low is None:
         return column.isNull()
     first, last = (from_text(F.lit(bound), field.dataType) for bound in (low, high))

@@ -1,4 +1,4 @@
-"""What changed in one source between two of its versions, as rows with a weight."""
+"""The change of a source between two versions, as rows with a weight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.storage.base import FoundChange, Method, TableFormat
-from tidegate_server.engine.storage.exact import WEIGHT, summed
+from tidegate_server.engine.storage.exact import WEIGHT, sum_weights
 
 __all__ = ["WEIGHT", "Change", "Method", "source_change"]
 
@@ -23,31 +23,31 @@ class Change:
     before: int
     after: int
     base: int
-    """The version to read for the rows before: the last one that still had them, since those that
-    compaction replaced earlier may be gone."""
+    """The version to read for the rows before: the last one with the same rows as ``before``, since
+    compaction may have made earlier ones expire."""
     method: Method
     reason: str
-    """Why the change is not known; empty unless the method is WHOLE."""
+    """Why the change is unknown; empty unless the method is WHOLE."""
     rows: int | None
-    """Rows added and removed, when the commits tell; an upper bound."""
+    """Upper bound of the rows added and removed, if the commits record it."""
     guess: int | None
-    """About how many they are, when only the sizes of files tell."""
+    """Estimate of the same from the sizes of files."""
     read: Callable[[], DataFrame] | None
-    """Returns the source's columns and ``__weight BIGINT``, never 0; None when the method is WHOLE.
+    """Returns the source's columns and ``__weight BIGINT``, never 0; None if the method is WHOLE.
 
-    Each row comes once, unless the rows were appended or a column cannot be compared.
+    Each row occurs once, unless the rows were appended or a column cannot be compared.
     """
 
 
 def source_change(
     session: SparkSession, format: TableFormat, source: Source, before: int, after: int
 ) -> Change:
-    """Read what changed in ``source``; starts no Spark job itself.
+    """Return the change of ``source``; starts no Spark job.
 
-    Rows are told apart exactly: NULL equals NULL and NaN equals NaN, but 0.0 and -0.0 are
-    different, as they are for a query that prints them.
+    Rows are compared exactly: NULL equals NULL and NaN equals NaN, but 0.0 and -0.0 are different,
+    as they are for a query that prints them.
     """
-    found = _found(session, format, source, before, after)
+    found = _find_change(session, format, source, before, after)
     return Change(
         source=source,
         before=before,
@@ -61,7 +61,7 @@ def source_change(
     )
 
 
-def _found(
+def _find_change(
     session: SparkSession, format: TableFormat, source: Source, before: int, after: int
 ) -> FoundChange:
     if source.kind is not SourceKind.VERSIONED:
@@ -81,4 +81,4 @@ def _reader(
     if found.read is None or found.method is Method.APPENDED:
         return found.read
     read = found.read
-    return lambda: summed(read())
+    return lambda: sum_weights(read())

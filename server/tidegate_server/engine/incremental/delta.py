@@ -1,8 +1,8 @@
-"""The change of a query's rows, from the changes of its sources.
+"""Computes the change of a query's rows from the changes of its sources.
 
-Every operator gives the exact signed change of its rows. Linear ones are applied to the change of
-their inputs. For the others the rows that hang together by some key are computed anew wherever a
-key occurs among the changed input rows: rows with other keys have the same input before and after.
+Every operator yields the exact signed change of its rows. Linear ones are applied to the change of
+their inputs. For the others, all rows with an affected key are recomputed, that is a key of a
+changed input row: rows with other keys have the same input before and after.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate_server.core.refresh.eligibility import Rule
 from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING
 from tidegate_server.engine.incremental.analysis.shape import Node
 from tidegate_server.engine.incremental.changes import WEIGHT
-from tidegate_server.engine.incremental.keys import Keys, attempted, collect_keys, restrict
+from tidegate_server.engine.incremental.keys import Keys, collect_keys, guard_expressions, restrict
 from tidegate_server.engine.incremental.preconditions import Precondition, check_query, require
 from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.storage.jvm import items
@@ -25,28 +25,28 @@ from tidegate_server.engine.storage.jvm import items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedSource:
-    """One source whose rows changed: its weighted change and its rows before."""
+    """A source whose rows changed: its weighted change and its rows before."""
 
     change: DataFrame
     before: Callable[[], DataFrame]
-    """Analyzed only where it is needed, since an old version has to be looked up first."""
+    """Called only if needed, since it has to look up an old version."""
     few: bool = False
-    """Whether the change fits into the memory of every process."""
+    """Whether the change is small enough to be broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A plan whose output is an operator's attributes and then the weight."""
+    """A plan whose output is an operator's attributes, followed by the weight."""
 
     plan: Any
     weight: Any
     few: bool = False
-    """Whether the rows are known to fit into the memory of every process."""
+    """Whether the rows are known to be few enough to be broadcast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Rows of the table with these keys are taken away, since all of them are computed anew."""
+    """The table's rows with these keys are removed, since all of them are recomputed."""
 
     keys: Keys
     columns: tuple[int, ...]
@@ -71,15 +71,15 @@ class DeltaBuilder:
     affected: int = 0
     """The largest number of affected keys of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
-    """Affected keys that were found before, by the operator's id."""
+    """Affected keys that are known already, by ``id()`` of the node."""
     pending: list[DataFrame] = field(default_factory=list)
     """Queries of :func:`~.preconditions.check_query` that have not run yet."""
     _before: dict[int, Any] = field(default_factory=dict)
 
-    def of(self, node: Node) -> Weighted | None:
+    def delta_of(self, node: Node) -> Weighted | None:
         """Return the change of a node's rows; None if there is none.
 
-        It is right as long as the looks left in ``pending`` find nothing.
+        It is correct only if the checks in ``pending`` succeed.
         """
         if not node.operator.changes(frozenset(self.changed)):
             return None
@@ -93,7 +93,7 @@ class DeltaBuilder:
             case Rule.OUTER_JOIN | Rule.SEMI_JOIN if node.operator.keyed_by != (0, 1):
                 return self._one_sided(node)
             case _:
-                return self._keyed(node)
+                return self._keyed_delta(node)
 
     # ---- linear ----------------------------------------------------------------------------
 
@@ -103,34 +103,34 @@ class DeltaBuilder:
         weight = self.catalyst.alias(columns[WEIGHT], WEIGHT)
         like = list(items(node.plan.output()))
         named = [self.catalyst.alias(columns[str(a.name())], str(a.name()), a) for a in like]
-        change = self._weighted(self.catalyst.project([*named, weight], plan))
+        change = self._as_weighted(self.catalyst.project([*named, weight], plan))
         return replace(change, few=source.few)
 
     def _linear(self, node: Node) -> Weighted | None:
         if node.kind == "Union":
             return self._union(node)
         (child,) = node.children
-        change = self.of(child)
+        change = self.delta_of(child)
         if change is None or node.kind in PASSING:
             return change
         catalyst = self.catalyst
         match node.kind:
             case "Project":
                 named = [*items(node.plan.projectList()), change.weight]
-                projected = self._weighted(catalyst.project(named, change.plan))
+                projected = self._as_weighted(catalyst.project(named, change.plan))
                 return replace(projected, few=change.few)
             case "Expand":
-                return self._weighted(catalyst.expand(node.plan, change.weight, change.plan))
-            case _:  # Filter, Generate: what they do not use is handed through
+                return self._as_weighted(catalyst.expand(node.plan, change.weight, change.plan))
+            case _:  # Filter, Generate: the weight is passed through
                 plan = catalyst.with_children(node.plan, [change.plan])
                 few = change.few and node.kind == "Filter"
-                return self._ordered(node, Weighted(plan, change.weight, few))
+                return self._reorder(node, Weighted(plan, change.weight, few))
 
     def _union(self, node: Node) -> Weighted | None:
         like = list(items(node.plan.output()))
         parts = []
         for child in node.children:
-            change = self.of(child)
+            change = self.delta_of(child)
             if change is None:
                 continue
             own = list(items(child.plan.output()))
@@ -143,66 +143,68 @@ class DeltaBuilder:
         """d(L x R) = dL x R after + L before x dR."""
         left, right = node.children
         parts = []
-        if (change := self.of(left)) is not None:
-            parts.append(self._joined(node, change, self._looked_up(change), right.plan))
-        if (change := self.of(right)) is not None:
-            parts.append(self._joined(node, change, self.before(left), self._looked_up(change)))
+        if (change := self.delta_of(left)) is not None:
+            parts.append(self._join(node, change, self._broadcast_few(change), right.plan))
+        if (change := self.delta_of(right)) is not None:
+            parts.append(self._join(node, change, self.before(left), self._broadcast_few(change)))
         return parts
 
     def _one_sided(self, node: Node) -> Weighted | None:
-        """A join that is linear in the rows it keeps, and keyed by those it looks up."""
+        """Return the change of a join that is linear in one side, and keyed by the other."""
         (looked_up,) = node.operator.keyed_by
         kept = 1 - looked_up
         parts = []
-        if (change := self.of(node.children[kept])) is not None:
+        if (change := self.delta_of(node.children[kept])) is not None:
             sides = [child.plan for child in node.children]
             sides[kept] = change.plan
-            parts.append(self._joined(node, change, *sides))
-        if (change := self.of(node.children[looked_up])) is not None:
-            self._look_at(node)
-            keys = self._keys([(node.keys[looked_up], change)])
-            same = self._restricted(node, kept, keys, before=True)
-            after = self._restricted(node, looked_up, keys, before=False)
-            before = self._restricted(node, looked_up, keys, before=True)
+            parts.append(self._join(node, change, *sides))
+        if (change := self.delta_of(node.children[looked_up])) is not None:
+            self._add_check(node)
+            keys = self._collect_keys([(node.keys[looked_up], change)])
+            same = self._restrict(node, kept, keys, before=True)
+            after = self._restrict(node, looked_up, keys, before=False)
+            before = self._restrict(node, looked_up, keys, before=True)
             for other, sign in ((after, 1), (before, -1)):
                 sides = [same, other] if kept == 0 else [other, same]
                 parts.append(
-                    self._signed(node, self.catalyst.with_children(node.plan, sides), sign)
+                    self._with_weight(node, self.catalyst.with_children(node.plan, sides), sign)
                 )
         return self._sum(node, parts)
 
-    def _looked_up(self, change: Weighted) -> Any:
-        """Return a change as a join wants it: Spark takes one of unknown size for a large one."""
+    def _broadcast_few(self, change: Weighted) -> Any:
+        """Return a change as a side of a join; Spark considers its size large unless told."""
         return self.catalyst.broadcast(change.plan) if change.few else change.plan
 
     # ---- keyed -----------------------------------------------------------------------------
 
-    def _keyed(self, node: Node) -> Weighted | None:
+    def _keyed_delta(self, node: Node) -> Weighted | None:
         keys = self.known.get(id(node)) or self._affected_keys(node)
         if keys is None:
             return None
-        self._look_at(node, keys)
-        after = self._recomputed(node, keys, before=False)
+        self._add_check(node, keys)
+        after = self._recompute(node, keys, before=False)
         if node.operator.replaced:
             self.replaced = Replaced(keys=keys, columns=node.columns)
-            return self._signed(node, after, 1)
-        before = self._recomputed(node, keys, before=True)
-        return self._sum(node, [self._signed(node, after, 1), self._signed(node, before, -1)])
+            return self._with_weight(node, after, 1)
+        before = self._recompute(node, keys, before=True)
+        return self._sum(
+            node, [self._with_weight(node, after, 1), self._with_weight(node, before, -1)]
+        )
 
     def _affected_keys(self, node: Node) -> Keys | None:
-        changes = [self.of(child) for child in node.children]
+        changes = [self.delta_of(child) for child in node.children]
         sides = [
             (exprs, change)
             for exprs, change in zip(node.keys, changes, strict=True)
             if change is not None
         ]
-        return self._keys(sides) if sides else None
+        return self._collect_keys(sides) if sides else None
 
-    def _keys(self, sides: Sequence[tuple[Sequence[Any], Weighted]]) -> Keys:
-        """Return the keys of changed rows, whatever their weight."""
+    def _collect_keys(self, sides: Sequence[tuple[Sequence[Any], Weighted]]) -> Keys:
+        """Collect the keys of changed rows of any weight."""
         plans = []
         for expressions, change in sides:
-            safe = attempted(self.catalyst, change.plan, expressions)
+            safe = guard_expressions(self.catalyst, change.plan, expressions)
             named = [self.catalyst.alias(e, f"k{i}") for i, e in enumerate(safe)]
             plans.append(self.catalyst.project(named, change.plan))
         self.check()
@@ -211,20 +213,20 @@ class DeltaBuilder:
         self.accept(keys.count)
         return keys
 
-    def _look_at(self, node: Node, keys: Keys | None = None) -> None:
-        """Leave a look at an operator's input after the change, or at its rows with some keys."""
+    def _add_check(self, node: Node, keys: Keys | None = None) -> None:
+        """Add checks of an operator's preconditions, for affected keys only if they are known."""
         own = [each for each in self.preconditions if each.node is node]
         if not own:
             return
         rows = None
         if keys is not None:
-            rows = [self._restricted(node, 0, keys, before=False)] * len(own)
+            rows = [self._restrict(node, 0, keys, before=False)] * len(own)
         self.pending.append(check_query(own, self.catalyst, rows))
 
-    def look(self) -> None:
-        """Take all looks that were left; one Spark action each.
+    def check_pending(self) -> None:
+        """Run all pending checks; one Spark action each.
 
-        :raises NotFollowingError: if a proviso does not hold any more.
+        :raises NotFollowingError: if a precondition is not met any more.
         """
         for frame in self.pending:
             row = frame.first()
@@ -232,14 +234,13 @@ class DeltaBuilder:
             require(None if row is None else row["broken"])
         self.pending.clear()
 
-    def _recomputed(self, node: Node, keys: Keys, *, before: bool) -> Any:
+    def _recompute(self, node: Node, keys: Keys, *, before: bool) -> Any:
         sides = [
-            self._restricted(node, index, keys, before=before)
-            for index in range(len(node.children))
+            self._restrict(node, index, keys, before=before) for index in range(len(node.children))
         ]
         return self.catalyst.with_children(node.plan, sides)
 
-    def _restricted(self, node: Node, index: int, keys: Keys, *, before: bool) -> Any:
+    def _restrict(self, node: Node, index: int, keys: Keys, *, before: bool) -> Any:
         child = node.children[index]
         plan = self.before(child) if before else child.plan
         return restrict(self.catalyst, plan, node.keys[index], keys)
@@ -247,14 +248,14 @@ class DeltaBuilder:
     # ---- the sources before ----------------------------------------------------------------
 
     def before(self, node: Node) -> Any:
-        """Return a node's plan over the rows its sources had before."""
+        """Return a node's plan over its sources' rows before the change."""
         if not node.operator.changes(frozenset(self.changed)):
             return node.plan
         if id(node) not in self._before:
-            self._before[id(node)] = self._rebuilt(node)
+            self._before[id(node)] = self._rebuild(node)
         return self._before[id(node)]
 
-    def _rebuilt(self, node: Node) -> Any:
+    def _rebuild(self, node: Node) -> Any:
         source = node.operator.source
         if source is None:
             children = [self.before(child) for child in node.children]
@@ -269,24 +270,24 @@ class DeltaBuilder:
 
     # ---- weights ---------------------------------------------------------------------------
 
-    def _joined(self, node: Node, change: Weighted, left: Any, right: Any) -> Weighted:
+    def _join(self, node: Node, change: Weighted, left: Any, right: Any) -> Weighted:
         plan = self.catalyst.with_children(node.plan, [left, right])
-        return self._ordered(node, Weighted(plan, change.weight))
+        return self._reorder(node, Weighted(plan, change.weight))
 
-    def _signed(self, node: Node, plan: Any, weight: int) -> Weighted:
+    def _with_weight(self, node: Node, plan: Any, weight: int) -> Weighted:
         named = self.catalyst.alias(self.catalyst.long(weight), WEIGHT)
-        return self._weighted(self.catalyst.project([*items(node.plan.output()), named], plan))
+        return self._as_weighted(self.catalyst.project([*items(node.plan.output()), named], plan))
 
-    def _ordered(self, node: Node, change: Weighted) -> Weighted:
-        """Return the node's attributes and then the weight, in this order."""
+    def _reorder(self, node: Node, change: Weighted) -> Weighted:
+        """Put the output into the order of the node's attributes, followed by the weight."""
         named = [*items(node.plan.output()), change.weight]
         return replace(change, plan=self.catalyst.project(named, change.plan))
 
     def _sum(self, node: Node, parts: Sequence[Weighted]) -> Weighted | None:
         if not parts:
             return None
-        return self._weighted(self.catalyst.union([part.plan for part in parts]))
+        return self._as_weighted(self.catalyst.union([part.plan for part in parts]))
 
-    def _weighted(self, plan: Any) -> Weighted:
+    def _as_weighted(self, plan: Any) -> Weighted:
         output = plan.output()
         return Weighted(plan, output.apply(output.size() - 1))

@@ -1,4 +1,4 @@
-"""Affected keys: collected once, then used to restrict whatever is computed anew."""
+"""Affected keys: collected once, then used to restrict what is recomputed."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 _NUMBER = "__number"
-# The lower bits of a row's number count within its partition.
+# The lower bits of a row's number count the rows of its partition.
 _WITHIN = (1 << 33) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """The values one column of the keys has."""
+    """The values of one key column."""
 
     known: Any
-    """An array of Catalyst values, NULL left out."""
+    """An array of Catalyst values without NULL."""
     count: int
     has_null: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Distinct key tuples; too many to be collected, they stay a plan."""
+    """Distinct key tuples, which remain a plan if there are too many to collect."""
 
     count: int
-    """How many there are."""
+    """Number of key tuples."""
     attributes: tuple[Any, ...]
     relation: Any
     columns: tuple[Values, ...]
-    """Empty when they were not collected."""
+    """Empty if the keys were not collected."""
 
 
 def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
     """Return the distinct rows of ``plan``; one Spark job.
 
-    :param limit: how many are brought to this process at most.
+    :param limit: the maximum number to collect.
     """
     distinct = catalyst.distinct(plan)
     frame = catalyst.frame(distinct)
     names = [f"k{index}" for index in range(len(frame.columns))]
-    keys, _ = _collected(catalyst, frame.toDF(*names), distinct, "false", limit)
+    keys, _ = _collect(catalyst, frame.toDF(*names), distinct, "false", limit)
     return keys
 
 
@@ -56,19 +56,19 @@ def collect_groups(
     """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
     plan = catalyst.analyzed_plan(groups.select(*keys))
     named = [f"{key} AS k{index}" for index, key in enumerate(keys)]
-    return _collected(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
+    return _collect(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)
 
 
-def _collected(
+def _collect(
     catalyst: Catalyst, frame: DataFrame, plan: Any, doubt: str, limit: int
 ) -> tuple[Keys, bool]:
-    """Count the rows of ``frame``, of which ``plan`` has the keys, and bring them if few."""
+    """Count the rows of ``frame``, whose keys ``plan`` computes, and collect them if few."""
     types = [attribute.dataType() for attribute in items(plan.output())]
     names = [f"k{index}" for index in range(len(types))]
-    # A number within the partition: together there are enough of them, and never far too many.
+    # At most ``limit`` rows per partition are collected: enough in total, and never far too many.
     numbered = frame.selectExpr("*", f"monotonically_increasing_id() & {_WITHIN}L AS {_NUMBER}")
     few = f"CASE WHEN {_NUMBER} <= {limit} THEN"
-    # The checkpoint runs under the session's settings, as a look at the plan's rows would not.
+    # Unlike executing the plan directly, the checkpoint runs under the session's settings.
     found = numbered.selectExpr(
         f"collect_list({few} struct({', '.join(names)}) END)",
         *(f"collect_set({few} {name} END)" for name in names),
@@ -99,12 +99,12 @@ def _collected(
 
 
 def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Keys) -> Any:
-    """Return the rows of ``plan`` whose expressions give one of the keys, NULL being a value.
+    """Return the rows of ``plan`` whose expressions match one of the keys, with NULL equal to NULL.
 
-    Lists of values reach the files' statistics; several columns also need their tuples compared.
+    Conditions on single columns let Delta skip files; tuples of several are matched by a join.
     """
-    expressions = attempted(catalyst, plan, expressions)
-    restricted = nearly(catalyst, plan, zip(expressions, keys.columns, strict=False))
+    expressions = guard_expressions(catalyst, plan, expressions)
+    restricted = restrict_roughly(catalyst, plan, zip(expressions, keys.columns, strict=False))
     if len(expressions) == 1 and keys.columns:
         return restricted
     pairs = zip(expressions, keys.attributes, strict=True)
@@ -112,12 +112,12 @@ def restrict(catalyst: Catalyst, plan: Any, expressions: Sequence[Any], keys: Ke
     return catalyst.semi_join(restricted, keys.relation, equal)
 
 
-def attempted(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list[Any]:
-    """Return expressions over a plan's rows as they are to be compared with keys.
+def guard_expressions(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list[Any]:
+    """Return key expressions over a plan's rows that give NULL instead of failing.
 
-    Spark may evaluate them before a filter or a join of the query leaves out rows for which they
-    fail. Such rows have NULL for a key: they are recomputed together with those that do have
-    it, where they fail if they fail in the query.
+    Spark may evaluate them before a filter or a join of the query removes rows for which they fail.
+    Such rows are recomputed together with those whose key is NULL, and fail there only if they fail
+    in the query.
     """
     return [
         catalyst.try_eval(each) if _may_fail(catalyst, plan, each) else each for each in expressions
@@ -125,7 +125,7 @@ def attempted(catalyst: Catalyst, plan: Any, expressions: Sequence[Any]) -> list
 
 
 def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
-    """Say whether an expression, or what it reads, is more than a stored value."""
+    """Say whether an expression computes more than a stored value, directly or below."""
     match kind(expression):
         case "AttributeReference":
             return not _is_stored(plan, expression)
@@ -137,7 +137,7 @@ def _may_fail(catalyst: Catalyst, plan: Any, expression: Any) -> bool:
 
 
 def _is_stored(plan: Any, attribute: Any) -> bool:
-    """Say whether an attribute of a plan is a column of a leaf, as it is there."""
+    """Say whether an attribute of a plan is an unchanged column of a leaf."""
     children, id_ = list(items(plan.children())), expression_id(attribute)
     match kind(plan):
         case "Project":
@@ -154,16 +154,16 @@ def _is_stored(plan: Any, attribute: Any) -> bool:
     )
 
 
-def nearly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
-    """Return all rows that :func:`restrict` would, and perhaps more, without a join.
+def restrict_roughly(catalyst: Catalyst, plan: Any, wanted: Iterable[tuple[Any, Values]]) -> Any:
+    """Return at least the rows that :func:`restrict` returns, without a join.
 
-    :param wanted: expressions with their values; none where they were not collected.
+    :param wanted: expressions with their values; none if these were not collected.
     """
-    conditions = [_contained(catalyst, expression, values) for expression, values in wanted]
+    conditions = [_matches_values(catalyst, expression, values) for expression, values in wanted]
     return catalyst.filter(catalyst.all(conditions), plan) if conditions else plan
 
 
-def _contained(catalyst: Catalyst, expression: Any, values: Values) -> Any:
+def _matches_values(catalyst: Catalyst, expression: Any, values: Values) -> Any:
     conditions = []
     if values.count:
         conditions.append(catalyst.in_set(expression, values.known))

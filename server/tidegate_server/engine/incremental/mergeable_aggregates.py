@@ -1,9 +1,9 @@
-"""Groups brought up to date from their change alone, where sums and counts are exact.
+"""Updates groups from their change alone, where sums and counts are exact.
 
-A table that holds one row for each group, and in it nothing but the group's keys and exact
-aggregates, already has what the aggregates were. Adding what the changed rows amount to is then all
-there is to do, however many rows a group has. Where that cannot tell the new value, as for the
-smallest value after it was deleted, the group is left to be computed anew.
+A table with one row per group, which has only the group's keys and exact aggregates, already stores
+the old values. It is enough to add the aggregates of the changed rows, however many rows a group
+has. Where the new value does not follow, as for the minimum after it was deleted, the group is in
+doubt and has to be recomputed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 DOUBT = "__doubt"
-"""Whether a group has to be computed anew."""
+"""Whether a group has to be recomputed."""
 FIRST = "__first"
-"""True in one row of each group that changed."""
+"""True in exactly one row of each changed group."""
 _ROWS = "__rows"
 _COPIES = "__copies"
 _STORED = "__stored"
@@ -35,11 +35,11 @@ _REMAINS = "__remains"
 INTEGERS = frozenset({"byte", "short", "integer", "long"})
 _WHOLE = "DECIMAL(38, 0)"
 _PRODUCT_DIGITS = 17
-"""A product with a weight then has at most the 38 digits that a decimal can have."""
+"""With more, a product with a weight could exceed the 38 digits of a decimal."""
 _SUM_DIGITS = 27
-"""A sum of two sums then has at most 38, too; Spark gives a sum ten more than its input."""
+"""With more, a sum of two sums could exceed 38; Spark adds ten digits to those of the input."""
 _SAFE_SCALE = 6
-"""So many digits after the point Spark never gives up for those before it."""
+"""Spark never drops this many digits after the point in favor of those before it."""
 _ANSI = "spark.sql.ansi.enabled"
 
 
@@ -52,14 +52,14 @@ class Part:
     inputs: tuple[Any, ...]
     """Expressions over the aggregate's input."""
     key: int = 0
-    """Which of the grouping expressions a KEY is."""
+    """Index of the grouping expression of a KEY."""
     certain: bool = False
     """Whether no input can be NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algebra:
-    """A table whose rows are the groups of ``node``, one of each."""
+    """A table whose rows are the groups of ``node``, one row per group."""
 
     node: Node
     groups: tuple[Any, ...]
@@ -73,15 +73,15 @@ class Algebra:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """For each key the table's column that holds it."""
+        """The table's column of each key."""
         found = {part.key: i for i, part in reversed([*enumerate(self.parts)]) if _is_key(part)}
         return tuple(found[index] for index in range(len(self.groups)))
 
     @property
     def keyed_by_groups(self) -> bool:
-        """Whether what the node's rows are computed anew by is all of its groups, in this order.
+        """Whether the node's rows are recomputed by exactly its grouping expressions, in order.
 
-        A type such as DOUBLE tells groups apart, but is no key.
+        Grouping by a type such as DOUBLE is possible, but it cannot be a key.
         """
         (keys,) = self.node.keys
         return len(keys) == len(self.groups) and all(
@@ -90,7 +90,7 @@ class Algebra:
 
     @property
     def often_in_doubt(self) -> bool:
-        """Whether each update of a row leaves its group in doubt."""
+        """Whether each update of a source row puts its group in doubt."""
         return any(part.kind in {"MIN", "MAX"} for part in self.parts)
 
     @property
@@ -102,12 +102,12 @@ class Algebra:
 
 
 def fails_on_overflow(catalyst: Catalyst) -> bool:
-    """Say whether a sum that overflows fails: else it could not be told from NULL."""
+    """Say whether a sum that overflows fails; otherwise it is NULL, like a sum of no values."""
     return str(catalyst.spark.conf.get(_ANSI, "true")) == "true"
 
 
 def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) -> Algebra | None:
-    """Return how a table's groups follow from their change; None if they do not."""
+    """Return how to update a table's groups from their change; None if that is not possible."""
     if not fails_on_overflow(catalyst):
         return None
     node, wanted = _below_projections(shape, table_types)
@@ -117,7 +117,7 @@ def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) ->
     if not groups or len(node.columns) < len(groups):
         return None
     named = {expression_id(each): each for each in items(node.plan.aggregateExpressions())}
-    # The joins that subqueries became add NULLs to what is still said to have none.
+    # Outer joins made from subqueries add NULLs to attributes that Spark still calls not nullable.
     padded = any(inner.operator.rule is Rule.OUTER_JOIN for inner in node.nodes())
     parts = [_part(named[i], groups, padded=padded) if i in named else None for i in wanted]
     known = tuple(part for part in parts if part is not None)
@@ -127,7 +127,7 @@ def read_algebra(shape: Node, table_types: Sequence[str], catalyst: Catalyst) ->
 
 
 def _below_projections(shape: Node, table_types: Sequence[str]) -> tuple[Node | None, list[int]]:
-    """Return the first operator that computes something, and its attribute of each column."""
+    """Return the topmost operator that is not a projection, and its attribute for each column."""
     output = list(items(shape.plan.output()))
     types = [str(attribute.dataType().catalogString()) for attribute in output]
     wanted, node = [expression_id(attribute) for attribute in output], shape
@@ -145,7 +145,7 @@ def _below_projections(shape: Node, table_types: Sequence[str]) -> tuple[Node | 
 
 
 def _plain(named: Any) -> int | None:
-    """Return the id of the attribute that is handed through, or None."""
+    """Return the id of the attribute that is passed through, or None."""
     inner = named.child() if kind(named) == "Alias" else named
     return expression_id(inner) if kind(inner) == "AttributeReference" else None
 
@@ -175,7 +175,7 @@ def _part(named: Any, groups: Sequence[Any], *, padded: bool) -> Part | None:
 
 
 def sums_numbers(function: Any) -> bool:
-    """Say whether it is a sum of whole or decimal numbers that fails when it overflows."""
+    """Say whether a function sums integers or decimals and fails on overflow."""
     if kind(function) != "Sum" or str(function.evalContext().evalMode().toString()) != "ANSI":
         return False
     summed = str(function.child().dataType().typeName())
@@ -183,7 +183,7 @@ def sums_numbers(function: Any) -> bool:
 
 
 def _sums_exactly(function: Any) -> bool:
-    """Say whether two such sums have a sum without loss of digits."""
+    """Say whether two sums of a function can be added without losing digits."""
     if not sums_numbers(function):
         return False
     summed = function.child().dataType()
@@ -193,14 +193,14 @@ def _sums_exactly(function: Any) -> bool:
 
 
 def is_long(expression: Any) -> bool:
-    """Say whether it is a decimal which a product with a weight could not hold."""
+    """Say whether a decimal is too long for a product with a weight."""
     type_ = expression.dataType()
     decimal = str(type_.typeName()).startswith("decimal")
     return decimal and int(type_.precision()) > _PRODUCT_DIGITS
 
 
 def _is_wide(part: Part) -> bool:
-    """Say whether it sums such decimals."""
+    """Say whether a column sums such decimals."""
     return part.kind == "SUM" and is_long(part.inputs[0])
 
 
@@ -240,7 +240,7 @@ def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
             yield f"sum(CASE WHEN {given} THEN {WEIGHT} ELSE 0 END) AS d{number}"
         case "SUM":
             (value,) = inputs
-            total = weighted(value, rows.schema[value].dataType)
+            total = weighted_sql(value, rows.schema[value].dataType)
             if _is_wide(part):
                 yield f"try_sum({total}) AS d{number}"
                 yield f"count({value}) > 0 AND try_sum({total}) IS NULL AS o{number}"
@@ -252,10 +252,10 @@ def _totals(number: int, part: Part, rows: DataFrame) -> Iterator[str]:
             yield f"count_if({WEIGHT} < 0 AND {given}) AS n{number}"
 
 
-def weighted(value: str, type: T.DataType) -> str:
-    """Return a number times its weight in SQL; NULL where a long decimal comes several times."""
+def weighted_sql(value: str, type: T.DataType) -> str:
+    """Return a number times its weight in SQL; NULL for a long decimal unless that is 1 or -1."""
     if not isinstance(type, T.DecimalType):
-        # What was taken away may be further below zero than a BIGINT can be above it.
+        # Negating the smallest BIGINT would overflow a BIGINT.
         exact = _WHOLE if isinstance(type, T.LongType) else "BIGINT"
         return f"CAST({value} AS {exact}) * {WEIGHT}"
     if type.precision <= _PRODUCT_DIGITS:
@@ -264,14 +264,14 @@ def weighted(value: str, type: T.DataType) -> str:
 
 
 def _doubts(algebra: Algebra) -> Iterator[str]:
-    """Yield when a group's new row does not follow from its old one."""
+    """Yield the conditions under which a group's new row does not follow from its old one."""
     if algebra.counter is None:
-        yield f"{_ROWS} < 0"  # perhaps these were all
+        yield f"{_ROWS} < 0"  # perhaps no rows are left
     if any(_is_wide(part) for part in algebra.parts):
-        yield f"{_COPIES} > 1"  # see weighted
+        yield f"{_COPIES} > 1"  # see weighted_sql
     for number, part in enumerate(algebra.parts):
         if _is_wide(part):
-            yield f"o{number}"  # what was there before may make it fit again
+            yield f"o{number}"  # added to the old value it may not overflow
         if part.kind == "SUM" and not part.certain:
             yield f"n{number} < 0"  # perhaps only NULLs are left
         elif part.kind in {"MIN", "MAX"}:
@@ -281,14 +281,14 @@ def _doubts(algebra: Algebra) -> Iterator[str]:
 # ---- the change of the table ---------------------------------------------------------------------
 
 
-def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFrame:
+def combine_groups(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFrame:
     """Return the signed change of the table, each row once, in the order of its columns.
 
-    After the weight come :data:`DOUBT`, in the presence of which nothing else is right, and
-    :data:`FIRST`.
+    The weight is followed by :data:`DOUBT`, which makes the rest of the row invalid if it is true,
+    and by :data:`FIRST`.
 
-    :param groups: what :func:`changed_groups` returned.
-    :param stored: at least the table's rows of these groups; at most all of its rows.
+    :param groups: the result of :func:`changed_groups`.
+    :param stored: the table, or any part of it that has the rows of these groups.
     """
     names, types = stored.columns, [f.dataType.simpleString() for f in stored.schema.fields]
     old = stored.toDF(*(f"s{i}" for i in range(len(names)))).selectExpr("*", f"1 AS {_STORED}")
@@ -306,13 +306,13 @@ def combined(algebra: Algebra, groups: DataFrame, stored: DataFrame) -> DataFram
     rows = both.selectExpr(*before, *values, DOUBT, was, remains)
     equal = " AND ".join(f"{a} <=> {b}" for a, b in zip(before, after, strict=True))
     changed = rows.where(f"{DOUBT} OR NOT {FIRST} OR NOT {_REMAINS} OR NOT ({equal})")
-    taken = _signed(before, f"if({FIRST}, -1L, 0L)", FIRST)
-    given = _signed(after, f"if({_REMAINS}, 1L, 0L)", f"NOT {FIRST}")
+    taken = _signed_row_sql(before, f"if({FIRST}, -1L, 0L)", FIRST)
+    given = _signed_row_sql(after, f"if({_REMAINS}, 1L, 0L)", f"NOT {FIRST}")
     signed = changed.selectExpr(f"inline(array({taken}, {given}))").where("weight <> 0")
     return signed.toDF(*names, WEIGHT, DOUBT, FIRST)
 
 
-def _signed(columns: Sequence[str], weight: str, first: str) -> str:
+def _signed_row_sql(columns: Sequence[str], weight: str, first: str) -> str:
     named = ", ".join(f"'c{number}', {column}" for number, column in enumerate(columns))
     return f"named_struct({named}, 'weight', {weight}, 'doubt', {DOUBT}, 'first', {first})"
 
@@ -326,8 +326,8 @@ def _value(number: int, part: Part, type: str) -> str:
             return f"coalesce({old}, 0L) + {change}"
         case "SUM":
             first = f"CASE WHEN n{number} > 0 THEN {change} END"
-            # In the type of the table, since a sum of wider ones could lose digits; that of whole
-            # numbers may fit where its change alone does not.
+            # In the table's type, since wider decimals could lose digits. Integers need a wider
+            # one, as the new sum may fit into a BIGINT even if the change does not.
             exact = _WHOLE if type == "bigint" else type
             change = f"coalesce(CAST({change} AS {exact}), CAST(0 AS {exact}))"
             added = f"CAST({old} AS {exact}) + {change}"
@@ -339,9 +339,10 @@ def _value(number: int, part: Part, type: str) -> str:
 
 
 def _remains(algebra: Algebra) -> str:
-    """Say whether the group has a row now.
+    """Return the condition that the group has a row after the change.
 
-    Without a count it was not left without any: that is in doubt, and was ruled out.
+    Without a count, a group that may have lost all its rows is in doubt, so it need not be
+    considered here.
     """
     if algebra.counter is None:
         return f"({_STORED} IS NOT NULL OR {_ROWS} > 0)"

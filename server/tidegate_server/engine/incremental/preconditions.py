@@ -24,7 +24,7 @@ from tidegate_server.engine.incremental.analysis.classify import (
     aggregates,
     averages_whole,
     is_choice,
-    shared,
+    shared_groups,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING, conjuncts
 from tidegate_server.engine.incremental.analysis.shape import NULLS, Node
@@ -293,7 +293,7 @@ def _numbers_rows(window: Any) -> bool:
 
 def _chosen(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
     """Of the rows of a group one is chosen, by the order in which they come or by a value."""
-    groups = shared(node.plan)
+    groups = shared_groups(node.plan)
     for call in aggregate_calls(items(node.plan.aggregateExpressions())):
         function = call.aggregateFunction()
         if not is_choice(function):

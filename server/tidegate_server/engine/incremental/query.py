@@ -1,4 +1,4 @@
-"""The definition query of a refresh as Spark understands it at the versions to be read."""
+"""The definition query of a refresh, as analyzed by Spark at the versions to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate_server.core.refresh.eligibility import Obstacle, Operator, obstacl
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.incremental.aggregate_state import Totals, read_totals
 from tidegate_server.engine.incremental.analysis.shape import Node, read_shape
-from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
+from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
 from tidegate_server.engine.incremental.mergeable_aggregates import Algebra, read_algebra
 from tidegate_server.engine.incremental.preconditions import Precondition, preconditions_of
 from tidegate_server.engine.incremental.top_n import FirstRows, read_first_rows
@@ -25,36 +25,36 @@ from tidegate_server.engine.query.catalyst import Catalyst
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.storage.delta.files import known_bytes
 from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, kind
-from tidegate_server.engine.storage.plain import plain_files
+from tidegate_server.engine.storage.plain import reads_plain_files
 
 logger = logging.getLogger(__name__)
 
-# Compressed columns need about a third of what a row takes in memory.
+# Compressed columns take about a third of their size in memory.
 _COMPRESSION = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A definition query as Spark understands it at the versions to be read."""
+    """A definition query, as analyzed by Spark at the versions to read."""
 
     text: str
     shape: Node
     algebra: Algebra | None
-    """How the table's rows follow from their change, if they do."""
+    """How to update the table's groups from their change alone, if that is possible."""
     totals: Totals | None
-    """What its rows can be computed from, where these are not simply added up."""
+    """Aggregate state from which the rows can be computed if ``algebra`` is None."""
     first: FirstRows | None
     """What it takes the first rows of, if it ends so."""
     preconditions: tuple[Precondition, ...]
     """What has to be so of its rows for incremental refreshes."""
     fingerprint: str
-    """The same as long as query, views, functions, sources and settings are the same."""
+    """Changes when the query, a view, function or source of it, or a setting changes."""
     rows: int
-    """About how many rows its sources have."""
+    """Estimated number of rows of its sources."""
 
     @property
     def stable(self) -> bool:
-        """Whether it gives the same rows from the same versions at any time."""
+        """Whether it is deterministic: the same versions always give the same rows."""
         found = obstacles(self.shape.operator, frozenset())
         return not any(obstacle.code is Reason.EXPRESSION_NOT_DETERMINISTIC for obstacle in found)
 
@@ -62,38 +62,38 @@ class Query:
 def read_query(
     order: RefreshOrder, spark: SparkSession, tables: Tables, text: str, frame: DataFrame
 ) -> Query:
-    """Read the query at the versions ``tables`` pinned.
+    """Read the query at the versions that ``tables`` pinned.
 
-    :param frame: what Spark made of the text.
+    :param frame: the text, analyzed by Spark.
     """
     catalyst = Catalyst(spark)
     analyzed = catalyst.analyzed_plan(frame)
     try:
-        simple = simplified(catalyst, analyzed)
+        simple = simplify(catalyst, analyzed)
         plan = simple.plan
         types = _table_types(order, spark, tables)
         versions = tables.read_versions()
-        read = pushed_down(catalyst, plan)
+        read = push_down_filters(catalyst, plan)
         shape = read_shape(read, types, versions, catalyst, files=tables.fingerprints)
-        shape = _hindered_by(simple.obstacles, shape)
+        shape = _with_obstacles(simple.obstacles, shape)
         algebra = read_algebra(shape, types, catalyst)
-        totals = _added_up(read_totals(shape, catalyst), shape) if algebra is None else None
+        totals = _choose_totals(read_totals(shape, catalyst), shape) if algebra is None else None
         first = read_first_rows(shape, types, catalyst)
         first = first if first is not None and _follows(first, shape) else None
         following = totals or first
         combined = None if following is None else following.node.operator
-        preconditions = () if _hindered(shape, combined) else preconditions_of(shape, catalyst)
+        preconditions = () if _is_hindered(shape, combined) else preconditions_of(shape, catalyst)
     except ServerError:
         raise
-    except Exception as failed:
-        told = to_server_error(failed).headline
-        logger.warning("%s is refreshed fully, its plan cannot be read: %s", order.name, told)
+    except Exception as error:
+        reason = to_server_error(error).headline
+        logger.warning("%s is refreshed fully: its plan cannot be read: %s", order.name, reason)
         plan, shape = analyzed, _unreadable(analyzed)
         algebra, totals, first, preconditions = None, None, None, ()
     facts = [catalyst.text(plan), *_sources(shape, tables), *_settings(order, spark)]
     fingerprint = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
     leaves = [node for node in shape.nodes() if not node.children]
-    stored = [n.plan for n in leaves if n.operator.source or plain_files(spark, n.plan)]
+    stored = [n.plan for n in leaves if n.operator.source or reads_plain_files(spark, n.plan)]
     return Query(
         text=text,
         shape=shape,
@@ -106,11 +106,11 @@ def read_query(
     )
 
 
-def _added_up(found: Iterable[Totals], shape: Node) -> Totals | None:
-    """Return the first from which a query's rows follow, best whichever of its sources changed.
+def _choose_totals(found: Iterable[Totals], shape: Node) -> Totals | None:
+    """Return the first state that suits a query, preferably for changes of any source.
 
-    What treats groups together is not computed from all of them where affected keys do: of many
-    groups full refreshes would count the totals for nothing.
+    State with operators above it that combine groups is used only if affected keys cannot be:
+    otherwise full refreshes would compute it for many groups for nothing.
     """
     sources = frozenset(str(node.operator.source) for node in shape.nodes())
 
@@ -124,38 +124,38 @@ def _added_up(found: Iterable[Totals], shape: Node) -> Totals | None:
 
 
 def _follows(found: Totals | FirstRows, shape: Node) -> bool:
-    """Say whether nothing else of the query makes every refresh full."""
-    return not _hindered(shape, found.node.operator)
+    """Say whether no other part of the query makes every refresh full."""
+    return not _is_hindered(shape, found.node.operator)
 
 
-def _hindered(shape: Node, combined: Operator | None) -> bool:
-    """Say whether every refresh of a query is full, whatever its rows are."""
+def _is_hindered(shape: Node, combined: Operator | None) -> bool:
+    """Say whether every refresh of a query is full, regardless of the data."""
     return bool(obstacles(shape.operator, frozenset(), combined=combined, provided=True))
 
 
-def _hindered_by(found: tuple[Obstacle, ...], shape: Node) -> Node:
-    """Return a shape that more stands against."""
+def _with_obstacles(found: tuple[Obstacle, ...], shape: Node) -> Node:
+    """Return a shape with further obstacles."""
     operator = shape.operator
     every = (*found, *operator.obstacles)
     return replace(shape, operator=replace(operator, obstacles=every)) if found else shape
 
 
 def _unreadable(plan: Any) -> Node:
-    """Return the shape of a plan of which nothing is known."""
+    """Return the shape of a plan that cannot be analyzed."""
     text = "the plan cannot be read"
     obstacle = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
     return Node(operator=Operator(name=kind(plan), obstacles=(obstacle,)), plan=plan)
 
 
 def estimated_rows(spark: SparkSession, plan: Any) -> int:
-    """Return about how many rows a stored table has, from the bytes of its files."""
+    """Estimate the number of rows of a stored table from the bytes of its files."""
     size = _stored_bytes(spark, plan)
     width = sum(int(a.dataType().defaultSize()) for a in items(plan.output()))
     return int(size / max(width * _COMPRESSION, 1))
 
 
 def _stored_bytes(spark: SparkSession, plan: Any) -> int:
-    """Return the size of a relation; Spark itself runs a job to ask Delta for it."""
+    """Return the size of a relation in bytes; Spark itself would run a job to compute Delta's."""
     if kind(plan) == "LogicalRelation" and is_instance(java(spark), plan.relation(), FILES):
         location = plan.relation().location()
         if kind(location) == "TahoeLogFileIndex":
@@ -178,14 +178,17 @@ def _table_types(order: RefreshOrder, spark: SparkSession, tables: Tables) -> li
 
 
 def _sources(shape: Node, tables: Tables) -> list[str]:
-    """Return the tables read, but for those whose version the query chooses: at times it is the
-    newest one as well, which makes no other query of it."""
+    """Return the tables read, except those at a version the query chooses.
+
+    They appear as sources only while that version is also the newest, which must not change the
+    fingerprint.
+    """
     chosen = {state.table_id for name, state in tables.states.items() if name in tables.travelled}
     found = [node.operator.source for node in shape.nodes()]
     return [source for source in found if source and source not in chosen]
 
 
 def _settings(order: RefreshOrder, spark: SparkSession) -> list[str]:
-    """Return what of the session may change results without changing the plan."""
+    """Return the session's settings that may change results without changing the plan."""
     keys = {"spark.sql.session.timeZone", "spark.sql.ansi.enabled", *order.settings}
     return [f"{k}={spark.conf.get(k, None)}" for k in sorted(keys) if k.startswith("spark.sql.")]

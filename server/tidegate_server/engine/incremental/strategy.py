@@ -27,17 +27,17 @@ from tidegate_server.core.refresh.request import (
 )
 from tidegate_server.engine.incremental.aggregate_state import Recorded, Totals, advance_state
 from tidegate_server.engine.incremental.analysis.classify import is_key
-from tidegate_server.engine.incremental.analysis.shape import incomparable
+from tidegate_server.engine.incremental.analysis.shape import incomparable_columns
 from tidegate_server.engine.incremental.apply import ConsolidatedDelta, consolidate
 from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
 from tidegate_server.engine.incremental.delta import ChangedSource, DeltaBuilder, Replaced
-from tidegate_server.engine.incremental.keys import Keys, collect_groups, nearly, restrict
+from tidegate_server.engine.incremental.keys import Keys, collect_groups, restrict, restrict_roughly
 from tidegate_server.engine.incremental.mergeable_aggregates import (
     DOUBT,
     FIRST,
     Algebra,
     changed_groups,
-    combined,
+    combine_groups,
 )
 from tidegate_server.engine.incremental.preconditions import (
     OBSTACLES,
@@ -68,9 +68,9 @@ from tidegate_server.engine.storage.commit_record import (
     RowPreconditions,
     TooManyGroups,
 )
-from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.exact import column_named
 from tidegate_server.engine.storage.jvm import items, kind
-from tidegate_server.engine.storage.region import moves
+from tidegate_server.engine.storage.region import has_moving_region
 
 _KEY_LIMIT = 10_000
 # A table of so many rows is looked up as a whole, which saves the job that finds the keys.
@@ -228,7 +228,7 @@ class IncrementalPlanner:
                 evidence = replace(self._evidence, affected_keys=difference.affected)
                 plan = plan_incremental(self.order, full, evidence)
                 return self._prepared(plan, combined)
-        weighted = difference.of(self.query.shape)
+        weighted = difference.delta_of(self.query.shape)
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
@@ -278,8 +278,8 @@ class IncrementalPlanner:
         if not isinstance(state, AggregateState):
             raise NotFollowingError(_UNRECORDED)
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=0))
-        change = difference.of(totals.node.children[0])
-        difference.look()
+        change = difference.delta_of(totals.node.children[0])
+        difference.check_pending()
         if change is None:
             return replace(self._prepared(plan, None), incremental=state)
         recorded = advance_state(totals, catalyst, state, change.plan, change.weight)
@@ -311,8 +311,8 @@ class IncrementalPlanner:
 
         :raises NotFollowingError: if they do not.
         """
-        change = difference.of(first.below)
-        difference.look()
+        change = difference.delta_of(first.below)
+        difference.check_pending()
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         state = self.last.record.incremental
@@ -339,15 +339,17 @@ class IncrementalPlanner:
 
         The keys are then known, by which the groups are computed anew.
         """
-        change = difference.of(algebra.node.children[0])
-        difference.look()
+        change = difference.delta_of(algebra.node.children[0])
+        difference.check_pending()
         if change is None:
             return None
         groups, names = changed_groups(algebra, catalyst, change.plan, change.weight)
         self.check()
         small = self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt
         if small:
-            delta = self._consolidated(combined(algebra, groups, self._stored_groups(algebra)))
+            delta = self._consolidated(
+                combine_groups(algebra, groups, self._stored_groups(algebra))
+            )
             difference.affected = int(delta.row["affected"])
             if not delta.row["doubt"]:
                 difference.accept(difference.affected)
@@ -362,7 +364,9 @@ class IncrementalPlanner:
         difference.accept(keys.count)
         if doubt:
             return None
-        return self._consolidated(combined(algebra, groups, self._stored_groups(algebra, keys)))
+        return self._consolidated(
+            combine_groups(algebra, groups, self._stored_groups(algebra, keys))
+        )
 
     def _stored_groups(self, algebra: Algebra, keys: Keys | None = None) -> DataFrame:
         """Return the table's rows, those of other groups left out where that is simple."""
@@ -374,7 +378,7 @@ class IncrementalPlanner:
         columns = list(items(plan.output()))
         groups = zip(algebra.groups, algebra.columns, keys.columns, strict=False)
         wanted = [(columns[index], values) for group, index, values in groups if is_key(group)]
-        return catalyst.frame(nearly(catalyst, plan, wanted))
+        return catalyst.frame(restrict_roughly(catalyst, plan, wanted))
 
     def _consolidated(self, diff: DataFrame) -> ConsolidatedDelta:
         asked = (
@@ -413,7 +417,7 @@ class IncrementalPlanner:
         if set(vector) != set(self.last.record.vector):
             text = "the query reads other tables than at the last refresh"
             found.append(Obstacle(code=Reason.SOURCES_REPLACED, text=text))
-        if moves(self.order, self.frozen_at):
+        if has_moving_region(self.order, self.frozen_at):
             text = "rows become immutable as time goes by, of which no source tells"
             found.append(Obstacle(code=Reason.IMMUTABLE_REGION_MOVES, text=text))
         for name in sorted(self.tables.travelled):
@@ -425,7 +429,7 @@ class IncrementalPlanner:
                 found.append(Obstacle(code=Reason.SOURCE_CHANGE_UNKNOWN, text=text))
         appended = all(change.method is Method.APPENDED for change in changed.values())
         if not appended or self._first is not None or self._keyed(frozenset(changed)):
-            found += incomparable(self.query.shape)
+            found += incomparable_columns(self.query.shape)
         follows = self._first or self._totals
         operators = obstacles(
             self.query.shape.operator,
@@ -496,7 +500,7 @@ class IncrementalPlanner:
             # Keys and rows are computed from the same change.
             frame = frame.persist()
             self.resources.callback(frame.unpersist)
-        pinned = self.format.pinned(change.source.name, change.base)
+        pinned = self.format.version_sql(change.source.name, change.base)
         return ChangedSource(
             change=frame,
             before=lambda: self.spark.sql(f"SELECT * FROM {pinned}"),
@@ -518,11 +522,11 @@ class IncrementalPlanner:
         return rows.withColumn(WEIGHT, F.lit(1).cast("bigint")).limit(0)
 
     def _rows(self, frame: DataFrame) -> DataFrame:
-        return self._ordered(self.format.fitted(self.order, frame, WEIGHT), WEIGHT)
+        return self._ordered(self.format.fit_columns(self.order, frame, WEIGHT), WEIGHT)
 
     def _ordered(self, frame: DataFrame, *carried: str) -> DataFrame:
         """Return the table's columns in the query's order."""
-        return frame.select(*(named(column) for column in (*self.order.columns, *carried)))
+        return frame.select(*(column_named(column) for column in (*self.order.columns, *carried)))
 
 
 def _as_source_change(change: Change) -> SourceChange:

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.refresh.eligibility import Obstacle, Rule
 from tidegate_server.engine.incremental.analysis.functional_dependencies import PASSING
-from tidegate_server.engine.incremental.analysis.shape import Node, passed, root_trace
+from tidegate_server.engine.incremental.analysis.shape import Node, root_trace, trace_through
 from tidegate_server.engine.incremental.changes import WEIGHT
 from tidegate_server.engine.incremental.preconditions import NotFollowingError, directions
 from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.storage.base import DiffMismatchError
 from tidegate_server.engine.storage.commit_record import Boundary
-from tidegate_server.engine.storage.exact import named, summed
+from tidegate_server.engine.storage.exact import column_named, sum_weights
 from tidegate_server.engine.storage.jvm import items, kind
 
 TIES = Obstacle(
@@ -91,7 +91,7 @@ def read_first_rows(
     while node.kind == "Project" or node.kind in PASSING:
         if node.kind == "Project":
             above.append(node.plan)
-        trace = passed(node.plan, trace)
+        trace = trace_through(node.plan, trace)
         (node,) = node.children
     if node.operator.rule is not Rule.LIMIT:
         return None
@@ -203,9 +203,9 @@ def merged(
     columns = stored.columns
     if _OWN & {name.lower() for name in columns}:
         raise DiffMismatchError("a column is named as those of a change are")
-    net = summed(change)
+    net = sum_weights(change)
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    both = summed(stored.withColumn(WEIGHT, one).unionAll(net))
+    both = sum_weights(stored.withColumn(WEIGHT, one).unionAll(net))
     rows = both.withColumn(_PART, F.lit(_MERGED))
     for part, kind_ in ((stored, _STORED), (net.drop(WEIGHT), _TOUCHED)):
         rows = rows.unionAll(part.withColumns({WEIGHT: none, _PART: F.lit(kind_)}))
@@ -232,7 +232,9 @@ def merged(
         raise NotFollowingError(TIES)
     kept = placed.where(f"{inside} AND {WEIGHT} > 0 AND {_UPTO} <= {first.count}")
     copies = F.explode(F.expr(f"array_repeat(1, CAST({WEIGHT} AS INT))")).alias(_PART)
-    return Merged(boundary=boundary, rows=kept.select(*map(named, columns), copies).drop(_PART))
+    return Merged(
+        boundary=boundary, rows=kept.select(*map(column_named, columns), copies).drop(_PART)
+    )
 
 
 def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.engine.storage.jvm import compiled, java
+from tidegate_server.engine.storage.jvm import compiled_instance, java
 
 _CLASS: Final = "tidegate.Listing"
 _SOURCE: Final = """
@@ -145,7 +145,7 @@ class Listing:
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = java(spark)
-        self._listing = compiled(spark, _CLASS, _SOURCE)
+        self._listing = compiled_instance(spark, _CLASS, _SOURCE)
 
     def names(self, catalog: Any) -> list[tuple[str, list[str], list[str]]]:
         """Return every schema with its tables, including views, and its views."""

@@ -132,7 +132,7 @@ class _Warehouse:
         files = TableFiles(self._spark, location)
         if not files.have_table():
             return None
-        made = files.made_for()
+        made = files.owner_id()
         if name is not None and made is not None:
             name = replace(name, table=name.table.partition(f"-{made}")[0])
         return FoundTable(

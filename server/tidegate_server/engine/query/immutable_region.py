@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.sql.clock import at_moment
 from tidegate_server.engine.storage.jvm import items, kind
-from tidegate_server.engine.storage.predicate import matching
+from tidegate_server.engine.storage.predicate import select_matching
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _CLOCKS = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp"})
@@ -37,7 +37,7 @@ def check_region(rows: DataFrame, predicate: str) -> None:
         false for a row.
     """
     at_some_time = at_moment(predicate, _SOME_TIME, rows.columns)
-    matching(rows, at_some_time)
+    select_matching(rows, at_some_time)
     if at_some_time == predicate:
         return
     analyzed: Any = rows.where(predicate)._jdf.queryExecution().analyzed()

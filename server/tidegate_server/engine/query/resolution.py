@@ -193,7 +193,7 @@ class Tables:
             return table_sql(name)
         if state is None:
             return self._hide_new_columns(reference, name, table_sql(name))
-        pinned = self.format.pinned(name, self._read_version(state))
+        pinned = self.format.version_sql(name, self._read_version(state))
         return self._hide_new_columns(reference, name, pinned)
 
     def _read_version(self, state: TableState) -> int:

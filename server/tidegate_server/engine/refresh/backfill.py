@@ -16,8 +16,8 @@ from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat, TableState
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
-from tidegate_server.engine.storage.predicate import matching
-from tidegate_server.engine.storage.region import region
+from tidegate_server.engine.storage.predicate import select_matching
+from tidegate_server.engine.storage.region import immutable_condition
 
 
 def backfill(
@@ -34,7 +34,7 @@ def backfill(
     :raises ServerError: MT_REFRESH_FENCED if the table was refreshed already, or what Spark says
         of reading the other table.
     """
-    chosen = region(order, order.logical_time)
+    chosen = immutable_condition(order, order.logical_time)
     if chosen is None:
         raise AssertionError("a backfill has a condition")
     last = format.last_commit(order.name, order.table_id)
@@ -48,10 +48,10 @@ def backfill(
     plan = _plan(order, source, state)
     if last is not None:
         return RefreshOutcome(plan=plan, from_version=None, to_version=last.version)
-    read = source.quoted() if state is None else format.pinned(source, state.newest)
+    read = source.quoted() if state is None else format.version_sql(source, state.newest)
     columns = ", ".join(quote_identifier(column) for column in order.columns)
     rows = session.sql(f"SELECT {columns} FROM {read}")
-    copied = matching(format.fitted(order, rows), chosen)
+    copied = select_matching(format.fit_columns(order, rows), chosen)
     operation.check()
     written = format.write(
         copied,

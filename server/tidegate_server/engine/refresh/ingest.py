@@ -155,7 +155,7 @@ def _taken_in(
     """Run one batch of the stream; None if nothing arrived."""
     checkpoint = Checkpoint(session, format.describe(order.name).location)
     offsets = last.record.offsets if last is not None else None
-    place = checkpoint.take(order.epoch, offsets, str(order.name))
+    place = checkpoint.prepare(order.epoch, offsets, str(order.name))
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
     with stream_view(session, stream):

@@ -39,7 +39,7 @@ def publish(
     before = newest.version if newest is not None else None
     if newest is not None and newest.refresh_id == order.refresh_id:
         return _outcome(newest, refresh_id, None, newest.version, None)
-    held = format.held(order.name, order.table_id, refresh_id)
+    held = format.find_held(order.name, order.table_id, refresh_id)
     if held is None:
         raise _nothing(order, "it was published, discarded or overtaken by a refresh")
     operation.check()

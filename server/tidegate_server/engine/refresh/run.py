@@ -70,9 +70,9 @@ from tidegate_server.engine.storage.commit_record import (
     RowPreconditions,
     TooManyGroups,
 )
-from tidegate_server.engine.storage.entries import asked_once
+from tidegate_server.engine.storage.entries import cache_entries
 from tidegate_server.engine.storage.plain import list_files
-from tidegate_server.engine.storage.region import outside
+from tidegate_server.engine.storage.region import mutable_rows
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ def explain(
     with release_references():
         if is_streaming(order.sources):
             return plan_ingest(order, task)
-        with ExitStack() as resources, asked_once(session, order.tables):
+        with ExitStack() as resources, cache_entries(session, order.tables):
             return _plan(order, task, session, format, lambda: None, resources).plan
 
 
@@ -204,7 +204,7 @@ def _refreshed(
     if is_streaming(order.sources):
         return ingest(order, task, session, format, operation)
     with ExitStack() as resources:
-        with asked_once(session, order.tables):
+        with cache_entries(session, order.tables):
             planned = _plan(order, task, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
         hold(Point.AFTER_VERSIONS)
@@ -414,8 +414,8 @@ def _applied(planned: PlannedRefresh, session: SparkSession, format: TableFormat
     with planned_once(session, prepared.few):
         if isinstance(diff, DataFrame):
             if appends and format.untouched_since(order, last.version):
-                rows = format.fitted(order, diff.drop(diff.columns[-1]))
-                rows = outside(rows, order, record.frozen_at)
+                rows = format.fit_columns(order, diff.drop(diff.columns[-1]))
+                rows = mutable_rows(rows, order, record.frozen_at)
                 return format.append(rows, order, record, base=last.version)
             diff = consolidate(format, order, diff, record.frozen_at)
         return apply(session, format, order, diff, record, base=last.version)

@@ -19,7 +19,7 @@ from tidegate_server.engine.planning.planner import plan_refresh
 from tidegate_server.engine.query.resolution import Tables, fingerprint_of
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
-from tidegate_server.engine.storage.entries import asked_once
+from tidegate_server.engine.storage.entries import cache_entries
 from tidegate_server.engine.storage.jvm import java
 
 _MOST = 10_000
@@ -77,7 +77,7 @@ class AnalyzedQueries:
             seen = self._seen.get(order.table_id)
         if seen is None or seen.definition != _definition(order):
             return None
-        with asked_once(spark, order.tables):
+        with cache_entries(spark, order.tables):
             return _still(seen, order, task, spark, format)
 
 

@@ -32,9 +32,15 @@ from tidegate_server.engine.session.sessions import apply_settings
 from tidegate_server.engine.storage.base import TableFormat
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.retention import is_gone
-from tidegate_server.engine.storage.exact import WEIGHT, comparable, has_exact_values, named, summed
-from tidegate_server.engine.storage.expectations import kept
-from tidegate_server.engine.storage.region import outside, region
+from tidegate_server.engine.storage.exact import (
+    WEIGHT,
+    column_named,
+    comparable,
+    has_exact_values,
+    sum_weights,
+)
+from tidegate_server.engine.storage.expectations import exclude_dropped
+from tidegate_server.engine.storage.region import immutable_condition, mutable_rows
 
 TOLERANCE = 1e-9
 """Relative difference up to which floating-point numbers count as equal."""
@@ -84,8 +90,8 @@ def verify(
         )
         wanted, shape = _recomputed(order, commit, chosen, tables)
         operation.check()
-        stored = session.sql(f"SELECT * FROM {format.pinned(order.name, chosen)}")
-        stored = outside(stored, order, frozen_at)
+        stored = session.sql(f"SELECT * FROM {format.version_sql(order.name, chosen)}")
+        stored = mutable_rows(stored, order, frozen_at)
         if part is not None:
             belongs = _belongs(part, _telling(shape, order, wanted))
             wanted, stored = wanted.where(belongs), stored.where(belongs)
@@ -102,7 +108,7 @@ def verify(
         missing_rows=missing,
         extra_rows=extra,
         sample=json.dumps(sample) if sample else "",
-        left_out=region(order, frozen_at),
+        left_out=immutable_condition(order, frozen_at),
     )
 
 
@@ -116,7 +122,7 @@ def compare(wanted: DataFrame, stored: DataFrame) -> tuple[int, int, list[Mappin
         _textual(frame).withColumn(WEIGHT, F.lit(sign).cast("bigint"))
         for frame, sign in ((wanted, 1), (stored, -1))
     ]
-    differing = summed(sides[0].unionAll(sides[1])).localCheckpoint(eager=False)
+    differing = sum_weights(sides[0].unionAll(sides[1])).localCheckpoint(eager=False)
     counts = _counts(differing)
     if counts[0] and counts[1] and _floating(differing):
         differing = _unpaired(differing).localCheckpoint(eager=False)
@@ -177,8 +183,8 @@ def _recomputed(
         raise _refused(order, version, "its query is not known to give the same rows again")
     if commit.record.fingerprint not in (None, query.fingerprint):
         raise _refused(order, version, "a view, function or setting of its query has changed")
-    return kept(
-        outside(format.fitted(order, frame), order, commit.record.frozen_at), order
+    return exclude_dropped(
+        mutable_rows(format.fit_columns(order, frame), order, commit.record.frozen_at), order
     ), query.shape
 
 
@@ -197,7 +203,7 @@ def _telling(shape: Node, order: RefreshOrder, rows: DataFrame) -> list[str]:
 def _belongs(part: RowPart, columns: Sequence[str]) -> Column:
     if not columns:
         return F.lit(True)
-    place = F.pmod(F.xxhash64(*map(named, columns)), F.lit(part.of))
+    place = F.pmod(F.xxhash64(*map(column_named, columns)), F.lit(part.of))
     return place == part.number
 
 
@@ -216,7 +222,9 @@ def _textual(frame: DataFrame) -> DataFrame:
     """Write what cannot be compared as JSON."""
     return frame.select(
         *(
-            named(f.name) if comparable(f.dataType) else F.to_json(named(f.name)).alias(f.name)
+            column_named(f.name)
+            if comparable(f.dataType)
+            else F.to_json(column_named(f.name)).alias(f.name)
             for f in frame.schema.fields
         )
     )
@@ -237,18 +245,20 @@ def _unpaired(differing: DataFrame) -> DataFrame:
     Within equal other columns both sides are put in the order of their numbers and paired.
     """
     numbers = _floating(differing)
-    others = [named(f.name) for f in _fields(differing) if f.name not in numbers]
+    others = [column_named(f.name) for f in _fields(differing) if f.name not in numbers]
     copies = F.sequence(F.lit(1), F.abs(F.col(WEIGHT)).cast("int"))
     rows = differing.withColumn(_PLACE, F.explode(copies))
     signed = rows.withColumn(_SIDE, F.signum(WEIGHT).cast("bigint")).drop(WEIGHT)
-    ordered = [named(name) for name in numbers]
+    ordered = [column_named(name) for name in numbers]
     place = Window.partitionBy(_SIDE, *others).orderBy(*ordered)
     placed = signed.withColumn(_PLACE, F.row_number().over(place))
     pair = Window.partitionBy(_PLACE, *others)
     both = F.count("*").over(pair) == 2
     near = (_near(F.min(c).over(pair), F.max(c).over(pair), F.count(c).over(pair)) for c in ordered)
     single = placed.withColumn(_MATCHED, reduce(and_, near, both)).where(~F.col(_MATCHED))
-    return single.select(*(named(f.name) for f in _fields(differing)), F.col(_SIDE).alias(WEIGHT))
+    return single.select(
+        *(column_named(f.name) for f in _fields(differing)), F.col(_SIDE).alias(WEIGHT)
+    )
 
 
 def _near(low: Column, high: Column, known: Column) -> Column:
@@ -268,7 +278,7 @@ def _fields(frame: DataFrame) -> list[T.StructField]:
 
 
 def _shown(differing: DataFrame) -> Column:
-    row = F.struct(*(named(f.name) for f in _fields(differing)))
+    row = F.struct(*(column_named(f.name) for f in _fields(differing)))
     side = F.when(F.col(WEIGHT) > 0, "missing").otherwise("extra")
     return F.to_json(
         F.struct(side.alias("side"), F.abs(F.col(WEIGHT)).alias("times"), row.alias("row")),

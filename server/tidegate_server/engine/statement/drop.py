@@ -21,8 +21,8 @@ from tidegate_server.engine.statement.targets import SchemaTarget, TableTarget, 
 from tidegate_server.engine.storage.delta.table_files import TableFiles
 from tidegate_server.engine.storage.delta.tables import PROVIDER
 from tidegate_server.engine.storage.entries import entry_of, provider_of
-from tidegate_server.engine.storage.jvm import compiled, items, java, with_fields
-from tidegate_server.engine.storage.table_locations import Places
+from tidegate_server.engine.storage.jvm import compiled_instance, items, java, with_fields
+from tidegate_server.engine.storage.table_locations import TableLocations
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class _Drops:
         self._spark = spark
         self._session: Any = spark._jsparkSession
         self._jvm: Any = java(spark)
-        self._places = Places(spark)
+        self._places = TableLocations(spark)
         self._catalog: Any = self._session.sharedState().externalCatalog()
 
     @contextmanager
@@ -88,11 +88,11 @@ class _Drops:
         if name is None:
             yield
             return
-        place, kept = self._places.of(name), self._own_place(name) is not None
+        place, kept = self._places.location(name), self._own_place(name) is not None
         yield
         if self._is_free(name, place):
             files = TableFiles(self._spark, place)
-            files.forget()
+            files.invalidate_cache()
             if kept:
                 files.delete()
 
@@ -165,7 +165,7 @@ class _Drops:
         """Move an empty schema to another directory, for which Hive has to recreate it."""
         client = self._catalog.unwrapped().client()
         name = str(database.name())
-        schemas = compiled(self._spark, _CLASS, _SOURCE)
+        schemas = compiled_instance(self._spark, _CLASS, _SOURCE)
         schemas.dropSchema(client.clientLoader(), client.client(), name)
         self._catalog.createDatabase(with_fields(database, {_LOCATION: location}), False)
 
@@ -183,13 +183,13 @@ class _Drops:
 
         Detaches a managed table that is not at its default location, the only one Hive knows.
         """
-        place = self._places.of(name)
+        place = self._places.location(name)
         if self._places.is_managed(name):
-            if place == self._places.usual(name):
+            if place == self._places.default_location(name):
                 return None
             self._places.detach(name)
             return place
-        return place if TableFiles(self._spark, place).made_for() is not None else None
+        return place if TableFiles(self._spark, place).owner_id() is not None else None
 
     def _is_free(self, name: TableName, place: str) -> bool:
-        return entry_of(self._spark, name) is None or self._places.of(name) != place
+        return entry_of(self._spark, name) is None or self._places.location(name) != place

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
-from tidegate_server.engine.storage.entries import asked_once, entry_of
+from tidegate_server.engine.storage.entries import cache_entries, entry_of
 from tidegate_server.engine.storage.jvm import java
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def with_schemas(spark: SparkSession, text: str, frame: DataFrame) -> DataFrame:
         return frame
     rows = [tuple(row) for row in frame.collect()]
     names = [TableName(DEFAULT_CATALOG, row[0], row[1]) for row in rows if not row[2]]
-    with asked_once(spark, names):
+    with cache_entries(spark, names):
         completed = [(*row[:3], row[3] if row[2] else _add_schema(spark, *row)) for row in rows]
     columns = [pa.array([row[n] for row in completed], pa.string()) for n in (0, 1, 3)]
     columns.insert(2, pa.array([row[2] for row in completed], pa.bool_()))

@@ -27,7 +27,7 @@ from tidegate_server.engine.statement.targets import (
 )
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.jvm import java
-from tidegate_server.engine.storage.table_locations import Places
+from tidegate_server.engine.storage.table_locations import TableLocations
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ def _usual_path(
     name = qualify(parts, here.catalog, here.schema)
     catalog = _session(spark).sharedState().externalCatalog()
     if name.catalog.lower() == DEFAULT_CATALOG and catalog.databaseExists(name.schema.lower()):
-        place = java(spark).org.apache.hadoop.fs.Path(Places(spark).usual(name))
+        place = java(spark).org.apache.hadoop.fs.Path(TableLocations(spark).default_location(name))
         system = place.getFileSystem(_session(spark).sessionState().newHadoopConf())
         yield name, system.makeQualified(place)
 

@@ -1,4 +1,4 @@
-"""ASSERT constraints, judged on the content that a refresh is about to commit."""
+"""ASSERT constraints, evaluated on the content that a refresh is about to commit."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ _NOTHING = " HAVING false"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What the assertions of a table say of its new version."""
+class AssertionResult:
+    """The result of a table's assertions on its new version."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """1 for each that is broken, 0 for each other one, by name."""
+    """1 for each failed assertion, 0 for each other one, by name."""
     held: str | None = None
-    """Which one has the version held, and why; None if it may be served."""
+    """The failed assertion with HOLD and its values; None if the version may be published."""
 
 
-def judge(content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: bool) -> Judged:
-    """Judge a new version against the one it is to replace; one that yields NULL is kept.
+def check_assertions(
+    content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: bool
+) -> AssertionResult:
+    """Evaluate assertions on a new version; an assertion that yields NULL passes.
 
     :param content: all rows of the new version, as readers would see them.
     :param served: all rows that readers see now.
-    :param first: whether nothing was ever served, so that every ``previous(...)`` is NULL.
-    :raises ServerError: MT_ASSERTION_FAILED if one that is to stop the refresh is broken.
+    :param first: whether nothing was published before, so that every ``previous(...)`` is NULL.
+    :raises ServerError: MT_ASSERTION_FAILED if an assertion with FAIL fails.
     """
     if not order.assertions:
-        return Judged()
+        return AssertionResult()
     with _view(content) as new, _view(served) as old:
         text = _sql(order.assertions, new, old + (_NOTHING if first else ""))
         row = content.sparkSession.sql(text).first()
@@ -52,19 +54,19 @@ def judge(content: DataFrame, served: DataFrame, order: RefreshOrder, *, first: 
                 table=str(visible_name(order.name)),
                 assertion=each.name,
                 condition=each.condition,
-                found=_found(row, number, each),
+                found=_measured_values(row, number, each),
             )
     holding = (
-        f"the assertion {each.name} ({each.condition}): {_found(row, number, each)}"
+        f"the assertion {each.name} ({each.condition}): {_measured_values(row, number, each)}"
         for number, each in broken.items()
         if each.violation is Violation.HOLD
     )
     counts = {each.name: int(n in broken) for n, each in enumerate(order.assertions)}
-    return Judged(counts=counts, held=next(holding, None))
+    return AssertionResult(counts=counts, held=next(holding, None))
 
 
 def _sql(assertions: tuple[Assertion, ...], new: str, old: str) -> str:
-    """Return one look at both versions: what is broken, and the values it was judged by."""
+    """Return a query for the failed assertions and the values of their measures."""
     columns = ["count(1)"]
     for number, each in enumerate(assertions):
         condition = spark_condition(each.condition, old)
@@ -76,19 +78,19 @@ def _sql(assertions: tuple[Assertion, ...], new: str, old: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {new}"
 
 
-def _found(row: Row, number: int, assertion: Assertion) -> str:
-    """Tell by which values an assertion is broken."""
-    told = []
+def _measured_values(row: Row, number: int, assertion: Assertion) -> str:
+    """Return text with the values by which an assertion fails."""
+    texts = []
     for place, measure in enumerate(measures(assertion.condition)):
         now, before = row[f"n{number}_{place}"], row[f"p{number}_{place}"]
         was = "" if before is None else f", previously {before}"
-        told.append(f"{measure} is {'NULL' if now is None else now}{was}")
-    return "; ".join(told)
+        texts.append(f"{measure} is {'NULL' if now is None else now}{was}")
+    return "; ".join(texts)
 
 
 @contextmanager
 def _view(rows: DataFrame) -> Iterator[str]:
-    """Give rows a name in their session for the time of one query."""
+    """Register rows as a temporary view until the block ends."""
     name = f"__tidegate_{uuid.uuid4().hex}"
     rows.createTempView(name)
     try:

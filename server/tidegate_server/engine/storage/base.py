@@ -1,10 +1,10 @@
-"""What a table format promises to the engine.
+"""The interface between the engine and a table format.
 
-Guarantees: a write is one atomic commit that carries data, epoch and vector together; readers see
-whole commits only; an epoch equal to or lower than the last one writes nothing and is reported as
-MT_REFRESH_FENCED; a version once read can be read again until the format's own retention ends.
-Not guaranteed: that commits come only from refreshes; ``last_commit`` tells of others.
-Recovery: after a crash ``last_commit`` says what was committed; whatever was not is not visible.
+Guaranteed: a write is one atomic commit of data, epoch and vector; readers see whole commits only;
+an epoch that is not higher than the last one writes nothing and raises MT_REFRESH_FENCED; a version
+can be read until the format's own retention ends.
+Not guaranteed: that only refreshes commit; ``last_commit`` reports foreign commits.
+Recovery: after a crash ``last_commit`` returns what was committed; nothing else is visible.
 """
 
 from __future__ import annotations
@@ -41,57 +41,58 @@ def table_sql(name: TableName) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """A table as one look found it."""
+    """A table at one moment."""
 
     table_id: str
     version: int
     """The last version that may have changed rows; what vectors record and compare."""
     newest: int
-    """The newest version, with the same rows; what is read."""
+    """The newest version, which has the same rows; the one to read."""
     columns: tuple[str, ...]
-    """Of that version."""
+    """Columns of the newest version."""
     materialized_id: str | None = None
     """``tidegate.id`` of a materialized table."""
     commit: str | None = None
-    """What tells the commit of ``version`` from that of another history; None if nothing does."""
+    """Identifies the commit of ``version`` across histories, since a recreated table counts its
+    versions from 0 again; None if there is no such commit."""
 
 
 class Method(Enum):
-    """How a source's change was read."""
+    """How the change of a source is read."""
 
     UNCHANGED = "UNCHANGED"
     """No row changed."""
     APPENDED = "APPENDED"
-    """Rows were only added: exactly the added files are read."""
+    """Rows were only added: only the added files are read."""
     CHANGE_FEED = "CHANGE_FEED"
-    """The table records its changes."""
+    """The change feed of the table is read."""
     DIFFERENCE = "DIFFERENCE"
-    """What is in the files that were replaced is compared."""
+    """The rows of replaced files are compared with those of the files that replaced them."""
     WHOLE = "WHOLE"
-    """The change is not known; every row may have changed."""
+    """The change is unknown; every row may have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundChange:
-    """A table's change between two versions as the format reads it."""
+    """The change of a table between two versions, as the format reads it."""
 
     method: Method
     reason: str = ""
-    """Why the change is not known; empty unless the method is WHOLE."""
+    """Why the change is unknown; empty unless the method is WHOLE."""
     base: int | None = None
-    """The last version with the rows that the first one had, if it is known."""
+    """The last version that still has the rows of the first one, if known."""
     rows: int | None = None
-    """Rows added and removed, when the commits tell; an upper bound."""
+    """Upper bound of the rows added and removed, if the commits record it."""
     guess: int | None = None
-    """About how many they are, when only the sizes of files tell."""
+    """Estimate of the same from the sizes of files."""
     read: Callable[[], DataFrame] | None = None
     """Returns the table's columns and ``__weight BIGINT``, 1 for an added and -1 for a removed row;
-    the same row may come again. None when the method is UNCHANGED or WHOLE."""
+    a row may occur several times. None if the method is UNCHANGED or WHOLE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A commit this process made."""
+    """A commit made by this process."""
 
     version: int
     rows: int | None
@@ -101,13 +102,13 @@ class Written:
     files_written: int | None = None
     bytes_written: int | None = None
     expectations: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke each expectation, values of the key that do not keep it, and 1 for each
-    assertion that is broken."""
+    """By name: rows that violate an expectation, duplicate or NULL values of the key, and 1 for a
+    failed assertion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDescription:
-    """What a table is made of."""
+    """A table's schema and properties."""
 
     schema: Schema
     partition_keys: tuple[str, ...]
@@ -117,34 +118,33 @@ class TableDescription:
 
 
 class DiffMismatchError(Exception):
-    """The table does not hold what a diff takes away: refresh fully instead.
+    """The table lacks rows that a diff removes: refresh fully instead.
 
-    Raised before anything is committed, so that the order's epoch is still unused.
+    Raised before anything is committed, so the order's epoch can still be used.
     """
 
 
 class TableFormat(Protocol):
-    """Stores tables with versions; every method may be called from any thread."""
+    """Stores versioned tables; every method is thread-safe."""
 
     name: str
-    """As ``USING`` names it."""
+    """The name after ``USING``."""
 
     def find(self, name: TableName) -> TableState | None:
-        """Return the table's state without a Spark job; None if there is no such table of this
-        format."""
+        """Return a table's state without a Spark job; None unless it is a table of this format."""
         ...
 
     def commit_id(self, name: TableName, version: int) -> str | None:
-        """Return what tells the commit of a version from that of another history, without a Spark
-        job; None if there is no such commit, or none any more."""
+        """Return the identity of a version's commit, as :attr:`TableState.commit`, without a Spark
+        job; None if there is no such commit, or it has expired."""
         ...
 
-    def pinned(self, name: TableName, version: int) -> str:
+    def version_sql(self, name: TableName, version: int) -> str:
         """Return the SQL that reads the table at a version."""
         ...
 
     def rows(self, session: SparkSession, name: TableName, version: int) -> DataFrame:
-        """Return the rows of the table at a version; cheap when it is the newest one."""
+        """Return the rows of the table at a version; cheap for the newest one."""
         ...
 
     def create(
@@ -156,10 +156,10 @@ class TableFormat(Protocol):
         properties: Mapping[str, str],
         location: str = "",
     ) -> tuple[str, str]:
-        """Create an empty table in a directory of its own; return its location and table id.
+        """Create an empty table in its own directory; return its location and table id.
 
-        Doing it again for the same ``tidegate.id`` is harmless: a table that is there is kept, and
-        gets an entry in the metastore if it has none.
+        Idempotent for a ``tidegate.id``: an existing table is kept, and entered in the metastore if
+        its entry is missing.
 
         :param location: where the table was before its files or its entry were lost.
 
@@ -168,7 +168,7 @@ class TableFormat(Protocol):
         ...
 
     def describe(self, name: TableName) -> TableDescription:
-        """Return what a table that :meth:`find` found is made of.
+        """Describe a table that :meth:`find` found.
 
         :raises ServerError: MT_NOT_FOUND if it was dropped meanwhile.
         """
@@ -189,24 +189,25 @@ class TableFormat(Protocol):
         widened: Sequence[str] = (),
         adopts: str | None = None,
     ) -> None:
-        """Bring the table to this schema, comment and properties in one commit; rows stay.
+        """Change schema, comment and properties in one commit; rows stay.
 
-        Columns are matched by name; new ones are NULL in the rows that are there. Only the types
-        of ``widened`` columns change. A property of None is removed. ``adopts`` is the
-        ``tidegate.id`` of a table that is taken over, empty for one that has none.
+        Columns are matched by name; new ones are NULL in existing rows. Only the types of
+        ``widened`` columns change. A property of None is removed. ``adopts`` is the ``tidegate.id``
+        of a table that is taken over, empty for a table without one.
 
         :raises ServerError: MT_DATA_LOST if there is no table of this ``tidegate.id``.
         """
         ...
 
     def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
-        """Rename the table if it carries this ``tidegate.id``; else do nothing. Files stay."""
+        """Rename the table if it has this ``tidegate.id``; else do nothing. Files stay."""
         ...
 
     def place(self, places: Sequence[TablePlace]) -> tuple[str, ...]:
-        """Let names that exist point at tables by their locations; return their table ids.
+        """Point existing names at tables by their locations; return the table ids.
 
-        A name finds some whole table at every moment; one that points there already is left alone.
+        At every moment each name resolves to a complete table. A name that already points at its
+        location is not changed.
 
         :raises ServerError: MT_DATA_LOST, before anything is changed, if a location has no table
             of that ``tidegate.id``.
@@ -214,12 +215,11 @@ class TableFormat(Protocol):
         ...
 
     def drop(self, name: TableName, materialized_id: str, location: str = "") -> None:
-        """Remove the entry and the files of the table of this ``tidegate.id``, and no others.
+        """Remove the metastore entry and the files of the table of this ``tidegate.id`` only.
 
-        Doing it again, after any part of it, is harmless. Files at a place that a person chose
-        stay, as a plain table.
+        Can be repeated after a crash. Files at a location chosen by a user stay, as a plain table.
 
-        :param location: where the table is known to lie, should the metastore not know.
+        :param location: the last known location, used if the metastore has no entry.
         """
         ...
 
@@ -228,14 +228,14 @@ class TableFormat(Protocol):
     ) -> RecordedRefresh | None:
         """Return the last refresh commit, without a Spark job; None if there is none.
 
-        :param at: look at the table as it was at this version.
+        :param at: ignore commits after this version.
         """
         ...
 
     def change(
         self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
     ) -> FoundChange:
-        """Read what changed after version ``before`` up to ``after``; starts no Spark job.
+        """Return the change after version ``before`` up to ``after``; starts no Spark job.
 
         :param table_id: the identity the table had at ``before``.
         """
@@ -261,10 +261,10 @@ class TableFormat(Protocol):
         :param strategy: recorded with the commit; None means PARTITION or FULL.
 
         :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
-            MT_EXPECTATION_FAILED if a row breaks an expectation that is to stop the refresh,
-            MT_PK_VIOLATED if the primary key would not hold and that is to stop it,
-            MT_ASSERTION_FAILED if an assertion is to stop it, MT_VERSION_HELD if one has the
-            result held, which then waits beside the table.
+            MT_EXPECTATION_FAILED if a row violates an expectation with FAIL,
+            MT_PK_VIOLATED if the rows violate a primary key with FAIL,
+            MT_ASSERTION_FAILED if an assertion with FAIL fails, MT_VERSION_HELD if one with HOLD
+            fails: the result is then stored beside the table.
         """
         ...
 
@@ -277,48 +277,48 @@ class TableFormat(Protocol):
         strategy: Strategy,
         partial: bool = False,
     ) -> Mapping[str, int]:
-        """Judge all rows that a commit would leave by the table's assertions.
+        """Check the table's assertions on all rows the table would have after a commit.
 
-        Returns 1 for each that is broken and 0 for each other one, by name.
+        Returns 1 for each failed assertion and 0 for each other one, by name.
 
-        :raises ServerError: MT_ASSERTION_FAILED, or MT_VERSION_HELD once the rows are held.
+        :raises ServerError: MT_ASSERTION_FAILED, or MT_VERSION_HELD once the rows are stored.
         """
         ...
 
-    def held(
+    def find_held(
         self, name: TableName, materialized_id: str, refresh_id: str | None = None
     ) -> RecordedRefresh | None:
         """Return what is said of the version that is held, or None; starts no Spark job.
 
-        One that a later commit of the table has overtaken is held no more.
+        A version with an epoch that the table has reached since is not returned.
 
-        :param refresh_id: only the result of this refresh is meant.
+        :param refresh_id: return only the result of this refresh.
         """
         ...
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
-        """Return the rows of a version that :meth:`held` found."""
+        """Return the rows of the version that :meth:`find_held` found."""
         ...
 
     def discard_held(self, name: TableName, materialized_id: str) -> None:
-        """Throw away what is held beside the table if it carries this ``tidegate.id``."""
+        """Delete the versions held beside the table if it has this ``tidegate.id``."""
         ...
 
-    def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
+    def fit_columns(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
         """Return the query's columns cast and ordered as the table has them.
 
-        :param carried: names of further columns, the frame's last, that stay as they are.
+        :param carried: the names of the frame's last columns, which are not cast.
         """
         ...
 
     def untouched_since(self, order: RefreshOrder, version: int) -> bool:
-        """Say whether the table's rows are those of a version, by its commits."""
+        """Say whether no commit after a version changed the table's rows."""
         ...
 
     def append(
         self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
-        """Add fitted rows in one commit that builds on version ``base``; raises as ``write``."""
+        """Add fitted rows in one commit based on version ``base``; raises as ``write``."""
         ...
 
     def ingest(
@@ -327,8 +327,8 @@ class TableFormat(Protocol):
         """Add the rows that a stream brought, with ``record.offsets``, in one commit.
 
         ``frame`` has the query's columns in order; ``base`` is the version of the last refresh,
-        whose offsets the rows follow. Raises as ``write``; MT_REFRESH_FENCED also if another
-        refresh was committed since.
+        after whose offsets the rows were read. Raises as ``write``; MT_REFRESH_FENCED also if
+        another refresh was committed since.
         """
         ...
 
@@ -341,9 +341,9 @@ class TableFormat(Protocol):
         *,
         base: int,
     ) -> Written:
-        """Remove and add rows in one commit that builds on version ``base``; raises as ``write``.
+        """Remove and add rows in one commit based on version ``base``; raises as ``write``.
 
-        :raises DiffMismatchError: if the table does not hold all that is to go.
+        :raises DiffMismatchError: if the table lacks rows that are to be removed.
         """
         ...
 
@@ -356,24 +356,24 @@ class TableFormat(Protocol):
     def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
     ) -> FilesFound | None:
-        """Return what is known of the files; None if there is no table of this ``tidegate.id``.
+        """Return statistics of the files; None if there is no table of this ``tidegate.id``.
 
-        :param versions: those of which it is asked when they were made.
-        :param back: and the one so many before the newest.
+        :param versions: the versions whose creation times are wanted.
+        :param back: also return the creation time of the version this many before the newest.
         """
         ...
 
     def rewrite_files(
         self, name: TableName, materialized_id: str, upkeep_id: str
     ) -> FilesRewritten:
-        """Write many small files as few large ones, in commits that change no row.
+        """Compact small files, in commits that change no row.
 
-        The caller holds the table's lease: a refresh that runs beside it could conflict.
+        The caller must hold the table's lease, since a concurrent refresh could conflict.
         """
         ...
 
     def remove_files(
         self, name: TableName, materialized_id: str, horizon: Horizon, upkeep_id: str
     ) -> FilesRemoved:
-        """Delete what no version since the horizon needs; refreshes may run meanwhile."""
+        """Delete files that no version since the horizon needs; refreshes may run meanwhile."""
         ...

@@ -1,23 +1,23 @@
-"""DISTRIBUTED BY: in how many files a refresh writes rows, and which rows share one."""
+"""DISTRIBUTED BY: into how many files a refresh writes rows, and which rows share a file."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 
 from tidegate_server.core.model.clauses import Distribution
-from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.exact import column_named
 
 
-def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame:
+def distribute(rows: DataFrame, distribution: Distribution | None) -> DataFrame:
     """Return the rows repartitioned so that each partition is written as one file.
 
-    An empty partition gives no file. Bounds of RANGE are found in a sample, for which the rows are
-    computed once more: it has to come before anything that counts them.
+    Empty partitions produce no file. RANGE computes the rows once more to sample its bounds, so
+    call this before adding anything that counts rows.
     """
     if distribution is None:
         return rows
-    # The stubs take a number or columns; with neither, Spark decides on the number.
-    arguments: list[int | Column] = [named(name) for name in distribution.columns]
+    # With neither a number nor columns, Spark chooses the number.
+    arguments: list[int | Column] = [column_named(name) for name in distribution.columns]
     if distribution.buckets is not None:
         arguments.insert(0, distribution.buckets)
     if distribution.kind == "RANGE":
@@ -25,11 +25,11 @@ def distributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame
     return rows.repartition(*arguments)
 
 
-def redistributed(rows: DataFrame, distribution: Distribution | None) -> DataFrame | None:
-    """Return the rows of files that are rewritten in part, as :func:`distributed`.
+def redistribute_hashed(rows: DataFrame, distribution: Distribution | None) -> DataFrame | None:
+    """Repartition the rows of rewritten files as :func:`distribute` does, if by hash.
 
-    None where that would tear files apart: rows of one hash are in one file, whatever changes
-    beside them, while bounds of ranges and turns would be others for each change.
+    None otherwise: a row's hash partition is always the same, while range bounds and round-robin
+    partitions would differ in each commit.
     """
     hashed = distribution is not None and distribution.columns and distribution.kind != "RANGE"
-    return distributed(rows, distribution) if hashed else None
+    return distribute(rows, distribution) if hashed else None

@@ -1,4 +1,4 @@
-"""What the session catalog says of tables and views, by their names."""
+"""Looks up tables and views in the session catalog."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _known: ContextVar[dict[TableName, Any] | None] = ContextVar("known", default=No
 
 
 @contextmanager
-def asked_once(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None]:
-    """Ask the metastore for each name once until the block ends, in this thread.
+def cache_entries(spark: SparkSession, names: Iterable[TableName]) -> Iterator[None]:
+    """Cache metastore entries in this thread until the block ends.
 
-    Planning a refresh comes back to the same few names a dozen times; each look takes some
-    milliseconds of the metastore's database. Those of ``names`` take one for each schema. Nothing
-    may be written by what was seen so.
+    Planning a refresh looks up the same few names a dozen times, and each lookup takes some
+    milliseconds of the metastore's database. ``names`` are fetched with one lookup per schema. The
+    entries may be stale, so nothing may be written based on them.
     """
     schemas: dict[str, set[TableName]] = {}
     for name in filter(_is_listed, names):
         schemas.setdefault(name.schema.lower(), set()).add(name.folded())
     known: dict[TableName, Any] = {}
     for schema, tables in schemas.items():
-        known |= _looked_up(spark, schema, tables)
+        known |= _look_up(spark, schema, tables)
     token = _known.set(known)
     try:
         yield
@@ -48,14 +48,14 @@ def entry_of(spark: SparkSession, name: TableName) -> Any:
         return None
     key, known = name.folded(), _known.get()
     if known is None:
-        return _looked_up(spark, key.schema, {key})[key]
+        return _look_up(spark, key.schema, {key})[key]
     if key not in known:
-        known |= _looked_up(spark, key.schema, {key})
+        known |= _look_up(spark, key.schema, {key})
     return known[key]
 
 
 def provider_of(entry: Any) -> str | None:
-    """Return the lower-case name of the format an entry's rows are in; None for a view."""
+    """Return the lower-case name of an entry's data source; None for a view."""
     provider = entry.provider()
     return str(provider.get()).lower() if provider.isDefined() else None
 
@@ -64,21 +64,21 @@ def _is_listed(name: TableName) -> bool:
     return not is_path(name) and name.catalog.lower() == DEFAULT_CATALOG
 
 
-def _looked_up(
+def _look_up(
     spark: SparkSession, schema: str, names: Collection[TableName]
 ) -> dict[TableName, Any]:
-    """Return the entries of folded names of one schema; None where there is none."""
+    """Return the entries of folded names of one schema; None where an entry is missing."""
     entries = dict.fromkeys(names)
     session: Any = spark._jsparkSession
     tables = java(spark).org.apache.spark.api.python.PythonUtils.toSeq([n.table for n in names])
-    # Asked directly: the session's own catalog first asks for the schema, then for the table.
+    # The session catalog would query the schema first, then the table.
     catalog = session.sharedState().externalCatalog()
     try:
         found = catalog.getTablesByName(schema, tables)
-    except (PySparkException, Py4JJavaError) as failed:
+    except (PySparkException, Py4JJavaError) as error:
         if catalog.databaseExists(schema):
             raise
-        logger.debug("%s: %s", schema, failed)
+        logger.debug("%s: %s", schema, error)
         return entries
     for entry in items(found):
         table = str(entry.identifier().table()).lower()

@@ -1,7 +1,7 @@
-"""Rows told apart exactly, bit by bit where Spark's own equality is coarser.
+"""Exact comparison of rows, bit by bit where Spark's own equality is coarser.
 
-Spark groups and compares 0.0 and -0.0 as equal. A query may print them, so that a change from one
-to the other is a change of its result.
+Spark groups and compares 0.0 and -0.0 as equal. A query may print them, so a change from one to the
+other is a change of its result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN = (
 
 
 def comparable(type: T.DataType) -> bool:
-    """Say whether values of a type can be told apart exactly; those of VARIANT cannot."""
+    """Say whether values of a type can be compared exactly, as those of VARIANT cannot."""
     match type:
         case T.ArrayType():
             return comparable(type.elementType)
@@ -51,21 +51,21 @@ def comparable(type: T.DataType) -> bool:
 
 
 def has_exact_values(type: T.DataType) -> bool:
-    """Say whether values of a simple type are equal only if they are the same bit by bit."""
+    """Say whether equal values of a simple type are always identical bit by bit."""
     return isinstance(type, _PLAIN)
 
 
-def summed(frame: DataFrame) -> DataFrame:
-    """Return each row once with the sum of its weights, rows that sum to 0 left out.
+def sum_weights(frame: DataFrame) -> DataFrame:
+    """Return each row once with the sum of its weights, without rows that sum to 0.
 
-    Rows with a column that cannot be compared come back as they are.
+    Rows with a column that cannot be compared are returned unchanged.
     """
     fields = [field for field in frame.schema.fields if field.name != WEIGHT]
     if not all(comparable(field.dataType) for field in fields):
         return frame
-    lost = [quoted(field.name) for field in fields if not _restorable(field.dataType)]
+    lost = [quote_column(field.name) for field in fields if not _restorable(field.dataType)]
     keyed = [
-        f"{key_sql(quoted(field.name), field.dataType)} AS {_KEY}{number}"
+        f"{key_sql(quote_column(field.name), field.dataType)} AS {_KEY}{number}"
         for number, field in enumerate(fields)
     ]
     values = [_value(number, field) for number, field in enumerate(fields)]
@@ -78,40 +78,40 @@ def summed(frame: DataFrame) -> DataFrame:
 
 
 def as_text(value: str, type: T.DataType) -> str:
-    """Return SQL for a value as text; a moment not in any zone, where some hours come twice."""
+    """Return SQL for a value as text; a timestamp as a number, since local time is ambiguous."""
     instant = isinstance(type, T.TimestampType)
     return f"CAST({f'unix_micros({value})' if instant else value} AS STRING)"
 
 
 def from_text(text: Column, type: T.DataType) -> Column:
-    """Return the value that :func:`as_text` made a text of."""
+    """Return the value of a text made by :func:`as_text`."""
     if isinstance(type, T.TimestampType):
         return F.timestamp_micros(text.cast("bigint"))
     return text.cast(type)
 
 
 def same(left: str, right: str, fields: Iterable[T.StructField]) -> Column:
-    """Return the condition that two aliased rows are the same in all fields.
+    """Return the condition that two aliased rows are identical in all fields.
 
-    Plain columns are compared as they are, so that files can be skipped.
+    Plain columns are compared directly, so that Delta can skip files.
     """
 
     def equal(field: T.StructField) -> str:
-        keys = (key_sql(quoted(field.name, alias), field.dataType) for alias in (left, right))
+        keys = (key_sql(quote_column(field.name, alias), field.dataType) for alias in (left, right))
         return " <=> ".join(keys)
 
     return F.expr(" AND ".join(map(equal, fields)))
 
 
-def quoted(name: str, alias: str | None = None) -> str:
-    """Return the column of a name, whatever characters are in it, as SQL."""
+def quote_column(name: str, alias: str | None = None) -> str:
+    """Return SQL for a column, with any characters in its name."""
     prefix = f"{alias}." if alias else ""
     return prefix + quote_identifier(name)
 
 
-def named(name: str, alias: str | None = None) -> Column:
-    """Return the column of a name, whatever characters are in it."""
-    return F.col(quoted(name, alias))
+def column_named(name: str, alias: str | None = None) -> Column:
+    """Return a column, with any characters in its name."""
+    return F.col(quote_column(name, alias))
 
 
 def is_plain(type: T.DataType) -> bool:
@@ -126,9 +126,9 @@ def is_plain(type: T.DataType) -> bool:
 
 
 def key_sql(value: str, type: T.DataType, depth: int = 0) -> str:
-    """Return what is equal, in Spark's sense, just when the value is exactly equal.
+    """Return SQL for a key that Spark considers equal exactly when the values are identical.
 
-    SQL texts go to Spark in one call each, columns that are put together in some ten.
+    SQL, because it reaches the JVM in one call; building the same Column takes about ten.
     """
     if is_plain(type):
         return value
@@ -147,7 +147,7 @@ def key_sql(value: str, type: T.DataType, depth: int = 0) -> str:
             return f"transform(map_entries({value}), {element} -> {key})"
         case T.StructType():
             parts = (
-                f"'f{number}', {key_sql(f'({value}).{quoted(f.name)}', f.dataType, depth)}"
+                f"'f{number}', {key_sql(f'({value}).{quote_column(f.name)}', f.dataType, depth)}"
                 for number, f in enumerate(type.fields)
             )
             made = f"named_struct({', '.join(parts)})"
@@ -161,8 +161,8 @@ def _restorable(type: T.DataType) -> bool:
 
 
 def _value(number: int, field: T.StructField) -> str:
-    """Undo ``key_sql`` where that is possible; grouping turned -0.0 into 0.0."""
-    key, name = f"{_KEY}{number}", quoted(field.name)
+    """Undo ``key_sql`` where possible; grouping turned -0.0 into 0.0."""
+    key, name = f"{_KEY}{number}", quote_column(field.name)
     if is_plain(field.dataType):
         return f"{key} AS {name}"
     if isinstance(field.dataType, (T.FloatType, T.DoubleType)):

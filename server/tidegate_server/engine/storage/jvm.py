@@ -1,4 +1,4 @@
-"""Java and Scala from Python: classes, objects, the session Delta's classes take for theirs."""
+"""Java and Scala from Python: classes, objects, Spark's active session."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 
 
 class Java:
-    """The packages, classes and static methods below a name, each asked for once.
+    """Caches the packages, classes and static methods below a name.
 
-    py4j asks the JVM for every part of ``org.apache.hadoop.fs.Path`` each time it is written: a
-    round trip a part, which added up to a third of a small refresh's.
+    py4j looks up every part of ``org.apache.hadoop.fs.Path`` in the JVM each time it is used. These
+    round trips were a third of all those of a small refresh.
     """
 
     def __init__(self, found: Any) -> None:
@@ -29,7 +29,7 @@ class Java:
         if isinstance(found, (JavaPackage, JavaClass)):
             found = Java(found)
         elif not isinstance(found, JavaMember) and name != "MODULE$":
-            return found  # a static field, which may change
+            return found  # static fields may change, so they are not cached
         self.__dict__[name] = found
         return found
 
@@ -39,7 +39,7 @@ class Java:
 
 
 def java(session: SparkSession) -> Any:
-    """Return the root of the packages of a session's JVM."""
+    """Return the root package of a session's JVM."""
     return _root(session._jvm)
 
 
@@ -49,7 +49,7 @@ def _root(jvm: Any) -> Java:
 
 
 def is_instance(jvm: Any, value: Any, name: str) -> bool:
-    """Say whether a Java object is of a class, or of one derived from it."""
+    """Say whether a Java object is an instance of a class."""
     return bool(jvm.java.lang.Class.forName(name).isInstance(value))
 
 
@@ -60,7 +60,7 @@ def kind(value: Any) -> str:
 
 @cache
 def _class_names(client: Any) -> Java:
-    """Return what tells a class in one question, where ``getClass`` takes two."""
+    """Return a class that names a class in one round trip, where ``getClass`` takes two."""
     return Java(JavaClass("org.apache.commons.lang3.ClassUtils", client))
 
 
@@ -70,7 +70,7 @@ def items(sequence: Any) -> Iterator[Any]:
 
 
 def with_fields(record: Any, changes: Mapping[int, Any]) -> Any:
-    """Return a copy of an instance of a Scala case class with some fields, by position, changed."""
+    """Return a copy of a Scala case class instance, with fields changed by position."""
     fields = [record.productElement(n) for n in range(record.productArity())]
     return record.copy(*(changes.get(n, field) for n, field in enumerate(fields)))
 
@@ -87,10 +87,10 @@ def scala_object(jvm: Any, owner: str, name: str = "") -> Any:
 _instances: dict[str, Any] = {}
 
 
-def compiled(spark: SparkSession, name: str, source: str) -> Any:
-    """Return the instance of a Java class, compiled once by the compiler of Spark's own queries.
+def compiled_instance(spark: SparkSession, name: str, source: str) -> Any:
+    """Return the instance of a Java class, compiled once with Spark's own compiler, Janino.
 
-    For loops over many small objects, which py4j would cross the process boundary for each time.
+    For loops over many small objects: from Python, each one would take a round trip to the JVM.
     """
     if name not in _instances:
         compiler = java(spark).org.codehaus.janino.SimpleCompiler()
@@ -101,8 +101,8 @@ def compiled(spark: SparkSession, name: str, source: str) -> Any:
 
 
 @contextmanager
-def acting(session: SparkSession) -> Iterator[None]:
-    """Make a session this thread's active one until the block ends."""
+def active_session(session: SparkSession) -> Iterator[None]:
+    """Make a session the thread's active one until the block ends; Delta's classes use that."""
     sessions = java(session).org.apache.spark.sql.classic.SparkSession
     previous = sessions.getActiveSession()
     sessions.setActiveSession(session._jsparkSession)

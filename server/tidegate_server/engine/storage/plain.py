@@ -1,4 +1,4 @@
-"""Fingerprints of tables that are files without versions, taken without a Spark job."""
+"""Fingerprints of unversioned tables of files, computed without a Spark job."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tidegate_server.engine.storage.jvm import FILES, is_instance, items, java, 
 logger = logging.getLogger(__name__)
 
 MOST_FILES = 10_000
-"""Of a table of more files, hidden ones and directories included, no fingerprint is made."""
+"""Tables with more files, including hidden ones and directories, get no fingerprint."""
 
 _FILE_SOURCES = (
     "org.apache.spark.sql.execution.datasources.FileFormat",
     "org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2",
 )
-# Hive's formats whose rows are in the files below a table's place; others may point elsewhere.
+# Hive formats that keep rows in files below the table's location; others may refer elsewhere.
 _HIVE_INPUTS = frozenset(
     {
         "org.apache.hadoop.mapred.TextInputFormat",
@@ -40,21 +40,22 @@ _HIVE_INPUTS = frozenset(
 _PARTITION_BEGIN = "CatalogPartition("
 _PARTITION = re.compile(r"^\t(?:Partition Values|Location): .*$", re.MULTILINE)
 _PARTITION_PLACE = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
-# No path has two slashes in a row, so that they tell one file of a listing from the next.
+# Separates the files of a listing, since no path has two slashes in a row.
 _BETWEEN = "//"
-# Hive notes there when somebody last changed anything about a table.
+# Properties in which Hive records when a table was last altered.
 _TOUCHED = ("(transient_lastDdlTime,", "(last_modified_")
 _STATUS = re.compile(r"SerializableFileStatus\((.*),(\d+),(true|false),(\d+)\)", re.DOTALL)
-# So long, in milliseconds, may a file be written again without another time of modification.
+# Milliseconds within which a file can be rewritten with the same modification time, on file systems
+# that record milliseconds and whole seconds.
 _TICK, _WHOLE_SECOND = 20, 1000
 
 _providers: dict[str, bool] = {}
-"""Whether data sources are of files, by their names; to look one up takes long."""
+"""Whether data sources read files, by name; cached because a lookup is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a listing."""
+    """A listed file."""
 
     path: str
     size: int
@@ -66,24 +67,28 @@ class StoredFile:
 def fingerprint(
     spark: SparkSession, name: TableName, entry: Any, *, settled: bool = False
 ) -> int | None:
-    """Return a number of 53 bits that is another one when the files of a table are others.
+    """Return a number of 53 bits that changes when the files of a table change.
 
-    It is made of the path, size and time of modification of each file, and of what the catalog
-    says of the table and its partitions; those that Spark leaves out do not count.
+    It is a hash of the path, size and modification time of each file that Spark reads, and of the
+    catalog's metadata on the table and its partitions.
 
     :param entry: the session catalog's entry of the table; None for one named by its path.
-    :param settled: wait a moment where a file was written so lately that it could still be written
-        again without being told from what it is now.
-    :return: None for what is not known to be files, for too many of them, and where the listing
-        fails or does not settle.
+    :param settled: wait briefly if a file is so new that it could be rewritten without a change of
+        its modification time.
+    :return: None if the table is not known to consist of files or has too many, and if the listing
+        fails or files keep changing.
     """
     try:
-        table = _described(spark, name, entry)
+        table = _describe(spark, name, entry)
         if table is None:
             return None
-        files = _settled(lambda: _listing(spark, table)) if settled else _listing(spark, table)
-    except (PySparkException, Py4JJavaError) as failed:
-        logger.debug("the files of %s cannot be listed: %s", name, failed)
+        files = (
+            _list_when_settled(lambda: _list_files(spark, table))
+            if settled
+            else _list_files(spark, table)
+        )
+    except (PySparkException, Py4JJavaError) as error:
+        logger.debug("the files of %s cannot be listed: %s", name, error)
         return None
     if files is None:
         return None
@@ -93,40 +98,40 @@ def fingerprint(
 
 
 def forget_cached(spark: SparkSession, name: TableName, entry: Any) -> None:
-    """Have what CACHE TABLE keeps of a table of files listed and read anew."""
+    """Invalidate what CACHE TABLE cached of a table of files."""
     session: Any = spark._jsparkSession
     if session.sharedState().cacheManager().isEmpty():
         return
-    table = _described(spark, name, entry)
+    table = _describe(spark, name, entry)
     for root in () if table is None else table.roots:
         session.catalog().refreshByPath(root)
 
 
-def plain_files(spark: SparkSession, leaf: Any) -> bool:
-    """Say whether a leaf of an analyzed plan reads files that have no versions."""
+def reads_plain_files(spark: SparkSession, leaf: Any) -> bool:
+    """Say whether a leaf of an analyzed plan reads unversioned files."""
     if kind(leaf) != "LogicalRelation" or not is_instance(java(spark), leaf.relation(), FILES):
         return False
     return kind(leaf.relation().location()) in {"InMemoryFileIndex", "CatalogFileIndex"}
 
 
 def list_files(spark: SparkSession, analyzed: Any) -> None:
-    """List what an analyzed plan reads of such files, as far as Spark puts that off."""
+    """Make Spark list the unversioned files of an analyzed plan now rather than when it runs."""
     for plan in (analyzed, *items(analyzed.subqueriesAll())):
         for leaf in items(plan.collectLeaves()):
-            if plain_files(spark, leaf):
+            if reads_plain_files(spark, leaf):
                 leaf.relation().location().inputFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _FileTable:
     configuration: Any
-    """Hadoop's, which takes long to make."""
+    """Hadoop's configuration; kept because it is slow to create."""
     roots: tuple[str, ...]
     facts: tuple[str, ...]
-    """What else says which rows are read, and how."""
+    """Further metadata that determines which rows are read, and how."""
 
 
-def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described | None:
+def _describe(spark: SparkSession, name: TableName, entry: Any) -> _FileTable | None:
     if is_path(name):
         return _at_path(spark, name) if _is_file_source(spark, name.schema) else None
     if entry is None or entry.tableType().name() == "VIEW" or not entry.provider().isDefined():
@@ -144,18 +149,18 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
     jvm: Any = java(spark)
     configuration = _configuration(spark)
 
-    def qualified(place: Any) -> str:
-        return _qualified(configuration, jvm.org.apache.hadoop.fs.Path(place))
+    def qualify(place: Any) -> str:
+        return _qualify(configuration, jvm.org.apache.hadoop.fs.Path(place))
 
-    root = qualified(place.get())
+    root = qualify(place.get())
     partitions = _partitions(spark, entry)
     if partitions is None:
         return None
-    # A partition at its usual place is below the table's; asking the JVM of each takes long.
+    # Partitions at their default location are below the table's; only others are worth a JVM call.
     usual = f"{place.get().toString()}/"
-    told = (match.group(1) for match in _PARTITION_PLACE.finditer(partitions))
-    elsewhere = [e for e in told if not e.startswith(usual) or _in_hidden(e.removeprefix(usual))]
-    outside = [qualified(jvm.java.net.URI.create(each)) for each in elsewhere]
+    places = (match.group(1) for match in _PARTITION_PLACE.finditer(partitions))
+    elsewhere = [e for e in places if not e.startswith(usual) or _in_hidden(e.removeprefix(usual))]
+    outside = [qualify(jvm.java.net.URI.create(each)) for each in elsewhere]
     properties = (str(pair.toString()) for pair in items(entry.properties().toSeq()))
     facts = (
         *(provider, root, str(entry.schema().json())),
@@ -163,22 +168,22 @@ def _described(spark: SparkSession, name: TableName, entry: Any) -> _Described |
         *sorted(p for p in properties if not p.startswith(_TOUCHED)),
         *sorted("".join(_PARTITION.findall(each)) for each in partitions.split(_PARTITION_BEGIN)),
     )
-    return _Described(configuration, (root, *dict.fromkeys(outside)), facts)
+    return _FileTable(configuration, (root, *dict.fromkeys(outside)), facts)
 
 
-def _at_path(spark: SparkSession, name: TableName) -> _Described:
-    """Return what a table named by its path reads; wildcards in it are looked up."""
+def _at_path(spark: SparkSession, name: TableName) -> _FileTable:
+    """Return the files of a table named by its path, with wildcards expanded."""
     jvm: Any = java(spark)
     configuration, path = _configuration(spark), jvm.org.apache.hadoop.fs.Path(name.table)
     found = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(
         path.getFileSystem(configuration), path
     )
-    roots = tuple(_qualified(configuration, root) for root in items(found))
-    return _Described(configuration, roots, (name.schema.lower(), *roots))
+    roots = tuple(_qualify(configuration, root) for root in items(found))
+    return _FileTable(configuration, roots, (name.schema.lower(), *roots))
 
 
 def _is_file_source(spark: SparkSession, provider: str) -> bool:
-    """Say whether a data source is one of files, old or new generation."""
+    """Say whether a data source reads files, through either version of Spark's API."""
     known = _providers.get(provider.lower())
     if known is not None:
         return known
@@ -194,7 +199,7 @@ def _is_file_source(spark: SparkSession, provider: str) -> bool:
 
 
 def _partitions(spark: SparkSession, entry: Any) -> str | None:
-    """Return what the catalog says of a table's partitions; None if they are too many."""
+    """Return the catalog's description of a table's partitions; None if they are too many."""
     if not entry.partitionColumnNames().nonEmpty():
         return ""
     session: Any = spark._jsparkSession
@@ -210,15 +215,15 @@ def _partitions(spark: SparkSession, entry: Any) -> str | None:
     return None if found.size() > MOST_FILES else str(found.mkString("\n"))
 
 
-def _qualified(configuration: Any, path: Any) -> str:
-    """Return a path as listings of its files begin."""
+def _qualify(configuration: Any, path: Any) -> str:
+    """Return a path as it appears in listings."""
     return str(path.getFileSystem(configuration).makeQualified(path).toString())
 
 
-def _listing(spark: SparkSession, table: _Described) -> list[StoredFile] | None:
+def _list_files(spark: SparkSession, table: _FileTable) -> list[StoredFile] | None:
     """Return the files of a table that Spark reads; None if they are too many.
 
-    The listing comes in one piece, since asking the JVM of each file takes longer than listing.
+    The listing is fetched as one string: a JVM call per file would take longer than the listing.
     """
     jvm: Any = java(spark)
     places = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(table.roots))
@@ -235,7 +240,7 @@ def _files(entries: list[str], roots: tuple[str, ...]) -> Iterator[StoredFile]:
     for entry in filter(None, entries):
         status = _STATUS.fullmatch(entry)
         if status is None:
-            raise AssertionError(f"a listing has no entries such as {entry!r}")
+            raise AssertionError(f"unexpected entry in a listing: {entry!r}")
         path, size, directory, modified = status.groups()
         above = (root for root in roots if path.startswith(f"{root}/"))
         below = "" if path in roots else path.removeprefix(max(above, key=len, default=""))
@@ -248,21 +253,23 @@ def _in_hidden(path: str) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    """Say whether Spark leaves a file or directory of this name out."""
+    """Say whether Spark ignores files and directories of this name."""
     if name.startswith(("_common_metadata", "_metadata")):
         return False
     marked = name.startswith("_") and "=" not in name
     return marked or name.startswith(".") or name.endswith("._COPYING_")
 
 
-def _settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] | None:
-    """List until no file is so new that another write could leave its time as it is."""
+def _list_when_settled(
+    list_files: Callable[[], list[StoredFile] | None],
+) -> list[StoredFile] | None:
+    """List again, once, if a file is so new that a rewrite could keep its modification time."""
     for wait in (True, False):
         now = int(time.time() * 1000)
-        files = listed()
+        files = list_files()
         if files is None:
             return None
-        new = [left for file in files if (left := unsettled_for(file, now)) > 0]
+        new = [left for file in files if (left := milliseconds_unsettled(file, now)) > 0]
         if not new:
             return files
         if wait:
@@ -270,10 +277,10 @@ def _settled(listed: Callable[[], list[StoredFile] | None]) -> list[StoredFile] 
     return None
 
 
-def unsettled_for(file: StoredFile, now: int) -> int:
-    """Return for how many milliseconds after ``now`` a file's time may stay when it is written."""
+def milliseconds_unsettled(file: StoredFile, now: int) -> int:
+    """Return for how many milliseconds a file may still be rewritten with the same time."""
     if file.modified > now + _TICK:
-        return 0  # by another clock, or set by hand
+        return 0  # from another clock, or set explicitly
     tick = _TICK if file.modified % _WHOLE_SECOND else _WHOLE_SECOND + _TICK
     return file.modified + tick - now
 

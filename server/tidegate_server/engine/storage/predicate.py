@@ -1,4 +1,4 @@
-"""The rows of a table that a user's condition chooses."""
+"""Filters rows by a condition that a user wrote."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.engine.storage.jvm import java
 
 
-def matching(rows: DataFrame, predicate: str) -> DataFrame:
-    """Return the rows that fulfil a condition, parsed and checked by Spark.
+def select_matching(rows: DataFrame, predicate: str) -> DataFrame:
+    """Return the rows that satisfy a condition, parsed and checked by Spark.
 
-    :raises pyspark.errors.AnalysisException: if it names what is no column of the rows.
-    :raises ServerError: MT_PREDICATE if it does not choose the same rows whenever it is read.
+    :raises pyspark.errors.AnalysisException: if the condition names a column that does not exist.
+    :raises ServerError: MT_PREDICATE if it is not deterministic or reads other tables.
     """
     chosen = rows.where(predicate)
     condition: Any = chosen._jdf.queryExecution().analyzed().condition()
@@ -23,6 +23,6 @@ def matching(rows: DataFrame, predicate: str) -> DataFrame:
     if condition.containsPattern(patterns.PLAN_EXPRESSION()):
         raise error(Code.MT_PREDICATE, predicate=predicate, reason="it reads other tables")
     if not condition.deterministic() or condition.containsPattern(patterns.CURRENT_LIKE()):
-        reason = "it does not choose the same rows every time"
+        reason = "it may select different rows each time"
         raise error(Code.MT_PREDICATE, predicate=predicate, reason=reason)
     return chosen

@@ -1,4 +1,4 @@
-"""A change of a table's rows, counted in copies, and the rows that it leaves."""
+"""A change of a table's rows, counted in copies, and the rows that result from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from tidegate_server.engine.storage.exact import WEIGHT, named, same
+from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
 
 ROW_ID = "__id"
 COPIES = "__copies"
@@ -16,42 +16,42 @@ COPIES = "__copies"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """What a refresh changes, counted in copies of rows."""
+    """The rows a refresh adds and removes, counted in copies."""
 
     rows: DataFrame
-    """Each different row once, fitted, with a number of its own, ``__id``, and how many copies more
-    or, below 0, fewer there are to be, ``__weight``. It reads the same whenever it is read."""
+    """Each distinct row once, fitted, with a unique number ``__id`` and ``__weight``, the number of
+    copies to add or, below 0, to remove. Reading it again gives the same rows and numbers."""
     fields: tuple[T.StructField, ...]
     """The columns of the table."""
     within: Column
-    """A condition over the table, aliased ``t``, that holds for all that goes and lets files be
-    skipped."""
+    """A condition over the table, aliased ``t``, that is true for all removed rows and lets Delta
+    skip files."""
     removed: int
     added: int
     few: bool
-    """Whether the different rows that go fit into the memory of every process."""
+    """Whether the distinct removed rows are few enough to be broadcast."""
     unique: bool = False
-    """Whether the table has no copies of the rows that go."""
+    """Whether the table has each removed row only once."""
 
     @property
-    def gone(self) -> DataFrame:
-        """The rows of which copies go, as a join wants them."""
+    def removed_rows(self) -> DataFrame:
+        """The rows with copies to remove, broadcast if they are few."""
         rows = self.rows.where(F.col(WEIGHT) < 0)
         return F.broadcast(rows) if self.few else rows
 
-    def applied(self, stored: DataFrame) -> DataFrame:
-        """Return the rows stored as they are after the change."""
-        return self.staying(stored).unionAll(self.coming())
+    def apply_to(self, stored: DataFrame) -> DataFrame:
+        """Return the table's rows after the change."""
+        return self.remaining_rows(stored).unionAll(self.inserted_rows())
 
-    def coming(self) -> DataFrame:
-        """Return the rows that come, each as often as it does."""
-        return copied(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
+    def inserted_rows(self) -> DataFrame:
+        """Return the added rows, each as often as it is added."""
+        return repeat_rows(self.rows.where(F.col(WEIGHT) > 0), self.fields, F.col(WEIGHT))
 
-    def staying(self, stored: DataFrame) -> DataFrame:
-        """Return those of the rows stored that stay: other rows, and further copies."""
-        table, gone = stored.alias("t"), self.gone.alias("s")
+    def remaining_rows(self, stored: DataFrame) -> DataFrame:
+        """Return the stored rows that stay: those that do not change, and remaining copies."""
+        table, gone = stored.alias("t"), self.removed_rows.alias("s")
         equal = same("t", "s", self.fields)
-        columns = [named(field.name, "t").alias(field.name) for field in self.fields]
+        columns = [column_named(field.name, "t").alias(field.name) for field in self.fields]
         others = table.join(gone, equal, "left_anti").select(*columns)
         if self.unique:
             return others
@@ -61,7 +61,7 @@ class RowChange:
         return others.unionAll(more.select(*columns))
 
 
-def copied(rows: DataFrame, fields: tuple[T.StructField, ...], times: Column) -> DataFrame:
-    """Return the columns of each row so many times."""
-    columns = [named(field.name) for field in fields]
+def repeat_rows(rows: DataFrame, fields: tuple[T.StructField, ...], times: Column) -> DataFrame:
+    """Return each row ``times`` times, with the columns of ``fields``."""
+    columns = [column_named(field.name) for field in fields]
     return rows.withColumn(COPIES, F.explode(F.sequence(F.lit(1), times))).select(*columns)

@@ -1,4 +1,4 @@
-"""The enforced primary key, checked on the content that a refresh is about to commit."""
+"""Checks the enforced primary key on the content that a refresh is about to commit."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.clauses import EnforcedKey, Violation
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.commit_record import CommitRecord
-from tidegate_server.engine.storage.exact import WEIGHT, named
-from tidegate_server.engine.storage.expectations import admitted, kept
+from tidegate_server.engine.storage.exact import WEIGHT, column_named
+from tidegate_server.engine.storage.expectations import exclude_dropped, exclude_quarantined
 
 _SAMPLED = 3
 _SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """Rows to be written, of which the key is known."""
+class CheckedRows:
+    """Rows to be written, and the result of the key's check."""
 
     rows: DataFrame
     unique: tuple[str, ...] = ()
@@ -39,51 +39,53 @@ class Checked:
 
 
 @contextmanager
-def checked(rows: DataFrame, order: RefreshOrder, beside: DataFrame | None) -> Iterator[Checked]:
-    """Check the key of the rows that replace others, together with those that stay.
+def check_key(
+    rows: DataFrame, order: RefreshOrder, beside: DataFrame | None
+) -> Iterator[CheckedRows]:
+    """Check the key over new rows together with the rows that stay.
 
-    The rows are computed once and kept on disk meanwhile: a second run of the query might find
-    others, and what was checked is what has to be written.
+    The rows are computed once and persisted on disk, because running the query again could give
+    different rows than those that were checked.
 
     :param beside: the rows of the table that are not replaced; None if all are.
-    :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
+    :raises ServerError: MT_PK_VIOLATED if the key is violated and has FAIL.
     """
     if order.key is None and not order.assertions:
-        yield Checked(rows=rows)
+        yield CheckedRows(rows=rows)
         return
     rows = rows.persist(StorageLevel.DISK_ONLY)
     try:
         if order.key is None:
-            yield Checked(rows=rows)
+            yield CheckedRows(rows=rows)
             return
-        content = _keys(admitted(kept(rows, order), order), order.key)
+        content = _keys(exclude_quarantined(exclude_dropped(rows, order), order), order.key)
         if beside is not None:
-            content = content.unionAll(_keys(admitted(beside, order), order.key))
+            content = content.unionAll(_keys(exclude_quarantined(beside, order), order.key))
         counts = violations(content, order)
-        yield Checked(rows=rows, unique=proven_key(order, counts), counts=counts)
+        yield CheckedRows(rows=rows, unique=proven_key(order, counts), counts=counts)
     finally:
         rows.unpersist()
 
 
-def checked_diff(
+def check_diff(
     stored: DataFrame, changed: DataFrame, order: RefreshOrder, *, held: bool
 ) -> Mapping[str, int]:
-    """Return how many values of the key a diff leaves broken in the table.
+    """Return how many values of the key are NULL or duplicate after a diff.
 
     :param stored: the table before the diff.
     :param changed: the table's columns and the weight.
-    :param held: whether the key holds in ``stored``, so that only the keys of added rows can
-        break it.
-    :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
+    :param held: whether the key is unique in ``stored``, so that only the keys of added rows need
+        to be checked.
+    :raises ServerError: MT_PK_VIOLATED if the key is violated and has FAIL.
     """
     if order.key is None:
         return {}
     columns = order.key.columns
-    stored, changed = admitted(stored, order), admitted(changed, order)
-    content = _keys(stored, order.key).unionAll(changed.select(*map(named, columns), WEIGHT))
+    stored, changed = exclude_quarantined(stored, order), exclude_quarantined(changed, order)
+    content = _keys(stored, order.key).unionAll(changed.select(*map(column_named, columns), WEIGHT))
     if held:
-        added = changed.where(F.col(WEIGHT) > 0).select(*map(named, columns)).distinct()
-        equal = (named(c, "c").eqNullSafe(named(c, "a")) for c in columns)
+        added = changed.where(F.col(WEIGHT) > 0).select(*map(column_named, columns)).distinct()
+        equal = (column_named(c, "c").eqNullSafe(column_named(c, "a")) for c in columns)
         content = content.alias("c").join(added.alias("a"), reduce(and_, equal), "left_semi")
     return violations(content, order)
 
@@ -94,15 +96,15 @@ def proven_key(order: RefreshOrder, counts: Mapping[str, int]) -> tuple[str, ...
 
 
 def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
-    """Count the values of the key that are NULL or come more than once.
+    """Count the values of the key that are NULL or duplicate.
 
-    :param content: the key's columns and, last, how often they come.
-    :raises ServerError: MT_PK_VIOLATED if that is to stop the refresh.
+    :param content: the key's columns and the weight.
+    :raises ServerError: MT_PK_VIOLATED if the key is violated and has FAIL.
     """
     key = order.key
     if key is None:
         return {}
-    columns = [named(name) for name in key.columns]
+    columns = [column_named(name) for name in key.columns]
     times = F.col(WEIGHT)
     unknown = reduce(or_, (column.isNull() for column in columns))
     broken = (
@@ -112,7 +114,7 @@ def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
     )
     count = broken.count()
     if count and key.violation is Violation.FAIL:
-        sample = [row[0] for row in broken.select(_shown(columns)).take(_SAMPLED)]
+        sample = [row[0] for row in broken.select(_key_json(columns)).take(_SAMPLED)]
         raise error(
             Code.MT_PK_VIOLATED,
             key=key.name,
@@ -125,9 +127,9 @@ def violations(content: DataFrame, order: RefreshOrder) -> Mapping[str, int]:
 
 
 def _keys(rows: DataFrame, key: EnforcedKey) -> DataFrame:
-    return rows.select(*map(named, key.columns), F.lit(1).cast("bigint").alias(WEIGHT))
+    return rows.select(*map(column_named, key.columns), F.lit(1).cast("bigint").alias(WEIGHT))
 
 
-def _shown(columns: list[Column]) -> Column:
+def _key_json(columns: list[Column]) -> Column:
     text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     return F.substring(text, 1, _SHOWN)

@@ -1,4 +1,4 @@
-"""Which expressions give the same value again, and which may tell keys apart."""
+"""Classifies expressions: which are deterministic, and which can be keys."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tidegate_server.core.refresh.eligibility import Obstacle
 from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
 
-# What most expressions end in, and nothing is wrong with.
+# The most frequent leaves of expressions, which never cause a refusal.
 _PLAIN = frozenset({"AttributeReference", "Literal"})
-# What has a place among the values in their own order.
+# Aggregates that select a value by its rank.
 _RANKED = frozenset({"Percentile", "Median", "PercentileCont", "PercentileDisc"})
-# The order in which rows come makes no difference to these.
+# Aggregates that do not depend on the order of rows.
 ANY_ORDER = _RANKED | frozenset(
     {
         *("Count", "CountIf", "Min", "Max", "Sum", "TrySum", "Average", "TryAverage"),
         *("BoolAnd", "BoolOr", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus"),
-        "PivotFirst",  # of the one row there is for each value, as PIVOT groups by it before
+        "PivotFirst",  # there is only one row per value, since PIVOT groups by it first
     }
 )
-# The order makes a difference in the last digits only.
+# Aggregates whose last digits only depend on the order of rows.
 ROUNDED = frozenset(
     {
         *("StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness", "Kurtosis"),
@@ -33,16 +33,16 @@ ROUNDED = frozenset(
     }
 )
 _COLLECTIONS = frozenset({"CollectList", "CollectSet"})
-# These do the same with each element of an array, or keep one of those that are equal.
+# Functions that treat all elements of an array alike, or keep one of several equal ones.
 _ELEMENTWISE = frozenset({"ArrayFilter", "ArrayTransform", "ArrayDistinct"})
 _ORDERING = frozenset({"SortArray", "ArraySort"})
-# In which names that are resolved differ from those that are not.
+# Parts in which resolved names differ from unresolved ones.
 _RESOLVED = re.compile(r"#\d+|'")
-# What these say of an array is the same in every order.
+# Functions of an array that do not depend on its order.
 _UNORDERED = frozenset({"Size", "ArrayContains", "ArrayMin", "ArrayMax"})
 POSITIONS = frozenset({"RowNumber", "NTile", "Lead", "Lag", "NthValue", "First", "Last"})
 _CHOOSING = frozenset({"First", "Last", "AnyValue", "MaxBy", "MinBy"})
-# Judged where they are called.
+# Functions that are checked where they are called.
 _JUDGED = _CHOOSING | POSITIONS | {"CollectList", "CollectSet", "ListAgg", "Mode"}
 _KEY_TYPES = frozenset(
     {
@@ -52,40 +52,41 @@ _KEY_TYPES = frozenset(
 )
 _SESSION_WINDOW = "spark.sessionWindow"
 _SESSION_VALUES = frozenset({"Now", "LocalTimestamp"})
-# What these give is a number of rows or a value as it is, nothing that is rounded.
+# Aggregates that return a number of rows or an unchanged value, without rounding.
 _COUNTS = frozenset({"Count", "CountIf", "PivotFirst"})
 _SUMS = frozenset({"Sum", "Average"})
 _EXTREMES = frozenset({"Min", "Max"})
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _NOT_SORTED = ("variant", "geography", "geometry", "interval", "collate")
-# Spark sums decimals with ten digits more, of which there are 38 at most.
+# Spark adds ten digits for a sum of decimals, which have at most 38.
 _DIGITS_THAT_FIT = 28
 
 
 def is_key(expression: Any) -> bool:
-    """Say whether equality of the type is equality of its values' bytes, NULL aside."""
+    """Say whether equal values of the type always have equal bytes, NULL aside."""
     name = str(expression.dataType().typeName())
     return name in _KEY_TYPES or name.startswith("decimal")
 
 
 def is_rounded(data_type: Any) -> bool:
-    """Say whether a type holds floating point numbers, be it inside."""
+    """Say whether a type is or contains a floating point number."""
     text = str(data_type.catalogString())
     return "double" in text or "float" in text
 
 
-def refusals(expression: Any) -> Iterator[Obstacle]:
-    """Yield what makes an expression unfit wherever it stands."""
+def find_refusals(expression: Any) -> Iterator[Obstacle]:
+    """Yield the obstacles in an expression that are independent of its context."""
     name = kind(expression)
     if name in _PLAIN:
         return
-    if name in _ORDERING | _UNORDERED and _orders(expression):
+    if name in _ORDERING | _UNORDERED and _ignores_order(expression):
         yield from _collection_refusals(expression)
         return
     if "UDF" in name or "UDAF" in name or "UDTF" in name:
         yield Obstacle(
             code=Reason.UDF_NOT_DETERMINISTIC,
-            text=f"the user-defined function {pretty(expression)} may give other values next time",
+            text=f"the user-defined function {function_name(expression)} may return different "
+            "values each time",
         )
     elif name == "AggregateExpression":
         yield from _aggregate_refusals(expression.aggregateFunction())
@@ -94,24 +95,27 @@ def refusals(expression: Any) -> Iterator[Obstacle]:
         yield from _children_refusals(expression.windowSpec())
         return
     elif _is_volatile(name, expression):
-        yield _volatile(expression)
+        yield _volatile_obstacle(expression)
     yield from _children_refusals(expression)
 
 
 def aggregate_calls(expressions: Iterable[Any]) -> Iterator[Any]:
-    """Yield the calls of aggregate functions, windows not looked into."""
+    """Yield the calls of aggregate functions."""
     for expression in expressions:
         yield from (part for part in descend(expression) if kind(part) == "AggregateExpression")
 
 
 def aggregates(expressions: Iterable[Any]) -> Iterator[Any]:
-    """Yield the aggregate functions called, windows not looked into."""
+    """Return the aggregate functions called."""
     return (call.aggregateFunction() for call in aggregate_calls(expressions))
 
 
-def shared(aggregate: Any) -> tuple[Any, ...]:
-    """Return the grouping expressions in which all rows of a group agree: all but a session window,
-    which is that of one row before those of its neighbours are joined to it."""
+def shared_groups(aggregate: Any) -> tuple[Any, ...]:
+    """Return the grouping expressions that are equal in all rows of a group.
+
+    These are all except a session window, which is that of a single row until Spark merges it with
+    those of neighboring rows.
+    """
     return tuple(
         group
         for group in items(aggregate.groupingExpressions())
@@ -119,9 +123,11 @@ def shared(aggregate: Any) -> tuple[Any, ...]:
     )
 
 
-def rounding(functions: Iterable[Any]) -> Obstacle | None:
-    """Return why sums may differ in the last digits, or be NULL; they are replaced but never taken
-    away."""
+def rounding_obstacle(functions: Iterable[Any]) -> Obstacle | None:
+    """Return why aggregates are not exact: the last digits or NULL may depend on the rows' order.
+
+    Such rows can be replaced by key, but not removed by value.
+    """
     for function in functions:
         name = kind(function)
         if name in _COUNTS:
@@ -129,32 +135,32 @@ def rounding(functions: Iterable[Any]) -> Obstacle | None:
         if _forgives_overflow(function):
             return Obstacle(
                 code=Reason.AGGREGATE_NOT_TOP_NODE,
-                text=f"whether {pretty(function)} overflows, and is NULL, depends on the rows' "
-                "order, and its keys are not columns of the table",
+                text=f"whether {function_name(function)} overflows, and is NULL, depends on the "
+                "rows' order, and its keys are not columns of the table",
             )
         inputs = [child.dataType() for child in items(function.children())]
         if name in _RANKED:
-            inputs = inputs[:1]  # not which percentage is asked for
+            inputs = inputs[:1]  # without the percentage
         in_double = "Average" in name and not any(
             str(t.typeName()).startswith("decimal") for t in inputs
         )
         if name in ROUNDED or in_double or any(is_rounded(t) for t in inputs):
             return Obstacle(
                 code=Reason.AGGREGATE_NOT_TOP_NODE,
-                text=f"{pretty(function)} in floating point numbers depends on the rows' order "
-                "in its last digits, and its keys are not columns of the table",
+                text=f"{function_name(function)} in floating point numbers depends on the rows' "
+                "order in its last digits, and its keys are not columns of the table",
             )
     return None
 
 
 def averages_whole(function: Any) -> bool:
-    """Say whether a function adds up whole numbers in a floating point number, which is exact as
-    long as they are not too large."""
+    """Say whether a function averages integers, which is exact unless they are too large for the
+    floating point number they are added up in."""
     return kind(function) == "Average" and str(function.child().dataType().typeName()) in _WHOLE
 
 
 def _forgives_overflow(function: Any) -> bool:
-    """Say whether a sum that overflows, perhaps in one order of the rows only, becomes NULL."""
+    """Say whether a sum becomes NULL on overflow, which may depend on the rows' order."""
     name = kind(function)
     if name not in _SUMS:
         return False
@@ -168,7 +174,7 @@ def _forgives_overflow(function: Any) -> bool:
 def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     name = kind(function)
     if has_ties(function):
-        yield ties(function)
+        yield ties_obstacle(function)
         return
     if "UDF" in name or "UDAF" in name or name in ANY_ORDER | ROUNDED:
         return
@@ -177,26 +183,26 @@ def _aggregate_refusals(function: Any) -> Iterator[Obstacle]:
     if name in _JUDGED or not function.deterministic():
         yield Obstacle(
             code=Reason.ORDER_NOT_UNIQUE,
-            text=f"{pretty(function)} depends on the order in which rows come",
+            text=f"{function_name(function)} depends on the order of rows",
         )
     else:
-        yield not_supported(pretty(function))
+        yield unsupported_obstacle(function_name(function))
 
 
-def choosing(functions: Iterable[Any]) -> Obstacle | None:
-    """Return why the value of a group may be that of any of some rows."""
-    return next((ties(each) for each in functions if is_choice(each)), None)
+def choice_obstacle(functions: Iterable[Any]) -> Obstacle | None:
+    """Return the obstacle if an aggregate may choose among rows that tie."""
+    return next((ties_obstacle(each) for each in functions if is_choice(each)), None)
 
 
 def is_choice(function: Any) -> bool:
-    """Say whether an aggregate function's value is certain unless rows tie that differ."""
+    """Say whether an aggregate function is deterministic unless different rows tie."""
     if kind(function) == "ListAgg":
         return not (function.orderExpressions().isEmpty() or _breaks_ties(function))
     return kind(function) in _CHOOSING
 
 
 def _breaks_ties(function: Any) -> bool:
-    """Say whether a function orders values by themselves, so that those that tie are the same."""
+    """Say whether a function orders values by themselves, so that only equal ones tie."""
     name = kind(function)
     if name == "Mode":
         return bool(function.reverseOpt().isDefined()) and is_key(function.child())
@@ -205,31 +211,30 @@ def _breaks_ties(function: Any) -> bool:
     return bool(by) and is_key(by[0]) and bool(by[0].semanticEquals(function.child()))
 
 
-def can_be_told(expression: Any) -> bool:
-    """Say whether values of the type can be sorted, so that different ones are told apart."""
+def is_sortable(expression: Any) -> bool:
+    """Say whether values of the type can be sorted, so that different ones do not tie."""
     text = str(expression.dataType().catalogString())
     return not any(word in text for word in _NOT_SORTED)
 
 
 def has_ties(function: Any) -> bool:
-    """Say whether values that a collation takes for equal compete for being the extreme one."""
+    """Say whether MIN or MAX may choose among values that a collation considers equal."""
     collated = "collate" in str(function.dataType().catalogString())
     return collated and kind(function) in _EXTREMES
 
 
 def _option_refusals(expression: Any) -> Iterator[Obstacle]:
     if expression.isDefined():
-        yield from refusals(expression.get())
+        yield from find_refusals(expression.get())
 
 
 def _children_refusals(expression: Any) -> Iterator[Obstacle]:
     for child in items(expression.children()):
-        yield from refusals(child)
+        yield from find_refusals(child)
 
 
-def _orders(expression: Any) -> bool:
-    """Say whether the order in which an array was collected makes no difference to what a function
-    says of it."""
+def _ignores_order(expression: Any) -> bool:
+    """Say whether a function of a collected array does not depend on the order of collecting."""
     array = expression.children().apply(0)
     if not _is_collected(array):
         return False
@@ -242,14 +247,14 @@ def _orders(expression: Any) -> bool:
 
 
 def _is_collected(array: Any) -> bool:
-    """Say whether an array has certain elements in whatever order."""
+    """Say whether an array has the same elements in each refresh, in any order."""
     while kind(array) in _ELEMENTWISE:
         children = list(items(array.children()))
         array = children[0]
         if len(children) == 1 and not is_exact(array.dataType().elementType()):
-            return False  # of equal ones, the first is kept
+            return False  # it keeps the first of several equal elements
         if len(children) > 1 and int(children[1].arguments().size()) != 1:
-            return False  # it is told the place as well
+            return False  # the function also gets the element's index
     if kind(array) != "AggregateExpression":
         return False
     function = array.aggregateFunction()
@@ -257,10 +262,10 @@ def _is_collected(array: Any) -> bool:
 
 
 def _collection_refusals(expression: Any) -> Iterator[Obstacle]:
-    """Yield what is wrong with anything around or inside the call that collects."""
+    """Yield obstacles around or inside the call of collect_list or collect_set."""
     array, *others = items(expression.children())
     for other in others:
-        yield from refusals(other)
+        yield from find_refusals(other)
     if kind(array) == "AggregateExpression":
         yield from _children_refusals(array.aggregateFunction())
         yield from _option_refusals(array.filter())
@@ -269,13 +274,13 @@ def _collection_refusals(expression: Any) -> Iterator[Obstacle]:
 
 
 def _sorts_naturally(sort: Any) -> bool:
-    """Say whether array_sort compares as it does when it is not told how to."""
+    """Say whether array_sort has its default comparator."""
     own, natural = sort.function().toString(), sort.defaultComparator().toString()
     return _RESOLVED.sub("", str(own)) == _RESOLVED.sub("", str(natural))
 
 
 def is_exact(data_type: Any) -> bool:
-    """Say whether values of a type that are equal when they are sorted look the same."""
+    """Say whether values of a type that sort as equal are identical."""
     match str(data_type.typeName()):
         case "struct":
             return all(is_exact(field.dataType()) for field in items(data_type.toSeq()))
@@ -286,7 +291,7 @@ def is_exact(data_type: Any) -> bool:
 
 
 def _is_volatile(name: str, expression: Any) -> bool:
-    """Say whether this very expression, not one inside it, varies between two refreshes."""
+    """Say whether the expression itself, not one inside it, may vary between refreshes."""
     if name in _JUDGED:
         return False
     if name in _SESSION_VALUES or (name.startswith("Current") and name != "CurrentRow"):
@@ -296,28 +301,28 @@ def _is_volatile(name: str, expression: Any) -> bool:
     return all(child.deterministic() for child in items(expression.children()))
 
 
-def _volatile(expression: Any) -> Obstacle:
+def _volatile_obstacle(expression: Any) -> Obstacle:
     return Obstacle(
         code=Reason.EXPRESSION_NOT_DETERMINISTIC,
-        text=f"{pretty(expression)} gives another value at each refresh",
+        text=f"{function_name(expression)} returns a different value in each refresh",
     )
 
 
-def ties(function: Any) -> Obstacle:
-    """Return the refusal of a function for which the order of equal rows matters."""
+def ties_obstacle(function: Any) -> Obstacle:
+    """Return the obstacle for a function that depends on the order of rows that tie."""
     return Obstacle(
         code=Reason.ORDER_NOT_UNIQUE,
-        text=f"{pretty(function)} depends on how rows that tie are ordered",
+        text=f"{function_name(function)} depends on the order of rows that tie",
     )
 
 
-def not_supported(what: str) -> Obstacle:
-    """Return the refusal of what is not known."""
+def unsupported_obstacle(what: str) -> Obstacle:
+    """Return the obstacle for an unknown operator or function."""
     return Obstacle(
         code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=f"no incremental rule is known for {what}"
     )
 
 
-def pretty(expression: Any) -> str:
+def function_name(expression: Any) -> str:
     """Return a function's name in SQL."""
     return str(expression.prettyName())

@@ -1,4 +1,4 @@
-"""Which columns of a plan's rows follow from others of them."""
+"""Functional dependencies: which columns of a plan are determined by others."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tidegate_server.engine.query.catalyst import descend, expression_id
 from tidegate_server.engine.storage.jvm import items, kind
 
 PASSING = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
-"""Operators that hand every row through."""
+"""Operators that pass every row through."""
 ROW_WISE = frozenset({"Project", "Filter"}) | PASSING
-"""Operators that treat rows one by one, and make one row of each at most."""
+"""Operators that treat rows one by one, with at most one output row for each."""
 PEERS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
-"""Window functions that are the same for rows that tie, whatever the frame."""
+"""Window functions that are equal for rows that tie, with any frame."""
 
 _INNER = frozenset({"Inner", "Cross"})
 _LEFT_ROWS = frozenset({"LeftSemi", "LeftAnti", "ExistenceJoin"})
 
 
-def fixed_by(plan: Any, known: Iterable[Any]) -> bool:
-    """Say whether rows of a plan that agree in some attributes agree in all of them.
+def is_fixed_by(plan: Any, known: Iterable[Any]) -> bool:
+    """Say whether rows of a plan that agree in the known attributes agree in all.
 
-    :param known: the attributes; those whose equal values may look different count for nothing.
+    :param known: the attributes; those whose equal values may not be identical are ignored.
     """
-    return _fixed(plan, frozenset(expression_id(each) for each in known if is_key(each)))
+    return _is_fixed(plan, frozenset(expression_id(each) for each in known if is_key(each)))
 
 
 def covers_peers(frame: Any) -> bool:
-    """Say whether a window's frame holds all or none of the rows that tie."""
+    """Say whether a window's frame always contains all or none of the rows that tie."""
     if kind(frame) != "SpecifiedWindowFrame":
         return False
     if kind(frame.frameType()) == "RangeFrame":
@@ -38,15 +38,15 @@ def covers_peers(frame: Any) -> bool:
     return bounds == ("UnboundedPreceding", "UnboundedFollowing")
 
 
-def equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs of expressions, one of each side, that a join's condition equates."""
+def equated_pairs(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of expressions that a join's condition equates, left side first."""
     if condition.isEmpty():
         return
     for part in conjuncts(condition.get()):
-        yield from _equated(part, left, right)
+        yield from _equated_pair(part, left, right)
 
 
-def _equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+def _equated_pair(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
     if kind(condition) not in {"EqualTo", "EqualNullSafe"}:
         return
     first, second = condition.left(), condition.right()
@@ -59,19 +59,21 @@ def _equated(condition: Any, left: Any, right: Any) -> Iterator[tuple[Any, Any]]
         yield first, second
 
 
-def null_aware(condition: Any, left: Any, right: Any) -> tuple[Any, Any] | None:
-    """Return the expressions that NOT IN compares, of each side one: ``a = b OR (a = b) IS NULL``;
-    None if a join's condition is another one."""
+def null_aware_pair(condition: Any, left: Any, right: Any) -> tuple[Any, Any] | None:
+    """Return the two expressions that NOT IN compares: ``a = b OR (a = b) IS NULL``.
+
+    None if the join has another condition.
+    """
     if condition.isEmpty() or kind(condition.get()) != "Or":
         return None
     equality, unknown = condition.get().left(), condition.get().right()
     if kind(unknown) != "IsNull" or not bool(unknown.child().semanticEquals(equality)):
         return None
-    return next(_equated(equality, left, right), None)
+    return next(_equated_pair(equality, left, right), None)
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:
-    """Yield the parts of a condition that all have to hold."""
+    """Yield the parts of a condition that AND connects."""
     if kind(condition) != "And":
         yield condition
         return
@@ -79,20 +81,20 @@ def conjuncts(condition: Any) -> Iterator[Any]:
     yield from conjuncts(condition.right())
 
 
-def _fixed(plan: Any, known: frozenset[int]) -> bool:
+def _is_fixed(plan: Any, known: frozenset[int]) -> bool:
     if _ids(plan.output()) <= known:
         return True
     match kind(plan):
         case "Filter" | "Distinct":
-            return _fixed(plan.child(), known)
+            return _is_fixed(plan.child(), known)
         case name if name in PASSING:
-            return _fixed(plan.child(), known)
+            return _is_fixed(plan.child(), known)
         case "Project":
             return _fixed_projection(plan, known)
         case "Aggregate":
             return _has_all_groups(plan, known)
         case "Window":
-            return _fixed(plan.child(), known) and _same_for_equal_rows(plan, known)
+            return _is_fixed(plan.child(), known) and _same_for_equal_rows(plan, known)
         case "Join":
             return _fixed_join(plan, known)
     return False
@@ -105,7 +107,7 @@ def _fixed_projection(plan: Any, known: frozenset[int]) -> bool:
         for each in named
         if expression_id(each) in known and kind(inner := _plain(each)) == "AttributeReference"
     )
-    if _fixed(plan.child(), below):
+    if _is_fixed(plan.child(), below):
         return True
     return all(
         expression_id(each) in known or _ids(each.references().toSeq()) <= below for each in named
@@ -113,7 +115,7 @@ def _fixed_projection(plan: Any, known: frozenset[int]) -> bool:
 
 
 def _has_all_groups(plan: Any, known: frozenset[int]) -> bool:
-    """There is one row for each group."""
+    """Say whether all groups are known: there is one row per group."""
     results = [each for each in items(plan.aggregateExpressions()) if expression_id(each) in known]
     return all(
         any(bool(group.semanticEquals(_plain(each))) for each in results)
@@ -122,7 +124,7 @@ def _has_all_groups(plan: Any, known: frozenset[int]) -> bool:
 
 
 def _same_for_equal_rows(window: Any, known: frozenset[int]) -> bool:
-    """Rows that are equal below tie in every order."""
+    """Say whether functions are equal for equal input rows, which tie in every order."""
     for named in items(window.windowExpressions()):
         if expression_id(named) in known:
             continue
@@ -136,21 +138,21 @@ def _same_for_equal_rows(window: Any, known: frozenset[int]) -> bool:
 def _fixed_join(plan: Any, known: frozenset[int]) -> bool:
     left, right, name = plan.left(), plan.right(), kind(plan.joinType())
     if name in _LEFT_ROWS:
-        return _fixed(left, known)
+        return _is_fixed(left, known)
     pairs = [
         (expression_id(first), expression_id(second))
-        for first, second in equated(plan.condition(), left, right)
+        for first, second in equated_pairs(plan.condition(), left, right)
         if kind(first) == kind(second) == "AttributeReference"
     ]
     if name in _INNER:
         both = known | {b for a, b in pairs if a in known} | {a for a, b in pairs if b in known}
-        if _fixed(left, both) and _fixed(right, both):
+        if _is_fixed(left, both) and _is_fixed(right, both):
             return True
-    # A row of one side then meets one row of the other, or equal ones, or none.
-    if name in _INNER | {"LeftOuter"} and _fixed(left, known):
-        return _fixed(right, frozenset(b for _, b in pairs))
-    if name in _INNER | {"RightOuter"} and _fixed(right, known):
-        return _fixed(left, frozenset(a for a, _ in pairs))
+    # Each row of one side then matches one row of the other, several equal ones, or none.
+    if name in _INNER | {"LeftOuter"} and _is_fixed(left, known):
+        return _is_fixed(right, frozenset(b for _, b in pairs))
+    if name in _INNER | {"RightOuter"} and _is_fixed(right, known):
+        return _is_fixed(left, frozenset(a for a, _ in pairs))
     return False
 
 

@@ -1,8 +1,8 @@
-"""Whether a plan shows where IN with a subquery is NULL rather than false.
+"""Detects plans whose result depends on whether IN with a subquery is NULL or false.
 
-Spark makes a join of IN, which gives false for NULL, and of NOT IN one that gives false for NULL,
-too. That is exact wherever NULL and false come to the same. Elsewhere the result depends on the
-form that the expression has at the end of Spark's optimization.
+Spark rewrites IN and NOT IN as joins that treat NULL as false. That is exact wherever NULL and
+false are equivalent. Elsewhere the result depends on the form of the expression at the end of
+Spark's optimization.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class _Place(Enum):
     """Where an expression is used."""
 
     CONDITION = "condition"
-    """NULL comes to the same as false."""
+    """NULL is equivalent to false."""
     JOIN_CONDITION = "join condition"
-    """So it does, but Spark does not tell NOT IN from IN."""
+    """As CONDITION, but Spark does not distinguish NOT IN from IN."""
     COLUMN = "column"
-    """Its value is a column as it is."""
+    """Its value becomes a column unchanged."""
     OPERAND = "operand"
     """Something else is computed from it."""
 
@@ -34,7 +34,7 @@ _CONDITIONS = frozenset({_Place.CONDITION, _Place.JOIN_CONDITION})
 def shows_null(catalyst: Catalyst, plan: Any, *, inner: bool = False) -> bool:
     """Say whether the rows of a plan may depend on whether IN is NULL or false.
 
-    :param plan: NOT is pushed down to IN in it, predicates to where they are evaluated.
+    :param plan: with NOT pushed down to IN, and predicates to where Spark evaluates them.
     :param inner: whether it is the plan of a subquery, whose result is an operand.
     """
     if not catalyst.has_in_subqueries(plan):
@@ -73,7 +73,7 @@ class _Reader:
         return found
 
     def _is_plain(self, plan: Any, known: frozenset[int]) -> bool:
-        """Say whether an operator computes nothing from IN but conditions and columns."""
+        """Say whether an operator uses IN only as a condition or column."""
         name = kind(plan)
         place = {
             "Filter": _Place.CONDITION,
@@ -82,10 +82,10 @@ class _Reader:
             "Aggregate": _Place.COLUMN,
         }.get(name, _Place.OPERAND)
         for expression in items(plan.expressions()):
-            if self._shown(expression, place):
+            if self._depends_on_null(expression, place):
                 return False
-            handed_on = place not in _CONDITIONS and _attribute(expression) is not None
-            if not handed_on and not known.isdisjoint(_references(expression)):
+            passed_on = place not in _CONDITIONS and _attribute(expression) is not None
+            if not passed_on and not known.isdisjoint(_references(expression)):
                 return False
         return True
 
@@ -93,10 +93,10 @@ class _Reader:
         return frozenset(
             expression_id(each)
             for each in named
-            if (_attribute(each) in known or self._shown(each, _Place.OPERAND))
+            if (_attribute(each) in known or self._depends_on_null(each, _Place.OPERAND))
         )
 
-    def _shown(self, expression: Any, place: _Place) -> bool:
+    def _depends_on_null(self, expression: Any, place: _Place) -> bool:
         """Say whether an expression's value depends on whether IN is NULL, not only false."""
         if not self._catalyst.has_in_subqueries(expression):
             return False
@@ -133,7 +133,7 @@ class _Reader:
                 below = [_Place.CONDITION]
             case "AggregateExpression":
                 below[1:] = [_Place.CONDITION] * (len(children) - 1)
-        return any(map(self._shown, children, below))
+        return any(map(self._depends_on_null, children, below))
 
 
 def _condition(place: _Place) -> _Place:
@@ -148,7 +148,7 @@ def _may_be_null(subquery: Any) -> bool:
 
 
 def _attribute(expression: Any) -> int | None:
-    """Return the id of the attribute that is handed on, or None."""
+    """Return the id of the attribute that is passed on, or None."""
     if kind(expression) in {"Alias", "SortOrder"}:
         expression = expression.child()
     return expression_id(expression) if kind(expression) == "AttributeReference" else None

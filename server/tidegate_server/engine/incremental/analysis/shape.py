@@ -1,4 +1,4 @@
-"""The shape of a definition query: Catalyst's plan with what incremental refresh needs to know."""
+"""The shape of a definition query: Catalyst's plan, annotated for incremental refresh."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidegate_server.core.refresh.eligibility import Obstacle, Operator, Rule
 from tidegate_server.engine.incremental.analysis.classify import (
     aggregates,
     averages_whole,
-    can_be_told,
-    choosing,
+    choice_obstacle,
+    find_refusals,
     is_key,
-    refusals,
-    rounding,
-    shared,
+    is_sortable,
+    rounding_obstacle,
+    shared_groups,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import (
     PASSING,
     ROW_WISE,
-    equated,
-    null_aware,
+    equated_pairs,
+    null_aware_pair,
 )
 from tidegate_server.engine.incremental.analysis.windows import (
     window_functions,
@@ -34,7 +34,7 @@ from tidegate_server.engine.query.catalyst import Catalyst, expression_id
 from tidegate_server.engine.query.plans import SQL_KEYWORDS
 from tidegate_server.engine.statement.survey import readings_of
 from tidegate_server.engine.storage.jvm import items, kind
-from tidegate_server.engine.storage.plain import plain_files
+from tidegate_server.engine.storage.plain import reads_plain_files
 
 _LEAVES = frozenset({"LocalRelation", "OneRowRelation", "Range"})
 _LINEAR = frozenset({"Project", "Filter", "Generate", "Expand", "Union"}) | PASSING
@@ -48,27 +48,26 @@ _OUTER_KEYED: Mapping[str, tuple[int, ...]] = {
 _WEIGHT = "__weight"
 NULLS = Obstacle(
     code=Reason.JOIN_WITHOUT_EQUALITY,
-    text="there are no values that NOT IN is to exclude, or NULL is among them",
+    text="the values that NOT IN excludes are empty or contain NULL",
 )
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 _CORRUPT_OPTION = "columnnameofcorruptrecord"
 
 Trace = Mapping[int, int]
-"""The table's column by the id of the attribute that is passed through to it unchanged."""
+"""Maps the id of an attribute to the table's column that it becomes unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An operator of the plan, and by which values its rows hang together."""
+    """An operator of the plan, and the keys by which its rows can be recomputed."""
 
     operator: Operator
     plan: Any
     children: tuple[Node, ...] = ()
     keys: tuple[tuple[Any, ...], ...] = ()
-    """For each child the expressions over its attributes; those of two children correspond."""
+    """For each child the key expressions over its attributes; those of two children correspond."""
     columns: tuple[int, ...] = ()
-    """For each key the table's column that holds it, when the operator's rows are replaced by
-    them."""
+    """The table's column of each key, if the operator's rows are replaced by key."""
 
     @property
     def kind(self) -> str:
@@ -94,21 +93,21 @@ def read_shape(
 
     :param table_types: the types of the table's columns.
     :param versions: the version at which each versioned source is to be read, by table id.
-    :param files: tables of files that are known to be the same before and after.
+    :param files: tables of files that are known to be unchanged.
     """
     trace = root_trace(plan, table_types, is_key)
     return _Reader(versions, catalyst, files).read(plan, trace)
 
 
-def incomparable(shape: Node) -> tuple[Obstacle, ...]:
-    """Return why no rows of a query could be taken away from a table."""
+def incomparable_columns(shape: Node) -> tuple[Obstacle, ...]:
+    """Return the obstacles to removing rows of a query from a table by their values."""
     return tuple(found for a in items(shape.plan.output()) for found in _type_obstacles(a))
 
 
 def root_trace(plan: Any, table_types: Sequence[str], fit: Callable[[Any], bool]) -> Trace:
-    """Return the table's column for each attribute of a query's result that it holds unchanged.
+    """Return the table's column for each attribute of a query's result that it stores unchanged.
 
-    :param fit: which attributes are of use.
+    :param fit: says whether an attribute is useful.
     """
     trace: dict[int, int] = {}
     for index, attribute in enumerate(items(plan.output())):
@@ -119,7 +118,7 @@ def root_trace(plan: Any, table_types: Sequence[str], fit: Callable[[Any], bool]
 
 
 class _Reader:
-    """Reads plans from the root down; ``trace`` is None below what the table holds row for row."""
+    """Reads plans from the root down; ``trace`` is None where rows are not those of the table."""
 
     def __init__(
         self, versions: Mapping[str, int], catalyst: Catalyst, files: Collection[TableName]
@@ -180,12 +179,11 @@ class _Reader:
         return table_id if self._versions.get(table_id) == int(snapshot.version()) else None
 
     def _is_fixed(self, plan: Any) -> bool:
-        """Say whether a leaf reads a table of files that are the same, and give the same rows
-        whichever columns are asked for.
+        """Say whether a leaf reads unchanged files, and the same rows for any set of columns.
 
-        Readers of text find a broken line by the columns that they read of it.
+        Readers of text detect a malformed line only by the columns that they read.
         """
-        if not self._files or not plain_files(self._catalyst.spark, plan):
+        if not self._files or not reads_plain_files(self._catalyst.spark, plan):
             return False
         if any(reading.name not in self._files for reading in readings_of(plan)):
             return False
@@ -202,7 +200,7 @@ class _Reader:
 
     def _linear(self, plan: Any, trace: Trace | None) -> Node:
         name = kind(plan)
-        below = passed(plan, trace) if name in ROW_WISE and trace is not None else None
+        below = trace_through(plan, trace) if name in ROW_WISE and trace is not None else None
         children = tuple(self.read(child, below) for child in items(plan.children()))
         rule = Rule.GROUPING_SETS if name == "Expand" else Rule.LINEAR
         return self._node(plan, rule, children)
@@ -220,13 +218,13 @@ class _Reader:
         else:
             return self._unknown(plan)
         left, right = (child.plan for child in children)
-        pairs, unless = list(equated(plan.condition(), left, right)), None
-        if not pairs and (pair := null_aware(plan.condition(), left, right)) is not None:
+        pairs, unless = list(equated_pairs(plan.condition(), left, right)), None
+        if not pairs and (pair := null_aware_pair(plan.condition(), left, right)) is not None:
             pairs, unless = [pair], NULLS if any(bool(e.nullable()) for e in pair) else None
         keys = (tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
         keyless = Obstacle(
             code=Reason.JOIN_WITHOUT_EQUALITY,
-            text=f"a {join} join equates no columns by which affected rows could be found",
+            text=f"a {join} join has no equality of columns to find affected rows by",
         )
         return self._node(
             plan, rule, children, keyed_by=keyed_by, keys=keys, keyless=keyless, unless=unless
@@ -234,14 +232,14 @@ class _Reader:
 
     def _aggregate(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
-        grouping = shared(plan)
+        grouping = shared_groups(plan)
         traced = _traced_groups(plan, grouping, trace or {})
         functions = list(aggregates(items(plan.aggregateExpressions())))
         keyless = Obstacle(
             code=Reason.AGGREGATE_WITHOUT_KEYS,
-            text="an aggregate has no GROUP BY column by which affected groups could be found",
+            text="an aggregate has no GROUP BY column to find affected groups by",
         )
-        return self._keyed(
+        return self._keyed_node(
             plan,
             Rule.AGGREGATE,
             children,
@@ -250,18 +248,18 @@ class _Reader:
             keyless,
             functions,
             [],
-            choosing(functions),
+            choice_obstacle(functions),
         )
 
     def _window(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
         partition = list(items(plan.partitionSpec()))
-        traced = _traced(partition, trace or {})
+        traced = _traced_keys(partition, trace or {})
         keyless = Obstacle(
             code=Reason.WINDOW_WITHOUT_PARTITION_BY,
             text="a window function has no PARTITION BY column to find affected partitions by",
         )
-        return self._keyed(
+        return self._keyed_node(
             plan,
             Rule.WINDOW,
             children,
@@ -276,12 +274,12 @@ class _Reader:
     def _distinct(self, plan: Any, trace: Trace | None) -> Node:
         children = (self.read(plan.child(), None),)
         columns = list(items(plan.output()))
-        traced = _traced(columns, trace or {})
+        traced = _traced_keys(columns, trace or {})
         keyless = Obstacle(
             code=Reason.TYPE_NOT_COMPARABLE,
             text="DISTINCT has no column of a type that can be a key",
         )
-        return self._keyed(plan, Rule.DISTINCT, children, columns, traced, keyless, [], [])
+        return self._keyed_node(plan, Rule.DISTINCT, children, columns, traced, keyless, [], [])
 
     def _set_operation(self, plan: Any) -> Node:
         children = tuple(self.read(child, None) for child in items(plan.children()))
@@ -297,9 +295,9 @@ class _Reader:
         )
 
     def _limit(self, plan: Any) -> Node:
-        """Read a LIMIT, whose rows follow at the top only, and where they are ordered."""
+        """Read a LIMIT, which is incremental only after ORDER BY at the end of the query."""
         children = (self.read(plan.child().child(), None),)
-        text = "no incremental rule is known for LIMIT but after ORDER BY at the end of the query"
+        text = "LIMIT is only incremental after ORDER BY at the end of the query"
         refused = Obstacle(code=Reason.OPERATOR_NOT_INCREMENTALIZABLE, text=text)
         return self._node(plan, Rule.LIMIT, children, inexact=refused)
 
@@ -319,7 +317,7 @@ class _Reader:
 
     # ---- nodes -----------------------------------------------------------------------------
 
-    def _keyed(
+    def _keyed_node(
         self,
         plan: Any,
         rule: Rule,
@@ -331,10 +329,13 @@ class _Reader:
         refused: Sequence[Obstacle],
         ambiguous: Obstacle | None = None,
     ) -> Node:
-        """Any part of the keys holds rows together too: best is what the table tells them by, but
-        the fields of a struct, such as the start of a time window, leave far fewer rows, where
-        these may be computed twice."""
-        inexact = rounding(functions)
+        """Return a node whose rows are recomputed by some of its keys.
+
+        Any subset of the keys is correct. Keys that are columns of the table are best; but fields
+        of a struct, such as the start of a time window, are far more selective, and are used if
+        recomputed rows are exact.
+        """
+        inexact = rounding_obstacle(functions)
         others = (each for each in functions if not averages_whole(each))
         usable = [key for key in keys if is_key(key)]
         inner = [field for key in keys for field in self._fields(key)]
@@ -349,14 +350,14 @@ class _Reader:
             keys=(tuple(chosen),),
             keyless=keyless,
             inexact=inexact,
-            bounded=bool(inexact and chosen) and rounding(others) is None,
+            bounded=bool(inexact and chosen) and rounding_obstacle(others) is None,
             columns=tuple(column for _, column in traced),
             refused=refused,
             ambiguous=ambiguous,
         )
 
     def _fields(self, key: Any) -> Iterator[Any]:
-        """Yield the fields of a struct that can be keys; a struct that is NULL has NULL fields."""
+        """Yield the fields of a struct that can be keys; those of a NULL struct are NULL."""
         if str(key.dataType().typeName()) == "struct":
             fields = (self._catalyst.field(key, i) for i in range(int(key.dataType().size())))
             yield from (field for field in fields if is_key(field))
@@ -378,11 +379,11 @@ class _Reader:
         unless: Obstacle | None = None,
     ) -> Node:
         found = [*refused, *_collation_obstacles(plan)]
-        if ambiguous is not None and not all(map(can_be_told, items(plan.child().output()))):
+        if ambiguous is not None and not all(map(is_sortable, items(plan.child().output()))):
             found.append(ambiguous)
             ambiguous = None
         for expression in items(plan.expressions()):
-            found += refusals(expression)
+            found += find_refusals(expression)
         operator = Operator(
             name=kind(plan),
             rule=rule,
@@ -400,8 +401,8 @@ class _Reader:
         return Node(operator=operator, plan=plan, children=children, keys=keys, columns=columns)
 
 
-def passed(plan: Any, trace: Trace) -> Trace:
-    """Follow the table's columns through an operator to its input."""
+def trace_through(plan: Any, trace: Trace) -> Trace:
+    """Trace the table's columns through an operator to its input."""
     if kind(plan) != "Project":
         return trace
     found: dict[int, int] = {}
@@ -426,14 +427,14 @@ def _traced_groups(plan: Any, grouping: Sequence[Any], trace: Trace) -> list[tup
     return [traced[index] for index in sorted(traced)]
 
 
-def _traced(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
-    """Return those keys that are columns of the table, with the column."""
+def _traced_keys(keys: Sequence[Any], trace: Trace) -> list[tuple[Any, int]]:
+    """Return the keys that are columns of the table, with their columns."""
     attributes = (key for key in keys if kind(key) == "AttributeReference")
     return [(key, trace[i]) for key in attributes if (i := expression_id(key)) in trace]
 
 
 def _collation_obstacles(plan: Any) -> Iterator[Obstacle]:
-    """A change would lose a row that another one replaces which its collation takes for equal."""
+    """Yield an obstacle for collations: a change could confuse rows they consider equal."""
     if "collate" in str(plan.schema().catalogString()):
         yield Obstacle(
             code=Reason.TYPE_NOT_COMPARABLE,

@@ -1,9 +1,8 @@
 """Prepares an analyzed plan for incremental refresh by rules of Spark's optimizer, in its order.
 
-A rule may rely on those that Spark runs before it. The rule that makes joins of predicate
-subqueries is the most demanding: it treats IN as false where it is NULL, which is right only
-after NOT was pushed down to IN and predicates were pushed down to where Spark evaluates them.
-No rule here looks at data.
+A rule may rely on those that Spark runs before it. The rule that rewrites predicate subqueries as
+joins is the most demanding: it treats IN as false where it is NULL, which is correct only after NOT
+was pushed down to IN, and predicates to where Spark evaluates them. No rule here reads data.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from tidegate_server.engine.storage.jvm import items, kind
 UNCERTAIN = Obstacle(
     code=Reason.SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE,
     text="where IN is NULL, the result depends on how Spark rewrites the expression around it; "
-    "compare values that cannot be NULL, or use IN as a condition of its own",
+    "compare values that cannot be NULL, or use IN as a separate condition",
 )
 _SUBQUERIES = frozenset({"Exists", "LateralSubquery", "ListQuery", "ScalarSubquery"})
-# As often as Spark itself repeats a batch of rules at most.
+# The maximum number of times that Spark itself repeats a batch of rules.
 _ROUNDS = 100
 
 
@@ -34,26 +33,29 @@ class Simplified:
 
     plan: Any
     obstacles: tuple[Obstacle, ...] = ()
-    """Why rows computed from the plan may not be those that Spark makes of the query."""
+    """Why rows computed from the plan may differ from those of the query."""
 
 
-def simplified(catalyst: Catalyst, plan: Any) -> Simplified:
-    """Return an analyzed plan without names, views and hints, its correlated subqueries as joins,
-    and without a LIMIT that keeps all rows, as after an aggregate over everything."""
+def simplify(catalyst: Catalyst, plan: Any) -> Simplified:
+    """Simplify an analyzed plan.
+
+    Removes names, views, hints and LIMITs that keep all rows, such as after an aggregate without
+    GROUP BY; rewrites correlated subqueries as joins.
+    """
     steps = _Steps(catalyst)
-    plan = steps.plain(catalyst.optimizer.InlineCTE(True, False).apply(plan))
+    plan = steps.strip_wrappers(catalyst.optimizer.InlineCTE(True, False).apply(plan))
     if catalyst.has_subqueries(plan):
-        plan = steps.plain(steps.joined(plan))
+        plan = steps.strip_wrappers(steps.join_subqueries(plan))
     return Simplified(plan=plan, obstacles=tuple(steps.obstacles))
 
 
-def pushed_down(catalyst: Catalyst, plan: Any) -> Any:
-    """Return a plan whose filters are where Spark evaluates them.
+def push_down_filters(catalyst: Catalyst, plan: Any) -> Any:
+    """Return a plan with filters where Spark evaluates them.
 
-    What is computed of rows that a filter removes may fail: affected keys, too, are to be found
-    among the rows that are left.
+    Expressions may fail for rows that a filter removes, so affected keys, too, must be computed
+    after the filter.
     """
-    return _repeated((catalyst.optimizer.PushDownPredicates,), plan)
+    return _repeat_rules((catalyst.optimizer.PushDownPredicates,), plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,14 @@ class _Steps:
     catalyst: Catalyst
     obstacles: list[Obstacle] = field(default_factory=list)
 
-    def plain(self, plan: Any) -> Any:
-        """Return a plan without what only names, wraps or advises, and without idle LIMITs; its
-        subqueries keep theirs."""
+    def strip_wrappers(self, plan: Any) -> Any:
+        """Return a plan without aliases, views, hints and LIMITs that keep all rows.
+
+        Subqueries are not changed.
+        """
         optimizer, analysis = self.catalyst.optimizer, self.catalyst.analysis
         rules = (
-            # A SQL function is judged by its body, which its call hides.
+            # Replaces the call of a SQL function by its body, so that this is checked.
             optimizer.EliminateSQLFunctionNode,
             analysis.EliminateSubqueryAliases,
             analysis.EliminateView,
@@ -74,13 +78,12 @@ class _Steps:
             optimizer.EliminateResolvedHint,
             optimizer.EliminateLimits,
         )
-        return _applied(rules, plan)
+        return _apply_rules(rules, plan)
 
-    def joined(self, plan: Any, *, inner: bool = False) -> Any:
-        """Return a plan with its correlated subqueries as joins.
+    def join_subqueries(self, plan: Any, *, inner: bool = False) -> Any:
+        """Return a plan with its correlated subqueries rewritten as joins.
 
-        The rules see the outermost subqueries only, and expect those within them to be joins
-        already.
+        The rules see the outermost subqueries only, and expect nested ones to be joins already.
 
         :param inner: whether it is the plan of a subquery.
         """
@@ -93,14 +96,14 @@ class _Steps:
         if any(map(self._groups_by_subquery, operators)):
             plan = optimizer.PullOutGroupingExpressions.apply(plan)
         pulls = (optimizer.OptimizeOneRowRelationSubquery, optimizer.PullupCorrelatedPredicates)
-        plan = _applied(pulls, self._mapped(plan, self._with_replacements))
-        plan = self._mapped(plan, self._with_joins)
+        plan = _apply_rules(pulls, self._map_subqueries(plan, self._with_replacements))
+        plan = self._map_subqueries(plan, self._with_joins)
         simplifications = (
             optimizer.PushDownPredicates,
             optimizer.BooleanSimplification,
             optimizer.SimplifyBinaryComparison,
         )
-        plan = _repeated(simplifications, plan)
+        plan = _repeat_rules(simplifications, plan)
         if shows_null(self.catalyst, plan, inner=inner):
             self.obstacles.append(UNCERTAIN)
         joins = (
@@ -108,7 +111,7 @@ class _Steps:
             optimizer.RewriteCorrelatedScalarSubquery,
             optimizer.RewritePredicateSubquery,
         )
-        return _applied(joins, plan)
+        return _apply_rules(joins, plan)
 
     def _groups_by_subquery(self, plan: Any) -> bool:
         if kind(plan) != "Aggregate":
@@ -116,60 +119,68 @@ class _Steps:
         return any(map(self.catalyst.has_subqueries, items(plan.groupingExpressions())))
 
     def _with_replacements(self, subquery: Any) -> Any:
-        """Return a subquery whose aggregates show what they are of no rows.
+        """Return a correlated subquery with functions such as ``count_if`` replaced.
 
-        What a correlated subquery gives where it has no rows is computed from that: ``count_if``
-        has to be a count by then.
+        Spark derives the subquery's result for no rows from its aggregates, and does not know that
+        ``count_if`` is a count unless it is replaced first.
         """
         if not bool(subquery.isCorrelated()):
             return subquery
         optimizer = self.catalyst.optimizer
         rules = (optimizer.ReplaceExpressions, optimizer.RewriteWithExpression)
-        return subquery.withNewPlan(_applied(rules, subquery.plan()))
+        return subquery.withNewPlan(_apply_rules(rules, subquery.plan()))
 
     def _with_joins(self, subquery: Any) -> Any:
-        return subquery.withNewPlan(self.plain(self.joined(subquery.plan(), inner=True)))
+        return subquery.withNewPlan(
+            self.strip_wrappers(self.join_subqueries(subquery.plan(), inner=True))
+        )
 
-    def _mapped(self, plan: Any, change: Callable[[Any], Any]) -> Any:
-        """Return a plan with other subqueries, not looking inside them; Spark has correlated ones
-        in these operators only."""
+    def _map_subqueries(self, plan: Any, change: Callable[[Any], Any]) -> Any:
+        """Return a plan with ``change`` applied to its outermost subqueries.
+
+        Handles only the operators in which Spark allows correlated subqueries.
+        """
         catalyst = self.catalyst
         if not catalyst.has_subqueries(plan):
             return plan
         plan = catalyst.with_children(
-            plan, [self._mapped(c, change) for c in items(plan.children())]
+            plan, [self._map_subqueries(c, change) for c in items(plan.children())]
         )
 
-        def changed(expression: Any) -> Any:
+        def change_expression(expression: Any) -> Any:
             if not catalyst.has_subqueries(expression):
                 return expression
             if kind(expression) in _SUBQUERIES:
                 return change(expression)
             return catalyst.with_children(
-                expression, list(map(changed, items(expression.children())))
+                expression, list(map(change_expression, items(expression.children())))
             )
 
         match kind(plan):
             case "Filter":
-                return catalyst.filter(changed(plan.condition()), plan.child())
+                return catalyst.filter(change_expression(plan.condition()), plan.child())
             case "Project":
-                return catalyst.project(map(changed, items(plan.projectList())), plan.child())
+                return catalyst.project(
+                    map(change_expression, items(plan.projectList())), plan.child()
+                )
             case "Aggregate":
                 return catalyst.aggregate(
                     plan,
-                    map(changed, items(plan.groupingExpressions())),
-                    map(changed, items(plan.aggregateExpressions())),
+                    map(change_expression, items(plan.groupingExpressions())),
+                    map(change_expression, items(plan.aggregateExpressions())),
                 )
             case "LateralJoin":
-                return catalyst.lateral_join(plan, changed(plan.right()))
+                return catalyst.lateral_join(plan, change_expression(plan.right()))
             case "Join" if plan.condition().isDefined():
-                return catalyst.join_on(plan, changed(plan.condition().get()))
+                return catalyst.join_on(plan, change_expression(plan.condition().get()))
         return plan
 
 
 def _mixes_exists(plan: Any) -> bool:
-    """Say whether an operator has EXISTS over everything beside another predicate subquery, which
-    the rule that makes joins of those would take for correlated."""
+    """Say whether an operator has an uncorrelated EXISTS beside another predicate subquery.
+
+    The rule that rewrites predicate subqueries would treat both as correlated.
+    """
     found = {
         f"{kind(part)} {bool(part.isCorrelated())}"
         for expression in items(plan.expressions())
@@ -179,15 +190,15 @@ def _mixes_exists(plan: Any) -> bool:
     return "Exists False" in found and len(found) > 1
 
 
-def _applied(rules: Sequence[Any], plan: Any) -> Any:
+def _apply_rules(rules: Sequence[Any], plan: Any) -> Any:
     for rule in rules:
         plan = rule.apply(plan)
     return plan
 
 
-def _repeated(rules: Sequence[Any], plan: Any) -> Any:
+def _repeat_rules(rules: Sequence[Any], plan: Any) -> Any:
     for _ in range(_ROUNDS):
-        after = _applied(rules, plan)
+        after = _apply_rules(rules, plan)
         if bool(after.fastEquals(plan)):
             break
         plan = after

@@ -1,4 +1,4 @@
-"""Which window functions depend on how rows that tie are ordered."""
+"""Detects window functions that depend on the order of rows that tie."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from tidegate_server.engine.incremental.analysis.classify import (
     POSITIONS,
     ROUNDED,
     aggregates,
+    function_name,
     has_ties,
-    not_supported,
-    pretty,
-    ties,
+    ties_obstacle,
+    unsupported_obstacle,
 )
 from tidegate_server.engine.incremental.analysis.functional_dependencies import (
     PEERS,
     covers_peers,
-    fixed_by,
+    is_fixed_by,
 )
 from tidegate_server.engine.query.catalyst import descend
 from tidegate_server.engine.storage.jvm import items, kind
 
 
 def window_refusals(window: Any) -> Iterator[Obstacle]:
-    """Yield what makes functions of a Window operator unfit, whatever its rows are."""
+    """Yield the obstacles in the functions of a Window operator, regardless of its rows."""
     for function, _ in _calls(window):
-        # A LIMIT without ORDER BY in a subquery becomes a window that Spark does not analyze again.
+        # Spark turns LIMIT without ORDER BY in a subquery into a window, and does not reject that.
         unordered = kind(function) in POSITIONS and window.orderSpec().isEmpty()
         if unordered or has_ties(function):
-            yield ties(function)
+            yield ties_obstacle(function)
         elif kind(function) not in PEERS | POSITIONS | ANY_ORDER | ROUNDED:
-            yield not_supported(pretty(function))
+            yield unsupported_obstacle(function_name(function))
 
 
 def window_ties(window: Any) -> Obstacle | None:
-    """Return which function of a Window operator depends on how ties are ordered, if one does and
-    rows that tie may differ."""
+    """Return the obstacle if a function of a Window operator depends on the order of rows that tie,
+    and these may differ."""
     found = (function for function, frame in _calls(window) if _depends(function, frame))
     function = next(found, None)
-    return None if function is None or _orders_uniquely(window) else ties(function)
+    return None if function is None or _orders_uniquely(window) else ties_obstacle(function)
 
 
 def window_functions(window: Any) -> Iterator[Any]:
@@ -65,6 +65,6 @@ def _depends(function: Any, frame: Any) -> bool:
 
 
 def _orders_uniquely(window: Any) -> bool:
-    """Say whether rows that tie are equal in every column, so that their order is no matter."""
+    """Say whether rows that tie are equal in every column, so that their order is irrelevant."""
     keys = [*items(window.partitionSpec()), *(o.child() for o in items(window.orderSpec()))]
-    return fixed_by(window.child(), [key for key in keys if kind(key) == "AttributeReference"])
+    return is_fixed_by(window.child(), [key for key in keys if kind(key) == "AttributeReference"])

@@ -1,4 +1,4 @@
-"""What changed in a Delta table between two versions, by the cheapest way that is exact."""
+"""Reads the change of a Delta table between two versions by the cheapest exact method."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tidegate_server.engine.storage.delta.files import read_files
 from tidegate_server.engine.storage.delta.log import (
     Action,
     Span,
-    feeds,
-    gone_candidates,
+    column_layout,
+    has_change_feed,
     read_span,
-    shape,
     stored_vector,
+    vacuum_candidates,
 )
 from tidegate_server.engine.storage.delta.tables import metadata_of
-from tidegate_server.engine.storage.exact import WEIGHT, quoted
-from tidegate_server.engine.storage.jvm import acting, java, scala_object
+from tidegate_server.engine.storage.exact import WEIGHT, quote_column
+from tidegate_server.engine.storage.jvm import active_session, java, scala_object
 
 _MOST_FILES_CHECKED = 1000
 _REMOVED = "_change_type IN ('delete', 'update_preimage')"
 
 
 def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -> FoundChange:
-    """Read what changed after version ``before`` up to ``after``; starts no Spark job.
+    """Return the change after version ``before`` up to ``after``; starts no Spark job.
 
     :param snapshot: the table's newest snapshot.
     """
@@ -40,25 +40,25 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
     if before == after:
         return FoundChange(method=Method.UNCHANGED, rows=0)
     if before > after:
-        return _whole("VERSION_WENT_BACK")
+        return _unknown_change("VERSION_WENT_BACK")
     jvm: Any = java(session)
     span = read_span(jvm, log, before, newest)
     if span is None:
-        return _whole("VERSION_GONE")
+        return _unknown_change("VERSION_GONE")
     before = span.same_until(before, after)
     span = span.since(before)
-    if not _recreatable(jvm, log, before):
-        return _whole("VERSION_GONE")
+    if not _can_recreate(jvm, log, before):
+        return _unknown_change("VERSION_GONE")
     metadata = _metadata_before(jvm, log, snapshot, before, span)
-    if any(shape(later) != shape(metadata) for later in span.metadata):
-        return _whole("SCHEMA_CHANGED")
+    if any(column_layout(later) != column_layout(metadata) for later in span.metadata):
+        return _unknown_change("SCHEMA_CHANGED")
     if any(field["name"].lower() == WEIGHT for field in _fields(metadata)):
-        return _whole("COLUMN_NAMED_WEIGHT")
+        return _unknown_change("COLUMN_NAMED_WEIGHT")
     wanted = span.until(after)
     if not wanted.changes_rows:
         return FoundChange(method=Method.UNCHANGED, rows=0)
-    if not _files_exist(jvm, log, gone_candidates(span, _MOST_FILES_CHECKED)):
-        return _whole("FILES_GONE")
+    if not _files_exist(jvm, log, vacuum_candidates(span, _MOST_FILES_CHECKED)):
+        return _unknown_change("FILES_GONE")
     if wanted.only_adds:
         return FoundChange(
             method=Method.APPENDED,
@@ -66,7 +66,7 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
             rows=wanted.rows,
             read=partial(_added_rows, session, snapshot, wanted),
         )
-    recorded = all(feeds(each) for each in (metadata, *wanted.metadata))
+    recorded = all(has_change_feed(each) for each in (metadata, *wanted.metadata))
     return FoundChange(
         method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
         base=before,
@@ -76,7 +76,7 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
     )
 
 
-def _whole(reason: str) -> FoundChange:
+def _unknown_change(reason: str) -> FoundChange:
     return FoundChange(method=Method.WHOLE, reason=reason)
 
 
@@ -84,7 +84,7 @@ def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
     jvm: Any = java(session)
     parser = scala_object(jvm, "org.apache.spark.sql.delta.actions.Action")
     added = (json.dumps({"add": file}) for commit in span.commits for file in commit.added)
-    with acting(session):
+    with active_session(session):
         rows = read_files(session, snapshot, [parser.fromJson(text) for text in added])
     return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
@@ -92,16 +92,16 @@ def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:
 def _changed_rows(
     session: SparkSession, log: Any, metadata: Action, before: int, after: int, *, recorded: bool
 ) -> DataFrame:
-    """Read the recorded changes, or else the rows of the files that were replaced."""
+    """Return the change feed, or compare the rows of replaced files if nothing is recorded."""
     jvm: Any = java(session)
     nothing = jvm.scala.Option.empty()
     reader = scala_object(jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader")
-    with acting(session):
+    with active_session(session):
         rows = reader.changesToBatchDF(
             log, before + 1, after, session._jsparkSession, nothing, nothing, not recorded, nothing
         )
     frame = DataFrame(rows, session)
-    columns = [quoted(field["name"]) for field in _fields(metadata)]
+    columns = [quote_column(field["name"]) for field in _fields(metadata)]
     return frame.selectExpr(*columns, f"if({_REMOVED}, -1L, 1L) AS {WEIGHT}")
 
 
@@ -117,7 +117,7 @@ def _fields(metadata: Action) -> Iterable[Action]:
     return fields
 
 
-def _recreatable(jvm: Any, log: Any, version: int) -> bool:
+def _can_recreate(jvm: Any, log: Any, version: int) -> bool:
     try:
         log.history().checkVersionExists(version, jvm.scala.Option.empty(), True, False)
     except (PySparkException, Py4JJavaError):
@@ -132,7 +132,7 @@ def _files_exist(jvm: Any, log: Any, wanted: Iterable[Action]) -> bool:
 
 
 def _paths(jvm: Any, data: Any, file: Action) -> Iterator[Any]:
-    """Yield where a file is, and its deletion vector."""
+    """Yield the paths of a file and its deletion vector."""
     path = jvm.org.apache.hadoop.fs.Path
     yield path(data, path(jvm.java.net.URI(file["path"])))
     if stored_vector(file) is not None:

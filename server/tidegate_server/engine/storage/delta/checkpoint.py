@@ -1,9 +1,9 @@
-"""Where Structured Streaming keeps its notes on a table that takes in a stream.
+"""The checkpoint of Structured Streaming for a table that ingests a stream.
 
-It is a directory within the table's, which the table itself does not look at: whatever moves or
-removes the table takes it along. What was taken in is said by the table's commits alone: each
-refresh makes the notes agree with the last one, then goes on from there. Only the list of files
-that were found and the first position in a stream are Spark's own to keep.
+It is a subdirectory of the table's, which the table itself ignores: it is moved and deleted
+together with the table. The offsets in the table's commits are authoritative: each refresh makes
+the checkpoint agree with the last commit, then continues from there. Only the list of files seen
+and the first position in a stream are kept in the checkpoint alone.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tidegate_server.engine.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
-# Delta's VACUUM leaves alone what begins with an underscore.
+# Delta's VACUUM spares names that begin with an underscore.
 _DIRECTORY = "_tidegate_stream"
 _BEFORE = "0"
-"""The batch that stands for all that was committed before."""
+"""The batch for everything committed before."""
 _COMMITTED = 'v1\n{"nextBatchWatermarkMs":0}'
 _PLANNED = 'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{}'
 
 
 class Checkpoint:
-    """The notes of the table at ``location``."""
+    """The checkpoint of the table at ``location``."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._jvm: Any = java(spark)
@@ -35,13 +35,13 @@ class Checkpoint:
         session: Any = spark._jsparkSession
         self._files = self._root.getFileSystem(session.sessionState().newHadoopConf())
 
-    def take(self, epoch: int, offsets: str | None, table: str) -> str:
-        """Return the place of the notes, which say that the stream was taken in up to ``offsets``.
+    def prepare(self, epoch: int, offsets: str | None, table: str) -> str:
+        """Return the path of a checkpoint that continues the stream from ``offsets``.
 
-        It is another one for each epoch, so that a refresh that outlived its lease finds its own
-        gone.
+        The path differs for each epoch, so that a refresh that outlived its lease fails instead of
+        writing to the checkpoint of its successor.
 
-        :raises ServerError: MT_DATA_LOST if there are none although something was taken in.
+        :raises ServerError: MT_DATA_LOST if the checkpoint is missing although rows were ingested.
         """
         place = self._path(self._root.toString(), str(epoch))
         found = sorted(self._epochs())
@@ -51,19 +51,21 @@ class Checkpoint:
             self._files.delete(self._path(self._root.toString(), str(earlier)), True)
         if offsets is not None and not self._files.exists(self._path(place.toString(), "sources")):
             raise error(
-                Code.MT_DATA_LOST, table=table, reason=f"its notes on the stream are not in {place}"
+                Code.MT_DATA_LOST,
+                table=table,
+                reason=f"its checkpoint is not in {place}",
             )
-        for notes in ("offsets", "commits", "metadata"):
-            self._files.delete(self._path(place.toString(), notes), True)
+        for name in ("offsets", "commits", "metadata"):
+            self._files.delete(self._path(place.toString(), name), True)
         if offsets is not None:
             self._write(_PLANNED.format(offsets), place.toString(), "offsets", _BEFORE)
             self._write(_COMMITTED, place.toString(), "commits", _BEFORE)
         return str(place.toString())
 
     def offsets(self, place: str, batch: int) -> str:
-        """Return up to where a batch takes in the stream.
+        """Return the end offsets of a batch.
 
-        :raises py4j.protocol.Py4JJavaError: if the place is another refresh's by now.
+        :raises py4j.protocol.Py4JJavaError: if another refresh has moved the checkpoint.
         """
         stream = self._files.open(self._path(place, "offsets", str(batch)))
         try:

@@ -1,4 +1,4 @@
-"""What Delta's commits say of themselves, read from the transaction log without a Spark job."""
+"""Metadata of Delta's commits, read from the transaction log without a Spark job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate_server.engine.storage.jvm import kind
 
 _HEAD_LINES = 8
 _LOOK_BACK = 1000
-# Commits after which every row is what it was before.
+# Operations that change no row.
 _MAINTENANCE = frozenset(
     {
         "OPTIMIZE",
@@ -31,7 +31,7 @@ _MAINTENANCE = frozenset(
         "CLUSTER BY",
     }
 )
-# What a commit that says nothing of rows or columns consists of.
+# Actions that change neither rows nor columns.
 _BOOKKEEPING = frozenset({"commitInfo", "txn", "domainMetadata"})
 _WRITE = "WRITE"
 _INSERT_PLANS = ("AppendData", "OverwriteByExpression", "OverwritePartitionsDynamic")
@@ -39,36 +39,36 @@ _INSERT_PLANS = ("AppendData", "OverwriteByExpression", "OverwritePartitionsDyna
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The part of a Delta commit that describes it."""
+    """The metadata of a Delta commit."""
 
     version: int
     operation: str
     timestamp: int
     """Milliseconds since 1970."""
     metadata: Mapping[str, Any]
-    """The commit's userMetadata when it is a JSON object, else empty."""
+    """The commit's userMetadata if it is a JSON object, else empty."""
     rows: int | None
     metrics: Mapping[str, str] = field(default_factory=dict)
     identity: str = ""
-    """The same only for the same commit: another history may have another one of this version."""
+    """Unique across histories, unlike the version: a recreated table counts from 0 again."""
     without_files: bool = False
-    """Whether it adds and removes no file at all and leaves the schema alone."""
+    """Whether it neither adds nor removes files, nor changes the schema."""
 
     @property
     def at(self) -> datetime:
-        """When it was made."""
+        """The time of the commit."""
         return datetime.fromtimestamp(self.timestamp / 1000, UTC)
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the table's rows are the same before and after."""
+        """Whether the table has the same rows before and after."""
         return self.without_files or self.operation in _MAINTENANCE
 
 
 def commits(jvm: Any, snapshot: Any, at: int | None = None) -> Iterator[Commit]:
-    """Yield commits from the snapshot's back, as far as the log still describes them.
+    """Yield commits, newest first, until the log has expired.
 
-    :param at: begin with this version instead of the newest.
+    :param at: start with this version instead of the newest.
     """
     log = snapshot.deltaLog()
     configuration = log.newDeltaHadoopConf()
@@ -81,7 +81,7 @@ def commits(jvm: Any, snapshot: Any, at: int | None = None) -> Iterator[Commit]:
 
 
 def commit_of(jvm: Any, snapshot: Any, version: int) -> Commit | None:
-    """Return one commit; None if the log has none of that version, or has it no more."""
+    """Return the commit of a version; None if it does not exist or has expired."""
     log = snapshot.deltaLog()
     return _read(jvm, log, log.newDeltaHadoopConf(), version)
 
@@ -93,11 +93,11 @@ def newest_snapshot(jvm: Any, log: Any) -> Any:
 
 
 def inserted_rows(jvm: Any, written: Any, since: int) -> int | None:
-    """Return how many rows a command inserted into a Delta table; None when that is not certain.
+    """Return how many rows a command inserted into a Delta table; None if that is not certain.
 
     :param written: the command's analyzed plan.
-    :param since: when the command started, in milliseconds since 1970; with more than one commit
-        since then nobody knows which was the command's.
+    :param since: when the command started, in milliseconds since 1970; if there are several
+        commits since then, it is unknown which one is the command's.
     """
     if kind(written) not in _INSERT_PLANS:
         return None
@@ -119,12 +119,12 @@ def inserted_rows(jvm: Any, written: Any, since: int) -> int | None:
 def commit_text(
     jvm: Any, log: Any, configuration: Any, version: int, most: int | None = None
 ) -> str | None:
-    """Return the lines of a commit's file, or the first few; None if the log has it no more."""
+    """Return the text of a commit's file, or its first lines; None if it has expired."""
     path = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
     try:
         lines = log.store().readAsIterator(path, configuration)
-    except Py4JJavaError as failed:
-        if kind(failed.java_exception) != "FileNotFoundException":
+    except Py4JJavaError as error:
+        if kind(error.java_exception) != "FileNotFoundException":
             raise
         return None
     try:
@@ -138,7 +138,7 @@ def _read(jvm: Any, log: Any, configuration: Any, version: int) -> Commit | None
     if found is None:
         return None
     head = [json.loads(line) for line in found.split("\n") if line]
-    # Delta gives each transaction an id; other writers' commits are told by what they begin with.
+    # Delta writes a transaction id; commits of other writers are identified by their first lines.
     content = hashlib.sha256(found.encode()).hexdigest()[:32]
     info = next((action["commitInfo"] for action in head if "commitInfo" in action), None)
     if info is None:
@@ -174,7 +174,7 @@ def _parse(version: int, info: Mapping[str, Any]) -> Commit:
 
 
 def _parse_metadata(text: str | None) -> Mapping[str, Any]:
-    """Read the commit's JSON object; other people write other things there."""
+    """Return the JSON object that we write there; other writers may write anything."""
     if text is None or not text.startswith("{"):
         return {}
     try:

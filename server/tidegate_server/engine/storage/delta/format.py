@@ -28,7 +28,7 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesRewritten, Horizon
-from tidegate_server.engine.storage.assertions import judge
+from tidegate_server.engine.storage.assertions import check_assertions
 from tidegate_server.engine.storage.base import (
     FoundChange,
     Method,
@@ -41,9 +41,9 @@ from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedR
 from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.files import known_files, read_files
-from tidegate_server.engine.storage.delta.held_versions import HeldPlace
-from tidegate_server.engine.storage.delta.landing import fenced, landed
-from tidegate_server.engine.storage.delta.partitions import checked_partitions, lost_partition
+from tidegate_server.engine.storage.delta.held_versions import HeldVersions
+from tidegate_server.engine.storage.delta.landing import commit_and_verify, fencing_error
+from tidegate_server.engine.storage.delta.partitions import check_partitions, find_partition_error
 from tidegate_server.engine.storage.delta.rewrite import change_rows
 from tidegate_server.engine.storage.delta.schema import commit_metadata, widen
 from tidegate_server.engine.storage.delta.sql import (
@@ -69,29 +69,34 @@ from tidegate_server.engine.storage.delta.tables import (
     path_of,
     schema_of,
 )
-from tidegate_server.engine.storage.delta.upkeep import look, remove, rewrite, shorten_log
+from tidegate_server.engine.storage.delta.upkeep import (
+    inspect_files,
+    remove_files,
+    rewrite_files,
+    shorten_log,
+)
 from tidegate_server.engine.storage.delta.write import (
     advance,
     append_rows,
+    epoch_options,
     last_refresh,
     replace_rows,
-    token,
     user_metadata,
 )
-from tidegate_server.engine.storage.distribution import distributed
+from tidegate_server.engine.storage.distribution import distribute
 from tidegate_server.engine.storage.expectations import (
-    admitted,
-    counted,
-    expect,
-    kept,
-    refuse_broken,
+    count_broken,
+    enforce,
+    exclude_dropped,
+    exclude_quarantined,
+    reject_violations,
 )
 from tidegate_server.engine.storage.jvm import java
-from tidegate_server.engine.storage.predicate import matching
-from tidegate_server.engine.storage.region import outside, outside_sql
+from tidegate_server.engine.storage.predicate import select_matching
+from tidegate_server.engine.storage.region import mutable_condition, mutable_rows
 from tidegate_server.engine.storage.row_change import RowChange
-from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, Places
-from tidegate_server.engine.storage.unique import checked
+from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, TableLocations
+from tidegate_server.engine.storage.unique import check_key
 
 logger = logging.getLogger(__name__)
 
@@ -102,8 +107,8 @@ _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 class DeltaFormat:
     """Tables of the session catalog with provider delta.
 
-    Versions come from the transaction log through Delta's own Scala classes, so that nothing here
-    starts a Spark job but ``create`` and ``write``.
+    Versions are read from the transaction log through Delta's Scala classes, so only methods that
+    write start Spark jobs.
     """
 
     name = PROVIDER
@@ -111,11 +116,11 @@ class DeltaFormat:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = java(spark)
-        self._places = Places(spark)
+        self._locations = TableLocations(spark)
         self._tables = DeltaTables(spark)
 
     def find(self, name: TableName) -> TableState | None:
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         if snapshot is None:
             return None
         newest = int(snapshot.version())
@@ -131,20 +136,20 @@ class DeltaFormat:
         )
 
     def commit_id(self, name: TableName, version: int) -> str | None:
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         commit = None if snapshot is None else commit_of(self._jvm, snapshot, version)
         return None if commit is None else commit.identity
 
-    def pinned(self, name: TableName, version: int) -> str:
+    def version_sql(self, name: TableName, version: int) -> str:
         return f"{table_sql(name)} VERSION AS OF {version}"
 
     def rows(self, session: SparkSession, name: TableName, version: int) -> DataFrame:
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         if snapshot is not None and int(snapshot.version()) == version:
             files = known_files(snapshot)
             if files is not None:
                 return read_files(session, snapshot, files)
-        return session.sql(f"SELECT * FROM {self.pinned(name, version)}")
+        return session.sql(f"SELECT * FROM {self.version_sql(name, version)}")
 
     def create(
         self,
@@ -158,30 +163,30 @@ class DeltaFormat:
         table_id = properties[PROPERTY_ID]
         found = self.find(name)
         if found is None or found.materialized_id != table_id:
-            known = self._places.known(name, table_id, location)
+            known = self._locations.known_locations(name, table_id, location)
             self._forget_lost(name, known)
-            there = [p for p in known if self._files(p).property(PROPERTY_ID) == table_id]
-            if there:
-                self._spark.sql(register_sql(name, there[0]))
+            existing = [p for p in known if self._files(p).property(PROPERTY_ID) == table_id]
+            if existing:
+                self._spark.sql(register_sql(name, existing[0]))
             else:
-                place = self._places.unoccupied(name, table_id)
+                place = self._locations.unoccupied_location(name, table_id)
                 made = {**properties, PROPERTY_PLACE: table_id}
                 self._spark.sql(create_sql(name, schema, partition_keys, comment, made, place))
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         return path_of(snapshot), str(snapshot.metadata().id())
 
     def _forget_lost(self, name: TableName, known: Sequence[str]) -> None:
-        """Remove the entry of a name if its location is a known one that has no table any more."""
+        """Remove the entry of a name if its location is a known one without a table."""
         if self._tables.exists(name):
-            place = self._places.of(name)
+            place = self._locations.location(name)
             if place in known and not self._files(place).have_table():
-                self._places.forget(name)
+                self._locations.forget(name)
 
     def _files(self, location: str) -> TableFiles:
         return TableFiles(self._spark, location)
 
     def describe(self, name: TableName) -> TableDescription:
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         if snapshot is None:
             raise error(Code.MT_NOT_FOUND, table=name)
         metadata = metadata_of(snapshot)
@@ -218,7 +223,7 @@ class DeltaFormat:
         for column in (schema.find(wide) for wide in widened):
             if column is not None:
                 widen(self._spark, name.quoted(), column)
-        identifier = self._tables.identifier(self._tables.holder(name))
+        identifier = self._tables.identifier(self._tables.storage_table(name))
         session: Any = self._spark._jsparkSession
         log = self._tables.log(identifier)
         entry = session.sessionState().catalog().getTableMetadata(identifier)
@@ -227,35 +232,40 @@ class DeltaFormat:
     def rename(self, name: TableName, new_name: TableName, materialized_id: str) -> None:
         found = self.find(name) if self._tables.exists(name) else None
         if found is None or found.materialized_id != materialized_id:
-            logger.info("%s is not renamed: it is gone or another table", name)
+            logger.info("%s was not renamed: it was dropped or replaced by another table", name)
             return
         self._detach(name)
-        # Spark wants the new name without its catalog.
+        # Spark expects the new name without its catalog.
         target = f"{quote_identifier(new_name.schema)}.{quote_identifier(new_name.table)}"
         self._spark.sql(f"ALTER TABLE {name.quoted()} RENAME TO {target}")
 
     def _detach(self, name: TableName) -> None:
-        """Keep the metastore away from the files of a table that an earlier version created."""
-        if self._places.is_managed(name):
-            owner = self._files(self._places.of(name)).property(PROPERTY_ID)
+        """Make the entry of a table EXTERNAL if an earlier version of Tidegate created it."""
+        if self._locations.is_managed(name):
+            owner = self._files(self._locations.location(name)).property(PROPERTY_ID)
             if owner is not None:
                 self.set_properties(name, {PROPERTY_PLACE: owner})
-            self._places.detach(name)
+            self._locations.detach(name)
 
     def place(self, places: Sequence[TablePlace]) -> tuple[str, ...]:
-        snapshots = [self._placed(place) for place in places]
-        moving = [place for place in places if self._places.of(place.name) != place.location]
+        snapshots = [self._snapshot_at(place) for place in places]
+        moving = [
+            place for place in places if self._locations.location(place.name) != place.location
+        ]
         for place in moving:
             self._detach(place.name)
         for number, place in enumerate(moving):
             if number:
                 hold(Point.BETWEEN_PLACES)
-            self._places.point(place.name, place.location)
-            logger.info("%s is at %s", place.name, place.location)
+            self._locations.point(place.name, place.location)
+            logger.info("%s points at %s", place.name, place.location)
         return tuple(str(snapshot.metadata().id()) for snapshot in snapshots)
 
-    def _placed(self, place: TablePlace) -> Any:
-        """Return the newest snapshot of the table that lies at a place."""
+    def _snapshot_at(self, place: TablePlace) -> Any:
+        """Return the newest snapshot of the table at a location.
+
+        :raises ServerError: MT_DATA_LOST if it is not the expected table.
+        """
         log = self._tables.log(self._jvm.org.apache.hadoop.fs.Path(place.location))
         snapshot = newest_snapshot(self._jvm, log)
         owner = snapshot.metadata().configuration().get(PROPERTY_ID)
@@ -265,28 +275,28 @@ class DeltaFormat:
         return snapshot
 
     def drop(self, name: TableName, materialized_id: str, location: str = "") -> None:
-        holder = self._tables.holder(name)
-        places = self._places.known(holder, materialized_id, location)
-        if self._tables.exists(holder):
-            entered = self._places.of(holder)
-            files = self._files(entered)
+        stored = self._tables.storage_table(name)
+        places = self._locations.known_locations(stored, materialized_id, location)
+        if self._tables.exists(stored):
+            current = self._locations.location(stored)
+            files = self._files(current)
             if files.belong_to(materialized_id):
-                self._detach(holder)
+                self._detach(stored)
                 if not files.are_made_by_tidegate():
-                    self._disown(holder)
-                self._spark.sql(f"DROP TABLE IF EXISTS {holder.quoted()}")
-                places.append(entered)
-            elif entered in places and not files.have_table():
-                self._places.forget(holder)
+                    self._disown(stored)
+                self._spark.sql(f"DROP TABLE IF EXISTS {stored.quoted()}")
+                places.append(current)
+            elif current in places and not files.have_table():
+                self._locations.forget(stored)
             else:
-                logger.info("%s is another table by now", holder)
+                logger.info("%s was not dropped: it is another table by now", stored)
         hold(Point.BEFORE_FILES)
         for files in map(self._files, dict.fromkeys(places)):
             if files.belong_to(materialized_id) and files.are_made_by_tidegate():
                 files.delete()
 
     def _disown(self, name: TableName) -> None:
-        """Leave a table that a person had put where it is as a plain one of that person."""
+        """Turn a user's table back into a plain one."""
         keys = ", ".join(map(quote_literal, (PROPERTY_ID, PROPERTY_DEFINITION)))
         self._spark.sql(f"ALTER TABLE {name.quoted()} UNSET TBLPROPERTIES IF EXISTS ({keys})")
 
@@ -298,7 +308,7 @@ class DeltaFormat:
     def change(
         self, session: SparkSession, name: TableName, table_id: str, before: int, after: int
     ) -> FoundChange:
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         if snapshot is None or str(snapshot.metadata().id()) != table_id:
             return FoundChange(method=Method.WHOLE, reason="TABLE_RECREATED")
         return read_change(session, snapshot, before, after)
@@ -314,39 +324,39 @@ class DeltaFormat:
         partial: bool,
         strategy: Strategy | None = None,
     ) -> Written:
-        snapshot = self._tables.target(order)
+        snapshot = self._tables.target_snapshot(order)
         target = schema_of(snapshot)
-        rows = _fitted(frame, order.columns, target)
+        rows = _fit_columns(frame, order.columns, target)
         replaced = []
         if partitions:
             types = {field.name.lower(): field.dataType for field in target.fields}
             rows = rows.where(partition_filter(partitions, types))
             replaced.append(partition_predicate(partitions, types))
         elif predicate is not None:
-            rows = matching(rows, predicate)
+            rows = select_matching(rows, predicate)
             replaced.append(predicate)
         some = bool(replaced)
-        if (mutable := outside_sql(order, record.frozen_at)) is not None:
-            rows = outside(rows, order, record.frozen_at)
+        if (mutable := mutable_condition(order, record.frozen_at)) is not None:
+            rows = mutable_rows(rows, order, record.frozen_at)
             replaced.append(mutable)
-        rows = distributed(rows, order.distribution)
-        options = dict(token(order))
+        rows = distribute(rows, order.distribution)
+        options = dict(epoch_options(order))
         condition = " AND ".join(f"({each}\n)" for each in replaced) or None
         if condition is not None:
             options["replaceWhere"] = condition
         strategy = strategy or (Strategy.PARTITION if some else Strategy.FULL)
         base = self._base(order, snapshot) if some and not partial else None
         beside = self._beside(rows, order, snapshot, condition)
-        with checked(rows, order, beside) as known:
+        with check_key(rows, order, beside) as known:
             record = known.recorded_in(record)
-            broken = self._gated(known.rows, order, record, beside, strategy, partial)
+            broken = self._gate_new_rows(known.rows, order, record, beside, strategy, partial)
             metadata = user_metadata(
                 order, record, strategy=strategy.value, partial=partial, base=base
             )
             done = self._overwrite(known.rows, options, order, snapshot, metadata)
         return replace(done, expectations={**done.expectations, **known.counts, **broken})
 
-    def _gated(
+    def _gate_new_rows(
         self,
         rows: DataFrame,
         order: RefreshOrder,
@@ -355,12 +365,12 @@ class DeltaFormat:
         strategy: Strategy,
         partial: bool,
     ) -> Mapping[str, int]:
-        """Judge rows to be written together with those that stay; raises as :meth:`gate`."""
+        """Check assertions on new rows together with those that stay; raises as :meth:`gate`."""
         if not order.assertions:
             return {}
-        # What stops a refresh stops it also where its result would be held.
-        refuse_broken(rows, order)
-        content = kept(rows, order)
+        # An expectation with FAIL takes precedence over holding the result.
+        reject_violations(rows, order)
+        content = exclude_dropped(rows, order)
         whole = content if beside is None else content.unionAll(beside)
         return self.gate(whole, order, record, strategy=strategy, partial=partial)
 
@@ -375,76 +385,81 @@ class DeltaFormat:
     ) -> Mapping[str, int]:
         if not order.assertions:
             return {}
-        snapshot = self._tables.target(order)
+        snapshot = self._tables.target_snapshot(order)
         served = self.rows(content.sparkSession, order.name, int(snapshot.version()))
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         if last is not None and last.epoch >= order.epoch:
-            raise fenced(self._tables, order)
-        judged = judge(admitted(content, order), admitted(served, order), order, first=last is None)
+            raise fencing_error(self._tables, order)
+        judged = check_assertions(
+            exclude_quarantined(content, order),
+            exclude_quarantined(served, order),
+            order,
+            first=last is None,
+        )
         if judged.held is None:
             return judged.counts
         metadata = user_metadata(
             order, record, strategy=strategy.value, partial=partial, breaks=judged.held
         )
-        # A version that could not be published is not held.
-        rows = checked_partitions(content, snapshot)
+        # Do not hold a version that could not be published.
+        rows = check_partitions(content, snapshot)
         try:
-            HeldPlace(self._spark, path_of(snapshot)).put(rows, order, metadata)
+            HeldVersions(self._spark, path_of(snapshot)).write(rows, order, metadata)
         except (PySparkException, Py4JJavaError) as failed:
-            lost = lost_partition(failed, order)
+            lost = find_partition_error(failed, order)
             if lost is not None:
                 raise lost from failed
             raise
         raise error(Code.MT_VERSION_HELD, table=str(visible_name(order.name)), reason=judged.held)
 
-    def held(
+    def find_held(
         self, name: TableName, materialized_id: str, refresh_id: str | None = None
     ) -> RecordedRefresh | None:
-        snapshot = self._tables.newest(name)
+        snapshot = self._tables.newest_snapshot(name)
         if snapshot is None:
             return None
-        place = HeldPlace(self._spark, path_of(snapshot))
-        waiting = place.find(materialized_id, refresh_id)
+        versions = HeldVersions(self._spark, path_of(snapshot))
+        waiting = versions.find(materialized_id, refresh_id)
         last = last_refresh(commits(self._jvm, snapshot), materialized_id)
         overtaken = waiting is None or (last is not None and last.epoch >= waiting.epoch)
         return None if overtaken else waiting
 
     def held_rows(self, name: TableName, refresh_id: str, session: SparkSession) -> DataFrame:
-        snapshot = self._tables.newest(name)
-        return HeldPlace(self._spark, path_of(snapshot)).rows(session, refresh_id)
+        snapshot = self._tables.newest_snapshot(name)
+        return HeldVersions(self._spark, path_of(snapshot)).rows(session, refresh_id)
 
     def discard_held(self, name: TableName, materialized_id: str) -> None:
         found = self.find(name)
         if found is not None and found.materialized_id == materialized_id:
-            HeldPlace(self._spark, path_of(self._tables.newest(name))).clear()
+            HeldVersions(self._spark, path_of(self._tables.newest_snapshot(name))).clear()
 
-    def fitted(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
-        target = schema_of(self._tables.target(order))
+    def fit_columns(self, order: RefreshOrder, frame: DataFrame, *carried: str) -> DataFrame:
+        target = schema_of(self._tables.target_snapshot(order))
         for name in carried:
             target.add(name, frame.schema[name].dataType)
-        return _fitted(frame, (*order.columns, *carried), target)
+        return _fit_columns(frame, (*order.columns, *carried), target)
 
     def append(
         self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
-        snapshot = self._tables.target(order)
+        snapshot = self._tables.target_snapshot(order)
         metadata = user_metadata(order, record, strategy=_INCREMENTAL, base=base)
-        rows = distributed(frame, order.distribution)
-        return landed(
+        rows = distribute(frame, order.distribution)
+        return commit_and_verify(
             self._tables, lambda: append_rows(rows, snapshot, order, metadata), order, snapshot
         )
 
     def ingest(
         self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int | None
     ) -> Written:
-        snapshot = self._tables.target(order)
+        snapshot = self._tables.target_snapshot(order)
         if self._base(order, snapshot) != base:
-            raise fenced(self._tables, order)
+            raise fencing_error(self._tables, order)
         metadata = user_metadata(order, record, strategy=Strategy.INGEST.value, base=base)
-        rows = _fitted(frame, order.columns, schema_of(snapshot))
-        rows = distributed(rows, order.distribution)
-        with counted(rows, order) as (admissible, counts):
-            done = landed(
+        rows = _fit_columns(frame, order.columns, schema_of(snapshot))
+        rows = distribute(rows, order.distribution)
+        with count_broken(rows, order) as (admissible, counts):
+            done = commit_and_verify(
                 self._tables,
                 lambda: append_rows(admissible, snapshot, order, metadata),
                 order,
@@ -461,9 +476,9 @@ class DeltaFormat:
         *,
         base: int,
     ) -> Written:
-        snapshot = self._tables.target(order)
+        snapshot = self._tables.target_snapshot(order)
         metadata = user_metadata(order, record, strategy=_INCREMENTAL, base=base)
-        return landed(
+        return commit_and_verify(
             self._tables,
             lambda: change_rows(session, snapshot, change, order, metadata),
             order,
@@ -473,9 +488,9 @@ class DeltaFormat:
     def advance(
         self, session: SparkSession, order: RefreshOrder, record: CommitRecord, *, base: int
     ) -> Written:
-        snapshot = self._tables.target(order)
+        snapshot = self._tables.target_snapshot(order)
         metadata = user_metadata(order, record, strategy=_INCREMENTAL, base=base)
-        return landed(
+        return commit_and_verify(
             self._tables, lambda: advance(session, snapshot, order, metadata), order, snapshot
         )
 
@@ -490,33 +505,33 @@ class DeltaFormat:
     def inspect_files(
         self, name: TableName, materialized_id: str, versions: Sequence[int], back: int
     ) -> FilesFound | None:
-        snapshot = self._owned(name, materialized_id)
-        return None if snapshot is None else look(self._jvm, snapshot, versions, back)
+        snapshot = self._owned_snapshot(name, materialized_id)
+        return None if snapshot is None else inspect_files(self._jvm, snapshot, versions, back)
 
     def rewrite_files(
         self, name: TableName, materialized_id: str, upkeep_id: str
     ) -> FilesRewritten:
-        if self._owned(name, materialized_id) is None:
+        if self._owned_snapshot(name, materialized_id) is None:
             return FilesRewritten()
-        return rewrite(self._spark.newSession(), name, upkeep_id)
+        return rewrite_files(self._spark.newSession(), name, upkeep_id)
 
     def remove_files(
         self, name: TableName, materialized_id: str, horizon: Horizon, upkeep_id: str
     ) -> FilesRemoved:
-        snapshot = self._owned(name, materialized_id)
+        snapshot = self._owned_snapshot(name, materialized_id)
         if snapshot is None:
             return FilesRemoved()
         session = self._spark.newSession()
-        done = remove(session, snapshot, horizon.before, upkeep_id)
+        done = remove_files(session, snapshot, horizon.before, upkeep_id)
         if horizon.shortens_log:
-            shorten_log(session, self._tables.newest(name), horizon.before)
+            shorten_log(session, self._tables.newest_snapshot(name), horizon.before)
         return done
 
-    def _owned(self, name: TableName, materialized_id: str) -> Any:
+    def _owned_snapshot(self, name: TableName, materialized_id: str) -> Any:
         """Return the newest snapshot of the table of this ``tidegate.id``, or None."""
         found = self.find(name)
         owned = found is not None and found.materialized_id == materialized_id
-        return self._tables.newest(name) if owned else None
+        return self._tables.newest_snapshot(name) if owned else None
 
     def _base(self, order: RefreshOrder, snapshot: Any) -> int | None:
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
@@ -525,7 +540,7 @@ class DeltaFormat:
     def _beside(
         self, rows: DataFrame, order: RefreshOrder, snapshot: Any, replaced: str | None
     ) -> DataFrame | None:
-        """Return the rows that stay when others are replaced, if a check looks at them too."""
+        """Return the rows that are not replaced; None if all are, or no check needs them."""
         if replaced is None or not (order.key or order.assertions):
             return None
         table = self.rows(rows.sparkSession, order.name, int(snapshot.version()))
@@ -539,18 +554,18 @@ class DeltaFormat:
         snapshot: Any,
         metadata: str,
     ) -> Written:
-        expected = expect(rows, order)
+        expected = enforce(rows, order)
         files = None if "replaceWhere" in options else known_files(snapshot)
 
         def commit() -> None:
             if files is not None:
                 replace_rows(expected.rows, snapshot, files, order, metadata)
                 return
-            rows = checked_partitions(expected.rows, snapshot)
+            rows = check_partitions(expected.rows, snapshot)
             writer = rows.write.format(PROVIDER).mode("overwrite")
             writer.options(**options).option("userMetadata", metadata).save(path_of(snapshot))
 
-        done = landed(self._tables, commit, order, snapshot)
+        done = commit_and_verify(self._tables, commit, order, snapshot)
         return replace(done, expectations=expected.counts())
 
     def _last_change(self, snapshot: Any) -> Commit | None:
@@ -567,19 +582,19 @@ def _column(field: T.StructField) -> Column:
     )
 
 
-def _fitted(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> DataFrame:
+def _fit_columns(frame: DataFrame, columns: Sequence[str], target: T.StructType) -> DataFrame:
     """Name the query's columns, then cast and order them as the table has them.
 
-    The table may have got further columns since the refresh was ordered; they are NULL.
+    Columns that were added to the table since the refresh was ordered are NULL.
     """
     named = frame.toDF(*columns)
     known = {field.name.lower(): field.dataType for field in named.schema.fields}
 
-    def fitted(field: T.StructField) -> SparkColumn | str:
+    def fit(field: T.StructField) -> SparkColumn | str:
         column, found = quote_identifier(field.name), known.get(field.name.lower())
         if found == field.dataType:
             return column
         value = F.lit(None) if found is None else F.col(column)
         return value.cast(field.dataType).alias(field.name)
 
-    return named.select(*map(fitted, target.fields))
+    return named.select(*map(fit, target.fields))

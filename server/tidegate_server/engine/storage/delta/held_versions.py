@@ -1,8 +1,8 @@
-"""The place beside a Delta table where a version waits to be published.
+"""Versions of a Delta table that are held back until they are published.
 
-It is a Delta table of its own in a directory within the table's, which the table itself does not
-look at: whatever moves or removes the table takes it along. Its one commit says of it what the
-commit that publishes it will say. Each has a new directory, by the refresh that made it.
+A held version is a separate Delta table in a subdirectory of the table's, which the table itself
+ignores: it is moved and deleted together with the table. Its only commit already contains the
+metadata it will be published with. Each one has a directory named after its refresh.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tidegate_server.engine.storage.jvm import java
 
 logger = logging.getLogger(__name__)
 
-# Delta's VACUUM leaves alone what begins with an underscore.
+# Delta's VACUUM spares names that begin with an underscore.
 _DIRECTORY = "_tidegate_held"
 _LOG = "_delta_log"
 
 
-class HeldPlace:
-    """Where the versions of the table at ``location`` wait."""
+class HeldVersions:
+    """The held versions of the table at ``location``."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
@@ -39,50 +39,50 @@ class HeldPlace:
         session: Any = spark._jsparkSession
         self._files = self._root.getFileSystem(session.sessionState().newHadoopConf())
 
-    def put(self, rows: DataFrame, order: RefreshOrder, metadata: str) -> None:
-        """Write a version in the place of earlier ones.
+    def write(self, rows: DataFrame, order: RefreshOrder, metadata: str) -> None:
+        """Write a version, and delete those of earlier epochs.
 
-        :param metadata: what its commit says, as that of a refresh does.
+        :param metadata: the metadata of its commit, as for a refresh.
         """
-        place = self._place(order.refresh_id)
-        # Made first, or Delta would take the place for a part of the table around it.
-        self._files.mkdirs(self._path(place, _LOG))
+        directory = self._directory(order.refresh_id)
+        # Created first: otherwise Delta would consider it part of the enclosing table.
+        self._files.mkdirs(self._path(directory, _LOG))
         hold(Point.BEFORE_COMMIT)
         writer = rows.write.format("delta").mode("overwrite").option("userMetadata", metadata)
-        writer.save(place)
+        writer.save(directory)
         hold(Point.AFTER_COMMIT)
-        # Never a later one: this may be a refresh that outlived its lease.
-        earlier = (each for each in self._found(order.table_id) if each.epoch < order.epoch)
+        # Keep later ones: this refresh may have outlived its lease.
+        earlier = (each for each in self._find_all(order.table_id) if each.epoch < order.epoch)
         self._remove(each.refresh_id for each in earlier)
 
     def find(self, materialized_id: str, refresh_id: str | None = None) -> RecordedRefresh | None:
-        """Return what a version's commit says: of the given one, or of the newest."""
+        """Return the commit of the given refresh's version, or of the newest version."""
         if refresh_id is not None:
             return self._commit(refresh_id, materialized_id)
-        return max(self._found(materialized_id), key=lambda commit: commit.epoch, default=None)
+        return max(self._find_all(materialized_id), key=lambda commit: commit.epoch, default=None)
 
     def rows(self, session: SparkSession, refresh_id: str) -> DataFrame:
         """Return a version's rows."""
-        return session.read.format("delta").load(self._place(refresh_id))
+        return session.read.format("delta").load(self._directory(refresh_id))
 
     def clear(self) -> None:
-        """Throw away what waits here; what cannot be removed is in nobody's way."""
+        """Delete all held versions; failures are only logged, as leftovers do no harm."""
         self._remove(self._refreshes())
 
     def _commit(self, refresh_id: str, materialized_id: str) -> RecordedRefresh | None:
-        place = self._place(refresh_id)
-        if not self._files.exists(self._path(place, _LOG)):
+        directory = self._directory(refresh_id)
+        if not self._files.exists(self._path(directory, _LOG)):
             return None
         session: Any = self._spark._jsparkSession
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, self._path(place))
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, self._path(directory))
         snapshot = newest_snapshot(self._jvm, log)
         if int(snapshot.version()) < 0:
             return None
         return last_refresh(commits(self._jvm, snapshot), materialized_id)
 
-    def _found(self, materialized_id: str) -> Iterator[RecordedRefresh]:
-        said = (self._commit(each, materialized_id) for each in self._refreshes())
-        return (commit for commit in said if commit is not None)
+    def _find_all(self, materialized_id: str) -> Iterator[RecordedRefresh]:
+        found = (self._commit(each, materialized_id) for each in self._refreshes())
+        return (commit for commit in found if commit is not None)
 
     def _refreshes(self) -> Iterator[str]:
         if self._files.exists(self._root):
@@ -91,14 +91,14 @@ class HeldPlace:
 
     def _remove(self, refreshes: Iterator[str]) -> None:
         try:
-            for place in map(self._place, refreshes):
-                # Without its log it is no version any more, however far this comes.
-                self._files.delete(self._path(place, _LOG), True)
-                self._files.delete(self._path(place), True)
+            for directory in map(self._directory, refreshes):
+                # The log first: without it, nothing is a version, even if the next step fails.
+                self._files.delete(self._path(directory, _LOG), True)
+                self._files.delete(self._path(directory), True)
         except (PySparkException, Py4JJavaError):
-            logger.warning("what is in %s cannot be removed", self._root, exc_info=True)
+            logger.warning("held versions in %s cannot be removed", self._root, exc_info=True)
 
-    def _place(self, refresh_id: str) -> str:
+    def _directory(self, refresh_id: str) -> str:
         return f"{self._root.toString()}/{refresh_id}"
 
     def _path(self, *parts: str) -> Any:

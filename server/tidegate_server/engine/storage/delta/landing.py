@@ -1,4 +1,4 @@
-"""The commit of a refresh: made, then found again, or refused because a later epoch was faster."""
+"""Commits a refresh, and verifies that its commit is in the log."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, hold
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
-from tidegate_server.engine.storage.delta.partitions import lost_partition
+from tidegate_server.engine.storage.delta.partitions import find_partition_error
 from tidegate_server.engine.storage.delta.tables import DeltaTables
-from tidegate_server.engine.storage.delta.write import written
-from tidegate_server.engine.storage.expectations import broken_expectation
+from tidegate_server.engine.storage.delta.write import write_result
+from tidegate_server.engine.storage.expectations import find_expectation_error
 
 logger = logging.getLogger(__name__)
 
 
-def landed(
+def commit_and_verify(
     tables: DeltaTables, commit: Callable[[], object], order: RefreshOrder, snapshot: Any
 ) -> Written:
-    """Commit, then find our commit: Delta skips an outdated epoch without a word.
+    """Commit, then look for the commit, since Delta silently skips an outdated epoch.
 
-    :param snapshot: the table's newest one before.
+    :param snapshot: the table's newest one before the commit.
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, MT_PARTITION_VALUE if a
-        partition's value cannot be stored, or what an expectation says of the rows.
+        partition value cannot be stored, MT_EXPECTATION_FAILED.
     """
     before = int(snapshot.version())
     hold(Point.BEFORE_COMMIT)
@@ -36,25 +36,25 @@ def landed(
         commit()
         hold(Point.AFTER_COMMIT)
     except (PySparkException, Py4JJavaError) as failed:
-        broken = broken_expectation(failed, order) or lost_partition(failed, order)
+        broken = find_expectation_error(failed, order) or find_partition_error(failed, order)
         if broken is not None:
             raise broken from failed
-        done = _own(tables, order, before)
+        done = _find_own(tables, order, before)
         if done is not None:
-            logger.warning("%s was committed, then %s", order.refresh_id, failed)
+            logger.warning("%s was committed, then failed: %s", order.refresh_id, failed)
             return done
         last = tables.last_commit(order.name, order.table_id)
         if last is None or last.epoch < order.epoch:
             raise
-        raise fenced(tables, order) from failed
-    done = _own(tables, order, before)
+        raise fencing_error(tables, order) from failed
+    done = _find_own(tables, order, before)
     if done is None:
-        raise fenced(tables, order)
+        raise fencing_error(tables, order)
     return done
 
 
-def fenced(tables: DeltaTables, order: RefreshOrder) -> ServerError:
-    """Return the error of a refresh that another one, of a later epoch, has overtaken."""
+def fencing_error(tables: DeltaTables, order: RefreshOrder) -> ServerError:
+    """Return the error for a refresh after which a later epoch was committed."""
     last = tables.last_commit(order.name, order.table_id)
     return error(
         Code.MT_REFRESH_FENCED,
@@ -64,11 +64,11 @@ def fenced(tables: DeltaTables, order: RefreshOrder) -> ServerError:
     )
 
 
-def _own(tables: DeltaTables, order: RefreshOrder, before: int) -> Written | None:
-    """Return what the order's own commit wrote, if it is among those after a version."""
+def _find_own(tables: DeltaTables, order: RefreshOrder, before: int) -> Written | None:
+    """Return the result of the order's own commit, if there is one after version ``before``."""
     for commit in tables.commits(order):
         if commit.version <= before:
             return None
         if commit.metadata.get("refresh_id") == order.refresh_id:
-            return written(commit)
+            return write_result(commit)
     return None

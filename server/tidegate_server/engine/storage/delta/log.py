@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate_server.engine.storage.delta.commits import commit_text
 
-# What one row counted by a metric adds to or takes away from the table.
+# How many rows each row counted by a metric adds and removes.
 _WEIGHED: Mapping[str, Mapping[str, int]] = {
     "DELETE": {"numDeletedRows": 1},
     "UPDATE": {"numUpdatedRows": 2},
@@ -24,28 +24,28 @@ Action = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCommit:
-    """One commit, taken apart."""
+    """A parsed commit."""
 
     version: int
     operation: str
     metrics: Mapping[str, str]
     added: tuple[Action, ...]
-    """Files that brought rows."""
+    """Files with added rows."""
     removed: tuple[Action, ...]
-    """Files that were taken away, maintenance included."""
+    """All removed files, including those that maintenance rewrote."""
     rows_removed: bool
-    """Whether rows went with them."""
+    """Whether rows were removed with them."""
     change_files: tuple[Action, ...]
     metadata: Action | None
 
     @property
     def changes_rows(self) -> bool:
-        """Whether some row may be different afterwards."""
+        """Whether the commit may have changed rows."""
         return bool(self.added) or self.rows_removed or bool(self.change_files)
 
     @property
     def rows(self) -> int | None:
-        """How many rows it added and removed; None when the commit does not tell."""
+        """How many rows the commit added and removed; None if it does not record it."""
         if not self.rows_removed and not self.change_files:
             return _total(_records(file) for file in self.added)
         weights = _WEIGHED.get(self.operation, {})
@@ -55,7 +55,7 @@ class LoggedCommit:
 
     @property
     def guess(self) -> int | None:
-        """Like ``rows``; where files were replaced, by their sizes."""
+        """Like ``rows``, but estimated from sizes where files were replaced."""
         if self.rows is not None or self.change_files:
             return self.rows
         added = _total(_records(file) for file in self.added)
@@ -74,7 +74,7 @@ class Span:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether some row may be different at the end."""
+        """Whether any commit may have changed rows."""
         return any(commit.changes_rows for commit in self.commits)
 
     @property
@@ -86,12 +86,12 @@ class Span:
 
     @property
     def rows(self) -> int | None:
-        """How many rows were added and removed in all, if the commits tell."""
+        """How many rows were added and removed in all, if the commits record it."""
         return _total(commit.rows for commit in self.commits)
 
     @property
     def guess(self) -> int | None:
-        """About how many rows were added and removed in all; None if nothing hints at it."""
+        """Estimated number of rows added and removed in all; None if there is no estimate."""
         return _total(commit.guess for commit in self.commits if commit.changes_rows)
 
     def same_until(self, first: int, last: int) -> int:
@@ -114,7 +114,7 @@ class Span:
 
 
 def parse_commit(version: int, text: str) -> LoggedCommit:
-    """Take the text of a commit file apart."""
+    """Parse the text of a commit file."""
     actions = [json.loads(line) for line in text.split("\n") if line]
     info = _first(actions, "commitInfo") or {}
     removed = tuple(action["remove"] for action in actions if "remove" in action)
@@ -131,7 +131,7 @@ def parse_commit(version: int, text: str) -> LoggedCommit:
 
 
 def read_span(jvm: Any, log: Any, before: int, after: int) -> Span | None:
-    """Read the commits after ``before`` up to ``after``; None if one of them is not there."""
+    """Read the commits after ``before`` up to ``after``; None if one of them is missing."""
     configuration = log.newDeltaHadoopConf()
     commits = []
     for version in range(before + 1, after + 1):
@@ -142,42 +142,42 @@ def read_span(jvm: Any, log: Any, before: int, after: int) -> Span | None:
     return Span(commits=tuple(commits))
 
 
-def shape(metadata: Action) -> tuple[object, ...]:
-    """Return what has to be equal for two versions to have the same columns."""
+def column_layout(metadata: Action) -> tuple[object, ...]:
+    """Return a value that is equal for versions with the same columns."""
     fields = json.loads(metadata["schemaString"])
     return metadata["id"], _fields(fields), tuple(metadata.get("partitionColumns", ()))
 
 
-def feeds(metadata: Action) -> bool:
+def has_change_feed(metadata: Action) -> bool:
     """Say whether changes are recorded under this metadata."""
     value = (metadata.get("configuration") or {}).get(_CHANGE_FEED, "false")
     return str(value).lower() == "true"
 
 
-def gone_candidates(span: Span, most: int) -> Iterator[Action]:
-    """Yield files that would be gone if VACUUM took any file the span still needs.
+def vacuum_candidates(span: Span, most: int) -> Iterator[Action]:
+    """Yield files that are missing if VACUUM deleted any file the span needs.
 
-    VACUUM takes what was removed before some moment, so that the first removals tell for all; but
-    it leaves what came back, as by RESTORE.
+    VACUUM deletes files removed before some moment, so it is enough to check those removed first;
+    but it spares files that were added again, for example by RESTORE.
     """
     files, vectors = _alive(span)
 
-    def takes(file: Action) -> bool:
+    def may_delete(file: Action) -> bool:
         return file["path"] not in files or stored_vector(file) not in {None, *vectors}
 
     for kind in ("removed", "change_files"):
-        taken = ([f for f in getattr(commit, kind) if takes(f)] for commit in span.commits)
-        yield from next(filter(None, taken), [])[:most]
+        deleted = ([f for f in getattr(commit, kind) if may_delete(f)] for commit in span.commits)
+        yield from next(filter(None, deleted), [])[:most]
 
 
 def stored_vector(file: Action) -> str | None:
-    """Return by which name a file's deletion vector is stored; None if none is by itself."""
+    """Return the name of a file's deletion vector; None if it has none or an inline one."""
     vector = file.get("deletionVector") or {"storageType": "i"}
     return None if vector["storageType"] == "i" else str(vector["pathOrInlineDv"])
 
 
 def _alive(span: Span) -> tuple[set[str], set[str | None]]:
-    """Return which of the files that a span added are there at its end, and their vectors."""
+    """Return the files that a span added and did not remove, and their deletion vectors."""
     alive: dict[str, str | None] = {}
     for commit in span.commits:
         for file in commit.removed:

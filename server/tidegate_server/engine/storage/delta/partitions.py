@@ -1,8 +1,8 @@
-"""Refuses rows whose partition values a Delta table would not give back as they were.
+"""Rejects rows whose partition values a Delta table would not return unchanged.
 
-Delta keeps the value of a partition as text, made from the name of a directory. Some values have
-no such text, or share it with others. The check is a part of the plan that is written, so that it
-needs no Spark job.
+Delta stores the value of a partition as text, made from the name of a directory. Some values have
+no such text, or share it with others. The check is part of the plan that is written, so it needs no
+Spark job of its own.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pyspark.sql import types as T  # noqa: N812
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.names import quote_identifier, visible_name
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.exact import named
+from tidegate_server.engine.storage.exact import column_named
 from tidegate_server.engine.storage.expectations import messages
 from tidegate_server.engine.storage.jvm import items, java
 
 _MARK = "tidegate partition value"
 _RAISED = re.compile(rf"{_MARK} (\w+): (\{{.*\}})")
 _NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
-# What Spark writes as %XX in the name of a partition's directory.
+# Characters that Spark writes as %XX in the name of a partition's directory.
 _ESCAPED = "".join(map(chr, range(1, 32))) + "\"#%'*/:=?\\{[]^\x7f"
 _NOT_ESCAPED = f"[^{re.escape(_ESCAPED)}]"
 _WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-# Bytes of a directory's name, on nearly all file systems.
+# Maximum bytes of a directory's name on nearly all file systems.
 _LONGEST = 255
 _SHOWN = 100
-"""Characters of a value in a message."""
+"""Maximum characters of a value in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """How a value is lost."""
+    """Why a value cannot be stored."""
 
     reason: str
     hint: str
@@ -57,7 +57,7 @@ _LOSSES: Mapping[str, _Loss] = {
         "column.",
     ),
     "NUL": _Loss(
-        "no directory has the character U+0000 in its name",
+        "the name of a directory cannot contain the character U+0000",
         "In the query write replace({name}, char(0), ''), or partition by another column.",
     ),
     "ENCODING": _Loss(
@@ -65,25 +65,24 @@ _LOSSES: Mapping[str, _Loss] = {
         "In the query write make_valid_utf8({name}), or partition by another column.",
     ),
     "LENGTH": _Loss(
-        f"a partition's directory has a name of at most {_LONGEST} bytes",
+        f"the name of a partition's directory is limited to {_LONGEST} bytes",
         "Partition by a shorter value, for example left({name}, 50) or sha2({name}, 256), or by "
         "another column.",
     ),
     "MOMENT": _Loss(
-        "it is stored as the local time of the session's time zone, which here stands for another "
-        "moment",
+        "it is stored as local time of the session's time zone, which here means another time",
         "Partition by CAST({name} AS DATE) or another column, or create the table in a session "
         "with SET TIME ZONE 'UTC'.",
     ),
 }
 
 
-def checked_partitions(rows: DataFrame, snapshot: Any, only: Column | None = None) -> DataFrame:
-    """Return rows that raise when one has a partition value that would be lost.
+def check_partitions(rows: DataFrame, snapshot: Any, only: Column | None = None) -> DataFrame:
+    """Return rows that raise when they are computed if a partition value would be lost.
 
-    :param rows: fitted, the last step before they are written: what is filtered out later counts.
+    :param rows: fitted, after all filters, since rows removed later would be checked too.
     :param snapshot: of the table they are written to.
-    :param only: a condition of the rows to look at; all by default.
+    :param only: the condition for rows to check; all by default.
     """
     metadata = snapshot.metadata()
     if metadata.partitionColumns().isEmpty():
@@ -91,17 +90,17 @@ def checked_partitions(rows: DataFrame, snapshot: Any, only: Column | None = Non
     keys = {str(name).lower() for name in items(metadata.partitionColumns())}
     directories = not _has_random_places(metadata.configuration())
 
-    def checked(field: T.StructField) -> Column:
+    def check_column(field: T.StructField) -> Column:
         if field.name.lower() not in keys:
-            return named(field.name)
+            return column_named(field.name)
         losses = _losses(field, rows.sparkSession, directories=directories)
-        return _raising(field, losses, only)
+        return _raise_if_lost(field, losses, only)
 
-    return rows.select(*map(checked, rows.schema.fields))
+    return rows.select(*map(check_column, rows.schema.fields))
 
 
-def lost_partition(failed: Exception, order: RefreshOrder) -> ServerError | None:
-    """Return the error if this is a value that :func:`checked_partitions` raised in a job."""
+def find_partition_error(failed: Exception, order: RefreshOrder) -> ServerError | None:
+    """Return the error if a Spark job failed because of :func:`check_partitions`."""
     for message in messages(failed):
         found = _RAISED.search(message)
         if found is None:
@@ -114,17 +113,17 @@ def lost_partition(failed: Exception, order: RefreshOrder) -> ServerError | None
             name=name,
             value=f"'{json.dumps(value)[1:-1]}'",
             reason=loss.reason,
-            hint=loss.hint.format(name=_written(name)),
+            hint=loss.hint.format(name=_name_sql(name)),
         )
     return None
 
 
-def _raising(
+def _raise_if_lost(
     field: T.StructField, losses: Iterable[tuple[str, Column]], only: Column | None
 ) -> Column:
-    """Return a column that raises while it is computed: a filter that raises might be moved below
-    a join, where rows are seen that the query does not produce."""
-    column = named(field.name)
+    """Return a column that raises while it is computed: Spark could push a filter that raises below
+    a join, where it would see rows that the query does not produce."""
+    column = column_named(field.name)
     value = column
     for kind, lost in losses:
         shown = F.substring(column.cast("string"), 1, _SHOWN).alias(field.name)
@@ -137,12 +136,11 @@ def _raising(
 def _losses(
     field: T.StructField, session: SparkSession, *, directories: bool
 ) -> Iterator[tuple[str, Column]]:
-    """Yield each way in which values of a column may be lost with its condition, the most special
-    one last.
+    """Yield each loss that is possible for a column with its condition, the most specific last.
 
-    :param directories: whether values are names of directories.
+    :param directories: whether values become names of directories.
     """
-    column = named(field.name)
+    column = column_named(field.name)
     match field.dataType:
         case T.StringType():
             if directories:
@@ -152,7 +150,7 @@ def _losses(
             yield "NULL_NAME", column == _NULL_NAME
             yield "EMPTY", column == ""
         case T.TimestampType():
-            # Delta takes a year before the year 0 for one after it.
+            # Delta reads a year before 0 as one after it.
             lost = F.year(column) < 0
             if not _has_unique_times(session):
                 lost |= ~column.eqNullSafe(column.cast("string").cast("timestamp"))
@@ -160,26 +158,26 @@ def _losses(
 
 
 def _too_long(name: str) -> Column:
-    room = _LONGEST - len(_escaped(name).encode()) - len("=")
-    column = named(name)
+    room = _LONGEST - len(_escape(name).encode()) - len("=")
+    column = column_named(name)
     bytes_ = F.octet_length(column)
     escapes = F.octet_length(F.regexp_replace(column, _NOT_ESCAPED, ""))
     return (bytes_ > room // 3) & (bytes_ + 2 * escapes > room)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in name)
 
 
 def _has_unique_times(session: SparkSession) -> bool:
-    """Say whether the clocks of a session's time zone are never set back."""
+    """Say whether local times of the session's time zone are unique, without clock changes."""
     zone = session.conf.get("spark.sql.session.timeZone")
     times = java(session).org.apache.spark.sql.catalyst.util.DateTimeUtils
     return bool(times.getZoneId(zone).getRules().isFixedOffset())
 
 
 def _has_random_places(configuration: Any) -> bool:
-    """Say whether a table's files are not in directories that are named by partitions."""
+    """Say whether a table's files are in directories not named after partitions."""
     mapped = _option(configuration, "delta.columnMapping.mode") in ("name", "id")
     return mapped or _option(configuration, "delta.randomizeFilePrefixes") == "true"
 
@@ -189,6 +187,6 @@ def _option(configuration: Any, key: str) -> str:
     return str(found.get()).lower() if found.isDefined() else ""
 
 
-def _written(name: str) -> str:
-    """Return a column's name as a query has it."""
+def _name_sql(name: str) -> str:
+    """Return a column's name for a query, quoted if necessary."""
     return name if _WORD.fullmatch(name) else quote_identifier(name)

@@ -1,4 +1,4 @@
-"""Versions that are not there any more."""
+"""Recognizes errors about expired versions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SIGNS = (
     "FileNotFoundException",
     "VersionNotFoundException",
 )
-"""What Spark and Delta say, in some form, of a version whose log or files were removed."""
+"""Parts of the errors of Spark and Delta for a version whose log or files were removed."""
 
 
 def is_gone(failure: Exception) -> bool:
-    """Say whether Spark failed since a version's log or files were removed."""
+    """Say whether Spark failed because a version's log or files were removed."""
     text = str(failure)
     return any(sign in text for sign in _SIGNS)

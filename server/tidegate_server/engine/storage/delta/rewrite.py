@@ -1,7 +1,7 @@
-"""Rewrites the files of a Delta table that hold rows which go, in one commit with those that come.
+"""Removes and adds rows of a Delta table in one commit, by rewriting files with removed rows.
 
-MERGE does the same in more jobs: one finds the files, one looks for rows that match twice. Here the
-rows are known to be different from each other, and all that go are known to be there.
+MERGE does the same with more jobs: one to find the files, one to look for rows that match twice.
+Here the rows are known to be distinct, and the removed ones to exist.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import DiffMismatchError
 from tidegate_server.engine.storage.delta.files import known_bytes, known_files, read_files
-from tidegate_server.engine.storage.delta.partitions import checked_partitions
+from tidegate_server.engine.storage.delta.partitions import check_partitions
 from tidegate_server.engine.storage.delta.tables import path_of
 from tidegate_server.engine.storage.delta.write import commit, transaction
-from tidegate_server.engine.storage.distribution import redistributed
-from tidegate_server.engine.storage.exact import WEIGHT, named, same
+from tidegate_server.engine.storage.distribution import redistribute_hashed
+from tidegate_server.engine.storage.exact import WEIGHT, column_named, same
 from tidegate_server.engine.storage.jvm import items, java, kind
 from tidegate_server.engine.storage.row_change import RowChange
 
 _KIND = "_change_type"
 _FEED = "delta.enableChangeDataFeed"
-# Up to so many bytes, all files are written: to ask which of them may be touched costs a job.
+# Up to this many bytes, all files are rewritten: finding the affected ones would cost a job.
 _SMALL = 8 * 2**20
-# Up to so many, all that may be touched are: to find out which really are costs a search in them.
+# Up to this many, all files that may be affected are: finding those that are costs a scan.
 _UNSEARCHED = 64 * 2**20
-# What one task writes: of rows that are copied, and of rows that come.
+# What one task writes: bytes of copied rows, number of added rows.
 _FILE = 32 * 2**20
 _ROWS = 250_000
 
@@ -41,7 +41,7 @@ def change_rows(
     """Commit a change of rows; nothing happens if this or a later epoch was committed.
 
     :param snapshot: the newest one, for which the change was computed.
-    :raises DiffMismatchError: if the table does not hold all that is to go; nothing is committed.
+    :raises DiffMismatchError: if the table lacks rows to remove; nothing is committed.
     """
     jvm = java(session)
     began = time.monotonic()
@@ -49,15 +49,15 @@ def change_rows(
         if begun is None:
             return
         begun.readWholeTable()
-        files = _touched(session, begun, snapshot, change)
+        files = _touched_files(session, begun, snapshot, change)
         size = sum(int(file.size()) for file in files)
         feed = snapshot.metadata().configuration().get(_FEED)
         fed = bool(feed.isDefined()) and str(feed.get()).lower() == "true"
-        kept = change.staying(read_files(session, snapshot, files))
-        rows = _with_feed(kept, change) if fed else kept.unionAll(change.coming())
+        kept = change.remaining_rows(read_files(session, snapshot, files))
+        rows = _with_feed(kept, change) if fed else kept.unionAll(change.inserted_rows())
         stored = F.col(_KIND).isNull() if fed else None
-        rows = checked_partitions(rows, snapshot, only=stored)
-        if (hashed := redistributed(rows, order.distribution)) is not None:
+        rows = check_partitions(rows, snapshot, only=stored)
+        if (hashed := redistribute_hashed(rows, order.distribution)) is not None:
             rows = hashed
         elif change.few:
             rows = rows.coalesce(1 + size // _FILE + change.added // _ROWS)
@@ -65,7 +65,7 @@ def change_rows(
         written = int(begun.getMetric("numOutputRows").get().value())
         written -= change.added + change.removed if fed else 0
         if not _fits(files, change, written):
-            raise DiffMismatchError(f"{order.name} lacks rows that are to be removed")
+            raise DiffMismatchError(f"{order.name} lacks rows to remove")
         added = [action for action in actions if kind(action) == "AddFile"]
         counts = {
             "operationNumSourceRows": change.added + change.removed,
@@ -79,27 +79,29 @@ def change_rows(
             "numTargetBytesRemoved": size,
             "executionTimeMs": int(1000 * (time.monotonic() - began)),
         }
-        _count(session, begun, counts)
+        _register_counts(session, begun, counts)
         removals = [file.remove() for file in files]
-        commit(jvm, begun, [*actions, *removals], order, _merge(jvm))
+        commit(jvm, begun, [*actions, *removals], order, _merge_operation(jvm))
 
 
-def _touched(session: SparkSession, begun: Any, snapshot: Any, change: RowChange) -> list[Any]:
-    """Return Delta's descriptions of the files that may hold what goes."""
+def _touched_files(
+    session: SparkSession, begun: Any, snapshot: Any, change: RowChange
+) -> list[Any]:
+    """Return the ``AddFile`` actions of files that may have removed rows."""
     size = known_bytes(snapshot)
     if size is not None and size <= _SMALL and (known := known_files(snapshot)) is not None:
         return known
     jvm = java(session)
     reader = session.read.format("delta").option("versionAsOf", int(snapshot.version()))
     rows = reader.load(path_of(snapshot)).alias("t").where(change.within)
-    # Statistics are only compared with literals.
+    # Delta compares statistics with literals only.
     folding = jvm.org.apache.spark.sql.catalyst.optimizer.ConstantFolding
     condition = folding.apply(rows._jdf.queryExecution().analyzed()).condition()
     parts = jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(_conjuncts(condition)))
     files = list(items(begun.filterFiles(parts, True)))
     if sum(int(file.size()) for file in files) <= _UNSEARCHED:
         return files
-    held = rows.join(change.gone.alias("s"), same("t", "s", change.fields), "left_semi")
+    held = rows.join(change.removed_rows.alias("s"), same("t", "s", change.fields), "left_semi")
     names = held.select(F.col("_metadata.file_name")).distinct().collect()
     touched = {str(name) for (name,) in names}
     return [file for file in files if str(file.toPath().getName()) in touched]
@@ -114,30 +116,29 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
 
 
 def _with_feed(kept: DataFrame, change: RowChange) -> DataFrame:
-    """Return the rows that stay, and each other row as often as it comes and, for the change feed,
-    comes or goes.
+    """Return the rows to write: the table's, and those of the change feed.
 
-    What is for the change feed has a kind, what is for the table has none.
+    Only rows of the change feed have a change type; an added row is in both.
     """
     weight, none = F.col(WEIGHT), F.lit(None).cast("string")
     coming = F.array_repeat(none, F.greatest(weight, F.lit(0)).cast("int"))
     kind = F.when(weight > 0, "insert").otherwise("delete")
     kinds = F.concat(coming, F.array_repeat(kind, F.abs(weight).cast("int")))
-    columns = [named(field.name) for field in change.fields]
+    columns = [column_named(field.name) for field in change.fields]
     changed = change.rows.select(*columns, F.explode(kinds).alias(_KIND))
     return kept.withColumn(_KIND, none).unionAll(changed)
 
 
 def _fits(files: Sequence[Any], change: RowChange, written: int) -> bool:
-    """Say whether just the rows that were to go went; a file without statistics tells nothing."""
+    """Say whether exactly the removed rows are missing; True if a file has no statistics."""
     before = [file.numLogicalRecords() for file in files]
     if not all(rows.isDefined() for rows in before):
         return True
     return sum(int(rows.get()) for rows in before) - change.removed + change.added == written
 
 
-def _count(session: SparkSession, begun: Any, counts: Mapping[str, int]) -> None:
-    """Let the commit tell of these counts."""
+def _register_counts(session: SparkSession, begun: Any, counts: Mapping[str, int]) -> None:
+    """Add counts to the commit's metrics."""
     jvm = java(session)
     context = session._jsparkSession.sparkContext()
     metrics = jvm.java.util.HashMap()
@@ -150,8 +151,8 @@ def _count(session: SparkSession, begun: Any, counts: Mapping[str, int]) -> None
     )
 
 
-def _merge(jvm: Any) -> Any:
-    """Return the operation as which DESCRIBE HISTORY knows the commit."""
+def _merge_operation(jvm: Any) -> Any:
+    """Return the operation that DESCRIBE HISTORY shows for the commit."""
     nothing = jvm.scala.Option.empty()
     none = jvm.org.apache.spark.api.python.PythonUtils.toSeq([])
     operations = jvm.org.apache.spark.sql.delta.DeltaOperations

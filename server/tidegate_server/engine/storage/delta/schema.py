@@ -1,4 +1,4 @@
-"""The schema of a Delta table, changed by one metadata commit that leaves the rows alone."""
+"""Changes the schema of a Delta table by one metadata commit that leaves the rows alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _WIDENING = "delta.enableTypeWidening"
 
 
 def column_sql(column: Column) -> str:
-    """Keep NOT NULL, which keys need and materialized tables downstream inherit."""
+    """Return a column definition, with NOT NULL, which keys need and downstream tables inherit."""
     required = "" if column.nullable else " NOT NULL"
     comment = f" COMMENT {quote_literal(column.comment)}" if column.comment else ""
     return f"{quote_identifier(column.name)} {column.type}{required}{comment}"
 
 
 def widen(spark: SparkSession, table: str, column: Column) -> None:
-    """Give a column a wider type, recorded as Delta's own type widening."""
+    """Widen a column's type by Delta's own type widening."""
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({quote_literal(_WIDENING)} = 'true')")
     name = quote_identifier(column.name)
     spark.sql(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE {column.type}")
@@ -39,7 +39,7 @@ def commit_metadata(
 ) -> None:
     """Commit schema, comment and properties together; Delta's SQL would make three commits.
 
-    The commit is of the kind SET TBLPROPERTIES, after which every row is what it was before.
+    The operation of the commit is SET TBLPROPERTIES, which is known not to change rows.
 
     :param log: the table's ``DeltaLog``.
     :param entry: the metastore's entry of the table.
@@ -81,25 +81,25 @@ def _configuration(configuration: Any, properties: Mapping[str, str | None]) -> 
 
 
 def _fields(jvm: Any, found: list[dict[str, Any]], schema: Schema) -> list[dict[str, Any]]:
-    """Return the fields of ``schema``: those that exist keep their type and Delta's own notes."""
+    """Return the fields of ``schema``; existing ones keep their type and Delta's metadata."""
     existing = {field["name"].lower(): field for field in found}
     added = Schema(tuple(c for c in schema if c.name.lower() not in existing))
     new = {field["name"]: field for field in _new_fields(jvm, added)}
     return [
-        _kept(existing[column.name.lower()], column)
+        _merge_field(existing[column.name.lower()], column)
         if column.name.lower() in existing
         else new[column.name]
         for column in schema
     ]
 
 
-def _kept(field: dict[str, Any], column: Column) -> dict[str, Any]:
+def _merge_field(field: dict[str, Any], column: Column) -> dict[str, Any]:
     notes = {key: value for key, value in field["metadata"].items() if key != "comment"}
     if column.comment:
         notes["comment"] = column.comment
     return {
         **field,
-        # Rows that are there may hold what a stricter column would refuse.
+        # Existing rows may have NULL even if the new definition forbids it.
         "nullable": field["nullable"] or column.nullable,
         "metadata": notes,
     }
@@ -108,7 +108,7 @@ def _kept(field: dict[str, Any], column: Column) -> dict[str, Any]:
 def _new_fields(jvm: Any, schema: Schema) -> list[dict[str, Any]]:
     if not len(schema):
         return []
-    # Existing rows have NULL there.
+    # They are NULL in existing rows, whatever the new definition says.
     columns = ", ".join(column_sql(replaced) for replaced in _nullable(schema))
     parsed = jvm.org.apache.spark.sql.types.StructType.fromDDL(columns)
     strings = jvm.org.apache.spark.sql.catalyst.util.CharVarcharUtils

@@ -1,4 +1,4 @@
-"""SQL that Delta is given: tables to create, partitions to replace."""
+"""SQL for Delta: creating tables, replacing partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUOTED_NAME = re.compile("`((?:[^`]|``)*)`")
 
 
 def type_sql(data_type: T.DataType) -> str:
-    """Return a type as Spark reads it; names of fields are quoted where they have to be."""
+    """Return a type in SQL, with names of fields quoted where necessary."""
     match data_type:
         case T.StructType():
             fields = (f"{_field_name(f.name)}:{type_sql(f.dataType)}" for f in data_type.fields)
@@ -43,7 +43,7 @@ def _field_name(name: str) -> str:
 
 
 def has_feed_names(names: Iterable[str]) -> bool:
-    """Say whether columns have names of Delta's change feed, so that their table cannot have it."""
+    """Say whether columns have names that Delta reserves for the change feed."""
     return any(name.lower() in _FEED_NAMES for name in names)
 
 
@@ -63,7 +63,7 @@ def create_sql(
         facts[CHANGE_FEED] = "false"
     columns = ", ".join(column_sql(column) for column in schema)
     parts = [f"CREATE TABLE {name.quoted()} ({columns}) USING delta"]
-    # Delta stores no rows without columns: what has keys alone is kept together.
+    # Delta cannot store rows that have only partition columns.
     if 0 < len(partition_keys) < len(schema):
         parts.append(f"PARTITIONED BY ({', '.join(quote_identifier(k) for k in partition_keys)})")
     if comment is not None:
@@ -81,7 +81,7 @@ def register_sql(name: TableName, location: str) -> str:
 def partition_filter(
     partitions: Sequence[PartitionSpec], types: Mapping[str, T.DataType]
 ) -> SparkColumn:
-    """Values are data: compared as columns, never pasted into SQL."""
+    """Return the condition for partitions; values are compared as literals, not put into SQL."""
 
     def matches(spec: PartitionSpec) -> SparkColumn:
         return reduce(and_, (_equals(key, value, types) for key, value in spec.items()))

@@ -1,4 +1,4 @@
-"""Deletes the files of a Delta table, and nothing else that lies in its directory."""
+"""Deletes the files of a Delta table, and nothing else in its directory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidegate_server.engine.storage.delta.commits import newest_snapshot
-from tidegate_server.engine.storage.jvm import compiled, java
+from tidegate_server.engine.storage.jvm import compiled_instance, java
 from tidegate_server.engine.storage.table_locations import PROPERTY_PLACE, is_made_for
 
 logger = logging.getLogger(__name__)
 
 PROPERTY_ID = "tidegate.id"
 PROPERTY_DEFINITION = "tidegate.definition"
-"""Of a materialized table: its definition as JSON, from which a lost store is rebuilt."""
+"""Property of a materialized table: its definition as JSON, to rebuild a lost store."""
 _LOG = "_delta_log"
 _CLASS = "tidegate.TableFiles"
 _SOURCE = r"""
@@ -76,14 +76,14 @@ public class TableFiles {
   }
 }
 """
-"""Tells a table's own files by their names, and deletes them alone."""
+"""Recognizes a table's own files by their names, and deletes only those."""
 
 
 class TableFiles:
-    """The directory at a location, as that of a Delta table.
+    """The directory of a Delta table.
 
-    The table's own are Delta's log, data files, change data and deletion vectors, and Tidegate's
-    directories; anything else was put there by a person or belongs to another table.
+    The table's own files are Delta's log, data files, change data and deletion vectors, and
+    Tidegate's directories; anything else was added by a user or belongs to another table.
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
@@ -95,73 +95,73 @@ class TableFiles:
         self._files = self._root.getFileSystem(self._session.sessionState().newHadoopConf())
 
     def have_table(self) -> bool:
-        """Return whether a Delta table can be read here."""
+        """Say whether the directory has a readable Delta table."""
         return self._snapshot() is not None
 
     def property(self, key: str) -> str | None:
-        """Return a property of the table that lies here; None without a readable table."""
+        """Return a property of the table; None without a readable table."""
         snapshot = self._snapshot()
         value = None if snapshot is None else snapshot.metadata().configuration().get(key)
         return str(value.get()) if value is not None and value.isDefined() else None
 
     def belong_to(self, table_id: str) -> bool:
-        """Return whether the table that lies here is the materialized one of this id.
+        """Say whether the directory is that of the materialized table of this id.
 
-        A directory made for it is its own also when its log is gone or incomplete, as after a
-        deletion that was interrupted.
+        A directory made for it belongs to it even if its log is missing or incomplete, as after an
+        interrupted deletion.
         """
         if self.have_table():
             return self.property(PROPERTY_ID) == table_id
         return is_made_for(self._location, table_id)
 
     def are_made_by_tidegate(self) -> bool:
-        """Return whether Tidegate chose this directory, for whatever table is or was here.
+        """Say whether Tidegate chose this directory, for any table that is or was in it.
 
-        Not so where a person had put a table that became a materialized one later.
+        False where a user's table was converted to a materialized one.
         """
         made = self.property(PROPERTY_PLACE)
         return made is not None or not self.have_table()
 
-    def made_for(self) -> str | None:
+    def owner_id(self) -> str | None:
         """Return the id of the table for which Tidegate made this directory, or None."""
         made = self.property(PROPERTY_PLACE)
         return made if made is not None and is_made_for(self._location, made) else None
 
-    def others(self) -> list[str]:
-        """Return the names of files and directories here that are not the table's own."""
+    def foreign_names(self) -> list[str]:
+        """Return the names of files and directories that are not the table's own."""
         if not self._files.exists(self._root):
             return []
         return [str(name) for name in self._java().others(self._files, self._root)]
 
     def delete(self) -> None:
-        """Delete the table's files; the directory stays if anything else is in it."""
-        self.forget()
+        """Delete the table's files, and the directory unless it has foreign files."""
+        self.invalidate_cache()
         if not self._files.exists(self._root):
             return
-        others = self.others()
-        if not others:
+        foreign = self.foreign_names()
+        if not foreign:
             self._files.delete(self._root, True)
             return
         self._java().deleteOwn(self._files, self._root)
-        names = ", ".join(sorted(others)[:5])
-        logger.warning("%s was not deleted: it also has %s", self._location, names)
+        names = ", ".join(sorted(foreign)[:5])
+        logger.warning("%s was not deleted: it also contains %s", self._location, names)
 
-    def forget(self) -> None:
-        """Take the table out of what Delta remembers of the tables it has read."""
+    def invalidate_cache(self) -> None:
+        """Remove the table from Delta's cache of logs."""
         self._jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(self._session, self._root)
 
     def _java(self) -> Any:
-        return compiled(self._spark, _CLASS, _SOURCE)
+        return compiled_instance(self._spark, _CLASS, _SOURCE)
 
     def _snapshot(self) -> Any:
-        """Return the newest snapshot of the table that lies here; None if there is none to read."""
+        """Return the table's newest snapshot; None without a readable table."""
         if not self._files.exists(self._child(self._root, _LOG)):
             return None
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, self._root)
         try:
             snapshot = newest_snapshot(self._jvm, log)
-        except (PySparkException, Py4JJavaError) as problem:
-            logger.warning("the log in %s cannot be read: %s", self._location, problem)
+        except (PySparkException, Py4JJavaError) as error:
+            logger.warning("the log in %s cannot be read: %s", self._location, error)
             return None
         return snapshot if int(snapshot.version()) >= 0 else None
 

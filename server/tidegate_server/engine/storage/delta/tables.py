@@ -1,4 +1,4 @@
-"""From the name of a Delta table to its newest snapshot, and what that says of the table."""
+"""Resolves the name of a Delta table to its newest snapshot, and reads that."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeltaTables:
         self._spark = spark
         self._jvm: Any = java(spark)
 
-    def newest(self, name: TableName) -> Any:
+    def newest_snapshot(self, name: TableName) -> Any:
         """Return the newest snapshot, or None if there is no such Delta table."""
         place: Any
         if is_path(name):
@@ -41,12 +41,12 @@ class DeltaTables:
         snapshot = newest_snapshot(self._jvm, self.log(place))
         return snapshot if int(snapshot.version()) >= 0 else None
 
-    def target(self, order: RefreshOrder) -> Any:
-        """Return the newest snapshot of the table that a refresh writes.
+    def target_snapshot(self, order: RefreshOrder) -> Any:
+        """Return the newest snapshot of the table that a refresh writes to.
 
         :raises ServerError: MT_DATA_LOST if there is none.
         """
-        snapshot = self.newest(order.name)
+        snapshot = self.newest_snapshot(order.name)
         if snapshot is None:
             raise error(
                 Code.MT_DATA_LOST, table=str(order.name), reason="its Delta table does not exist"
@@ -54,56 +54,56 @@ class DeltaTables:
         return snapshot
 
     def commits(self, order: RefreshOrder) -> Iterator[Commit]:
-        """Return the commits of the table that a refresh writes, newest first."""
-        return commits(self._jvm, self.target(order))
+        """Return the commits of the table that a refresh writes to, newest first."""
+        return commits(self._jvm, self.target_snapshot(order))
 
     def last_commit(
         self, name: TableName, materialized_id: str, *, at: int | None = None
     ) -> RecordedRefresh | None:
         """Return what the newest commit of a refresh recorded; ``at``: up to that version."""
-        snapshot = self.newest(name)
+        snapshot = self.newest_snapshot(name)
         if snapshot is None:
             return None
         return last_refresh(commits(self._jvm, snapshot, at), materialized_id)
 
     def log(self, place: Any) -> Any:
-        """Return the ``DeltaLog`` of a path, an identifier or an entry of the catalog."""
+        """Return the ``DeltaLog`` of a path, an identifier or a catalog entry."""
         session: Any = self._spark._jsparkSession
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, place)
 
     def identifier(self, name: TableName) -> Any:
-        """Return Catalyst's name of a table or path."""
+        """Return Catalyst's identifier of a table or path."""
         option = self._jvm.scala.Option
         catalog = option.empty() if is_path(name) else option.apply(name.catalog)
         return self._jvm.org.apache.spark.sql.catalyst.TableIdentifier(
             name.table, option.apply(name.schema), catalog
         )
 
-    def holder(self, name: TableName) -> TableName:
-        """Return the table with the rows: that behind the view of a materialized table."""
+    def storage_table(self, name: TableName) -> TableName:
+        """Return the table with the rows, which may be behind a materialized table's view."""
         behind = storage_name(name)
         if is_path(name) or self.exists(name) or not self.exists(behind):
             return name
         return behind
 
     def exists(self, name: TableName) -> bool:
-        """Say whether the session catalog has a Delta table of this very name."""
+        """Say whether the session catalog has a Delta table of exactly this name."""
         return self._entry(name) is not None
 
     def _entry(self, name: TableName) -> Any:
-        """Return what the session catalog says of a Delta table, or None."""
+        """Return the catalog entry of a Delta table, or None."""
         entry = entry_of(self._spark, name)
         return entry if entry is not None and provider_of(entry) == PROVIDER else None
 
 
 def metadata_of(snapshot: Any) -> dict[str, Any]:
-    """Return a table's ``metaData`` action as the log has it, in one question to the JVM."""
+    """Return a table's ``metaData`` action from the log, in one round trip to the JVM."""
     action: dict[str, Any] = json.loads(str(snapshot.metadata().json()))["metaData"]
     return action
 
 
 def fields_of(metadata: Mapping[str, Any]) -> T.StructType:
-    """Return the columns that a ``metaData`` action has."""
+    """Return the columns of a ``metaData`` action."""
     return T.StructType.fromJson(json.loads(metadata["schemaString"]))
 
 
@@ -113,7 +113,7 @@ def schema_of(snapshot: Any) -> T.StructType:
 
 
 def path_of(snapshot: Any) -> str:
-    """Return where a table's files are."""
+    """Return the location of a table's files."""
     return str(snapshot.deltaLog().dataPath().toString())
 
 

@@ -1,7 +1,7 @@
-"""Looks after the files of a Delta table: many small ones become few, unneeded ones go.
+"""Maintains the files of a Delta table: compacts small ones, deletes unneeded ones.
 
-Both are Delta's own commands with Delta's own checks of what a snapshot needs. Neither changes a
-row, so that no refresh takes their commits for a stranger's.
+Both are Delta's own commands, with Delta's own checks of what a snapshot needs. Neither changes
+rows, so refreshes do not consider their commits foreign.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tidegate_server.core.refresh.upkeep import (
 )
 from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
 from tidegate_server.engine.storage.delta.table_files import TableFiles
-from tidegate_server.engine.storage.jvm import acting, java, scala_object
+from tidegate_server.engine.storage.jvm import active_session, java, scala_object
 
 _DELTA = "spark.databricks.delta."
 _SMALL_FILE = LARGE_FILE // 4
-"""A file of this size is rewritten no more."""
+"""Files of at least this size are not rewritten."""
 _BATCH = LARGE_FILE
-"""How much one commit rewrites: what was committed stays when the rest is canceled."""
+"""Bytes that one commit rewrites; earlier commits remain when the rest is canceled."""
 
 _LOG_MARGIN = timedelta(days=1)
 
 
-def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFound:
-    """Return what is known of a table's files; a Spark job only for one without a checksum."""
+def inspect_files(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFound:
+    """Return statistics of a table's files; starts a Spark job only if there is no checksum."""
     checksum = snapshot.checksumOpt()
     known = checksum.get() if checksum.isDefined() else None
     newest = int(snapshot.version())
@@ -44,7 +44,7 @@ def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFo
     metadata = snapshot.metadata()
     retention = delta.tombstoneRetentionMillis(metadata)
     log_retention = snapshot.deltaLog().deltaRetentionMillis(metadata)
-    needed = (_needed(jvm, snapshot, version) for version in versions if version < newest)
+    needed = (_needed_version(jvm, snapshot, version) for version in versions if version < newest)
     return FilesFound(
         version=newest,
         files=int(known.numFiles() if known else snapshot.numOfFiles()),
@@ -52,12 +52,12 @@ def look(jvm: Any, snapshot: Any, versions: Sequence[int], back: int) -> FilesFo
         retention=timedelta(milliseconds=int(retention)),
         log_retention=timedelta(milliseconds=int(log_retention)),
         needed=tuple(version for version in needed if version is not None),
-        oldest_wanted=_made(jvm, snapshot, newest - back) if back else None,
+        oldest_wanted=_commit_time(jvm, snapshot, newest - back) if back else None,
     )
 
 
-def rewrite(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewritten:
-    """Write small files anew as few large ones, within their partitions and clusters."""
+def rewrite_files(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewritten:
+    """Compact small files within their partitions and clusters."""
     for key, value in {
         "optimize.minFileSize": _SMALL_FILE,
         "optimize.maxFileSize": LARGE_FILE,
@@ -72,14 +72,16 @@ def rewrite(session: SparkSession, name: TableName, upkeep_id: str) -> FilesRewr
     return FilesRewritten(added=metrics["numFilesAdded"], removed=metrics["numFilesRemoved"])
 
 
-def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: str) -> FilesRemoved:
-    """Delete files that no version since ``before`` needs, those of dead writers among them.
+def remove_files(
+    session: SparkSession, snapshot: Any, before: datetime, upkeep_id: str
+) -> FilesRemoved:
+    """Delete files that no version since ``before`` needs, including those of crashed writers.
 
-    Where files that are not the table's lie in its directory, only those that its log names are
-    deleted: Delta would take the others for files of dead writers.
+    If the directory has foreign files, only files named in the log are deleted: Delta would take
+    the foreign ones for files of crashed writers.
     """
     jvm: Any = java(session)
-    # The caller knows what is needed; users' sessions keep Delta's check.
+    # The caller knows which versions are needed; users' sessions keep Delta's check.
     session.conf.set(f"{_DELTA}retentionDurationCheck.enabled", "false")
     session.conf.set(f"{_DELTA}vacuum.logging.enabled", "true")
     session.conf.set(f"{_DELTA}commitInfo.userMetadata", _metadata(upkeep_id))
@@ -90,11 +92,11 @@ def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: st
     table = tables.apply(
         spark, log.dataPath(), option.empty(), option.empty(), nothing, option.empty()
     )
-    # Delta counts in whole hours before now: with this clock, none before that very moment.
+    # Delta takes a retention in whole hours: 0, with the clock set to the horizon.
     clock = jvm.org.apache.spark.util.ManualClock(int(before.timestamp() * 1000))
-    shared = bool(TableFiles(session, str(log.dataPath().toString())).others())
+    shared = bool(TableFiles(session, str(log.dataPath().toString())).foreign_names())
     kind = option.apply("LITE") if shared else option.empty()
-    with acting(session):
+    with active_session(session):
         scala_object(jvm, "org.apache.spark.sql.delta.commands.VacuumCommand").gc(
             spark, table, False, option.apply(0.0), option.empty(), kind, nothing, clock
         )
@@ -109,26 +111,26 @@ def remove(session: SparkSession, snapshot: Any, before: datetime, upkeep_id: st
 
 
 def shorten_log(session: SparkSession, snapshot: Any, before: datetime) -> None:
-    """Delete the log of versions made before a moment, as far as later ones do not need it."""
+    """Delete the log of versions made before a time, except what later versions need."""
     jvm: Any = java(session)
     empty, log = jvm.scala.Option.empty(), snapshot.deltaLog()
-    # Somewhat more of it stays: a version is read from a checkpoint before it.
+    # Keep some more, since a version is read starting from an earlier checkpoint.
     age = int((datetime.now(UTC) - before + _LOG_MARGIN).total_seconds() * 1000)
     minute = scala_object(jvm, "org.apache.spark.sql.delta.TruncationGranularity").MINUTE()
-    with acting(session):
+    with active_session(session):
         log.cleanUpExpiredLogs(snapshot, empty, _long(jvm, age), minute)
 
 
-def _needed(jvm: Any, snapshot: Any, version: int) -> NeededVersion | None:
-    made, later = (_made(jvm, snapshot, each) for each in (version, version + 1))
+def _needed_version(jvm: Any, snapshot: Any, version: int) -> NeededVersion | None:
+    made, later = (_commit_time(jvm, snapshot, each) for each in (version, version + 1))
     if made is None or later is None:
         return None
-    # The next one's writer had been at work for some time when it committed.
+    # The writer of the next version had started some time before it committed.
     return NeededVersion(made=made, left=max(made, later - LEAST_AGE))
 
 
-def _made(jvm: Any, snapshot: Any, version: int) -> datetime | None:
-    """Return when a version was made, None if the log does not tell."""
+def _commit_time(jvm: Any, snapshot: Any, version: int) -> datetime | None:
+    """Return the time of a version's commit; None if the log has expired."""
     if version < 0:
         return None
     found = next(commits(jvm, snapshot, version), None)
@@ -136,7 +138,7 @@ def _made(jvm: Any, snapshot: Any, version: int) -> datetime | None:
 
 
 def _long(jvm: Any, number: int) -> Any:
-    """Return Some of a Long; py4j alone would make a small number an Integer."""
+    """Return Some of a Long; py4j would pass a small number as an Integer."""
     converters = jvm.scala.jdk.javaapi.OptionConverters
     return converters.toScala(jvm.java.util.OptionalLong.of(number))
 

@@ -1,4 +1,4 @@
-"""Commits of refreshes to a Delta table: what they carry and how they are made."""
+"""Commits of refreshes to a Delta table, and their metadata."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tidegate_server.engine.storage.commit_record import (
     stored_incremental,
 )
 from tidegate_server.engine.storage.delta.commits import Commit
-from tidegate_server.engine.storage.delta.partitions import checked_partitions
-from tidegate_server.engine.storage.jvm import acting, items, java, scala_object
+from tidegate_server.engine.storage.delta.partitions import check_partitions
+from tidegate_server.engine.storage.jvm import active_session, items, java, scala_object
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
-def token(order: RefreshOrder) -> Mapping[str, str]:
-    """Return the options that make Delta skip the same and earlier epochs."""
-    return {"txnAppId": application(order), "txnVersion": str(order.epoch)}
+def epoch_options(order: RefreshOrder) -> Mapping[str, str]:
+    """Return the writer options by which Delta skips an epoch that is not higher than the last."""
+    return {"txnAppId": application_id(order), "txnVersion": str(order.epoch)}
 
 
-def application(order: RefreshOrder) -> str:
-    """Return the application id under which a table's epochs count."""
+def application_id(order: RefreshOrder) -> str:
+    """Return the id under which Delta records a table's epochs."""
     return f"mt:{order.table_id}"
 
 
@@ -46,10 +46,10 @@ def user_metadata(
     base: int | None = None,
     breaks: str | None = None,
 ) -> str:
-    """Return what a refresh's commit says of itself, as JSON.
+    """Return the metadata of a refresh's commit as JSON.
 
-    :param base: the version the commit builds on; None when it replaces everything.
-    :param breaks: which assertion a version breaks that is held.
+    :param base: the version the commit is based on; None if it replaces everything.
+    :param breaks: the failed assertion of a held version.
     """
     facts = {
         "mt": order.table_id,
@@ -83,8 +83,8 @@ def user_metadata(
 def last_refresh(history: Iterable[Commit], materialized_id: str) -> RecordedRefresh | None:
     """Return a table's last refresh from its commits, newest first.
 
-    A commit of somebody else counts as foreign when it is newer, and also when it came between
-    the version a refresh built on and the refresh's own commit.
+    A commit by another writer is foreign if it is newer than the refresh, or lies between the
+    refresh's base version and its commit.
     """
     found: Commit | None = None
     foreign: int | None = None
@@ -125,8 +125,8 @@ def _committed(commit: Commit, foreign: int | None) -> RecordedRefresh:
     )
 
 
-def written(commit: Commit) -> Written:
-    """Return what a commit counted."""
+def write_result(commit: Commit) -> Written:
+    """Return the counts in a commit's metrics."""
 
     def count(*names: str) -> int | None:
         return next((int(commit.metrics[n]) for n in names if n in commit.metrics), None)
@@ -166,32 +166,32 @@ def append_rows(frame: DataFrame, snapshot: Any, order: RefreshOrder, metadata: 
     with transaction(session, snapshot, order, metadata) as begun:
         if begun is not None:
             jvm = java(session)
-            actions = items(begun.writeFiles(checked_partitions(frame, snapshot)._jdf))
-            commit(jvm, begun, actions, order, _write(jvm, "Append"))
+            actions = items(begun.writeFiles(check_partitions(frame, snapshot)._jdf))
+            commit(jvm, begun, actions, order, _write_operation(jvm, "Append"))
 
 
 def replace_rows(
     frame: DataFrame, snapshot: Any, files: Iterable[Any], order: RefreshOrder, metadata: str
 ) -> None:
-    """Commit rows instead of all others, unless this or a later epoch was committed.
+    """Replace all rows in one commit, unless this or a later epoch was committed.
 
-    Spark's own writer does the same, but takes half a second longer to begin.
+    Spark's own writer does the same, but takes half a second longer to start.
 
     :param frame: fitted.
-    :param files: Delta's descriptions of all files of the snapshot.
+    :param files: the ``AddFile`` actions of all files of the snapshot.
     """
     session = frame.sparkSession
     with transaction(session, snapshot, order, metadata) as begun:
         if begun is not None:
             jvm = java(session)
             begun.readWholeTable()
-            added = items(begun.writeFiles(checked_partitions(frame, snapshot)._jdf))
+            added = items(begun.writeFiles(check_partitions(frame, snapshot)._jdf))
             actions = [*added, *(file.remove() for file in files)]
-            commit(jvm, begun, actions, order, _write(jvm, "Overwrite"))
+            commit(jvm, begun, actions, order, _write_operation(jvm, "Overwrite"))
 
 
-def _write(jvm: Any, mode: str) -> Any:
-    """Return the operation as which DESCRIBE HISTORY knows the commit."""
+def _write_operation(jvm: Any, mode: str) -> Any:
+    """Return the operation that DESCRIBE HISTORY shows for the commit."""
     operations = jvm.org.apache.spark.sql.delta.DeltaOperations
     return operations.Write(jvm.org.apache.spark.sql.SaveMode.valueOf(mode), *[_nothing(jvm)] * 8)
 
@@ -202,13 +202,13 @@ def transaction(
 ) -> Iterator[Any]:
     """Begin a transaction on a snapshot; None if the order's epoch or a later one was committed.
 
-    An epoch that is committed between the snapshot and the transaction's end makes it fail.
+    The transaction fails if an epoch is committed after the snapshot and before its end.
     """
     jvm = java(session)
     before = session.conf.get(_METADATA, None)
     session.conf.set(_METADATA, metadata)
     try:
-        with acting(session):
+        with active_session(session):
             some = jvm.scala.Option.apply(snapshot)
             begun = snapshot.deltaLog().startTransaction(_nothing(jvm), some)
             yield None if _newest_epoch(begun, snapshot, order) >= order.epoch else begun
@@ -220,15 +220,17 @@ def transaction(
 
 
 def _newest_epoch(begun: Any, snapshot: Any, order: RefreshOrder) -> int:
-    """Return the last epoch in a snapshot, -1 if there is none, and make the transaction fail if
-    one comes after; without a checksum that has the epochs, Delta computes them in a job."""
-    name = application(order)
+    """Return a snapshot's last epoch, or -1, and make the transaction conflict with later ones.
+
+    Delta itself would compute the epochs in a Spark job, so read the checksum if it has them.
+    """
+    name = application_id(order)
     checksum = snapshot.checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
     if not known.isDefined():
         return int(begun.txnVersion(name))
     begun.readTxn().addOne(name)
-    epochs = (int(told.version()) for told in items(known.get()) if told.appId() == name)
+    epochs = (int(each.version()) for each in items(known.get()) if each.appId() == name)
     return max(epochs, default=-1)
 
 
@@ -238,7 +240,7 @@ def commit(
     """Commit Delta's actions together with the order's epoch."""
     now = jvm.scala.Option.apply(int(time.time() * 1000))
     kinds = jvm.org.apache.spark.sql.delta.actions
-    epoch = kinds.SetTransaction(application(order), order.epoch, now)
+    epoch = kinds.SetTransaction(application_id(order), order.epoch, now)
     together = jvm.org.apache.spark.api.python.PythonUtils.toSeq([*actions, epoch])
     begun.commit(together, operation)
 
