@@ -20,7 +20,7 @@ from tests.engine.oracle.replay import bag
 from tests.engine.oracle.tables import TABLES, VIEWS, listed, rows
 from tests.size import FULL
 from tests.small import SMALL
-from tidegate_server.engine.incremental.analysis.simplify import push_down_filters
+from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
 from tidegate_server.engine.query.catalyst import Catalyst
 
 pytestmark = pytest.mark.spark
