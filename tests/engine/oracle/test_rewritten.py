@@ -6,7 +6,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -21,7 +21,9 @@ from tests.engine.oracle.tables import TABLES, VIEWS, listed, rows
 from tests.size import FULL
 from tests.small import SMALL
 from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
-from tidegate_server.engine.query.catalyst import Catalyst
+from tidegate_server.engine.incremental.analysis.windows import window_refusals
+from tidegate_server.engine.query.catalyst import Catalyst, descend
+from tidegate_server.engine.storage.jvm import kind
 
 pytestmark = pytest.mark.spark
 
@@ -90,13 +92,20 @@ def test_a_simplified_plan_gives_the_rows_of_the_query(filled: SparkSession) -> 
             found["refused by Spark"] += 1
             continue
         simple = simplify(catalyst, catalyst.analyzed_plan(frame))
-        if simple.obstacles:
+        if simple.obstacles or _refuses_window(simple.plan):
             found["refreshed fully"] += 1
             continue
         rewritten = catalyst.frame(push_down_filters(catalyst, simple.plan))
         assert (text, bag(rewritten.collect())) == (text, wanted), f"queries of {FIRST}"
         found["compared"] += 1
     assert found["compared"] > QUERIES // 10, found
+
+
+def _refuses_window(plan: Any) -> bool:
+    """Say whether a window makes every refresh full, such as one that Spark made of LIMIT in a
+    lateral subquery: it has no order, which is an error in a plan that is analyzed again."""
+    windows = (node for node in descend(plan) if kind(node) == "Window")
+    return any(True for window in windows for _ in window_refusals(window))
 
 
 def _filled(text: str) -> str:
