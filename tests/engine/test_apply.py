@@ -13,9 +13,10 @@ from tests.fix_materialized import Stored, counted, record_for
 from tests.fix_spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
+from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.engine.incremental.apply import apply, consolidate
-from tidegate_server.engine.incremental.changes import Method, source_change
+from tidegate_server.engine.incremental.changes import source_change
 from tidegate_server.engine.storage.base import DiffMismatchError, Written
 from tidegate_server.engine.storage.delta import rewrite
 
@@ -104,7 +105,7 @@ def test_a_diff_of_nothing_moves_the_vector_on_and_changes_no_row(mt: Stored) ->
     assert (mt.last().epoch, dict(mt.last().record.vector), mt.last().version) == (2, {"s": 2}, 2)
     source = mt.lake.source("mt")
     found = source_change(mt.lake.session, mt.lake.format, source, 1, done.version)
-    assert found.method is Method.UNCHANGED
+    assert found.method is ChangeMethod.UNCHANGED
 
 
 def test_values_that_spark_calls_equal_are_told_apart(lake: Lake) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.fix_spark import Lake
+from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.engine.incremental.changes import Change, Method, source_change
+from tidegate_server.engine.incremental.changes import Change, source_change
 
 pytestmark = pytest.mark.spark
 
@@ -62,9 +63,9 @@ def test_maintenance_and_empty_writes_change_nothing(lake: Lake) -> None:
         "INSERT INTO t SELECT 'c', 3 WHERE false",
         "DELETE FROM t WHERE n > 100",
     )
-    assert change(lake, 2, 2).method is Method.UNCHANGED
+    assert change(lake, 2, 2).method is ChangeMethod.UNCHANGED
     found, jobs = jobs_of(lake, 2)
-    assert (found.method, found.rows, jobs) == (Method.UNCHANGED, 0, [])
+    assert (found.method, found.rows, jobs) == (ChangeMethod.UNCHANGED, 0, [])
     assert rows(found) == []
     assert found.read is not None
     assert found.read().columns == ["k", "n", "__weight"]
@@ -80,7 +81,7 @@ def test_added_rows_are_read_from_the_added_files_alone(lake: Lake) -> None:
         "INSERT INTO t VALUES (NULL, 2)",
     )
     found, jobs = jobs_of(lake, 1)
-    assert (found.method, found.rows, jobs) == (Method.APPENDED, 4, [])
+    assert (found.method, found.rows, jobs) == (ChangeMethod.APPENDED, 4, [])
     assert rows(found) == [("y", 1, 1), ("y", 1, 1), ("y", None, 1), (None, 2, 1)]
     check(lake, found, once=False)
     assert rows(change(lake, 1, 2)) == [("y", 1, 1), ("y", 1, 1), ("y", None, 1)]
@@ -97,7 +98,7 @@ def test_the_change_feed_is_cancelled_out(lake: Lake) -> None:
     )
     assert rows(change(lake, 1, 2)) == []
     found = change(lake, 1)
-    assert found.method is Method.CHANGE_FEED
+    assert found.method is ChangeMethod.CHANGE_FEED
     assert [(*row[:1], int(row[1]), row[2]) for row in rows(found)] == [  # type: ignore[call-overload]
         ("a", 1, -1),
         (None, 2, -1),
@@ -119,7 +120,7 @@ def test_without_a_feed_replaced_files_are_compared(lake: Lake) -> None:
     )
     for before, after in ((2, 3), (3, 4), (4, 5), (5, 6), (1, 6), (2, 6)):
         found = change(lake, before, after)
-        assert found.method is Method.DIFFERENCE
+        assert found.method is ChangeMethod.DIFFERENCE
         check(lake, found)
     assert len(rows(change(lake, 4, 5))) == 4
     assert rows(change(lake, 3, 6)) == []
@@ -143,7 +144,7 @@ def test_mapped_columns_partitions_and_replaced_tables(lake: Lake, properties: s
         check(lake, change(lake, before, after))
     lake.sql(f"CREATE OR REPLACE {table}", f"INSERT INTO t {rows_of_it}")
     found = change(lake, 6)
-    if found.method is not Method.WHOLE:
+    if found.method is not ChangeMethod.WHOLE:
         check(lake, found)
 
 
@@ -156,9 +157,9 @@ def test_a_feed_that_began_later_is_not_trusted(lake: Lake) -> None:
         "UPDATE t SET n = 3",
     )
     found = change(lake, 1)
-    assert found.method is Method.DIFFERENCE
+    assert found.method is ChangeMethod.DIFFERENCE
     check(lake, found)
-    assert change(lake, 3).method is Method.CHANGE_FEED
+    assert change(lake, 3).method is ChangeMethod.CHANGE_FEED
 
 
 def test_deletion_vectors_are_followed(lake: Lake) -> None:
@@ -172,7 +173,7 @@ def test_deletion_vectors_are_followed(lake: Lake) -> None:
     )
     for before, after in ((1, 2), (2, 3), (1, 4), (3, 4)):
         found = change(lake, before, after)
-        assert found.method is Method.DIFFERENCE
+        assert found.method is ChangeMethod.DIFFERENCE
         check(lake, found)
 
 
@@ -206,7 +207,7 @@ def test_a_column_that_cannot_be_compared_is_left_as_recorded(lake: Lake) -> Non
     )
     found = change(lake, 1)
     assert found.read is not None
-    assert (found.method, found.read().count()) == (Method.CHANGE_FEED, 2)
+    assert (found.method, found.read().count()) == (ChangeMethod.CHANGE_FEED, 2)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_what_cannot_be_known_is_everything(
     lake.sql(*changes)
     after = max(lake.version("t"), 2)
     found = source_change(lake.session, lake.format, source, 1, after)
-    assert (found.method, found.reason, found.read) == (Method.WHOLE, reason, None)
+    assert (found.method, found.reason, found.read) == (ChangeMethod.WHOLE, reason, None)
 
 
 def test_a_comment_on_a_column_is_no_change_of_the_schema(lake: Lake) -> None:
@@ -269,4 +270,4 @@ def test_a_source_without_versions_is_everything(lake: Lake) -> None:
     lake.sql("CREATE TABLE p (k STRING) USING parquet")
     source = Source(name=lake.name("p"), kind=SourceKind.PLAIN, table_id="p")
     found = source_change(lake.session, lake.format, source, 0, 1)
-    assert (found.method, found.reason) == (Method.WHOLE, "SOURCE_WITHOUT_VERSIONS")
+    assert (found.method, found.reason) == (ChangeMethod.WHOLE, "SOURCE_WITHOUT_VERSIONS")

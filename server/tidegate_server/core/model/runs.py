@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.reasons import Reason
@@ -38,11 +38,23 @@ class Strategy(Enum):
     INGEST = "INGEST"
 
 
-UNCHANGED = "UNCHANGED"
-FINGERPRINT = "FINGERPRINT"
-"""The files of a source without versions tell: another number, other files."""
-ASSUMED = "ASSUMED"
-"""Nothing tells of a source without versions, which counts as changed each time."""
+class ChangeMethod(StrEnum):
+    """How the change of a source was read; histories store the values."""
+
+    UNCHANGED = "UNCHANGED"
+    """No row changed."""
+    APPENDED = "APPENDED"
+    """Rows were only added: only the added files are read."""
+    CHANGE_FEED = "CHANGE_FEED"
+    """The change feed of the table is read."""
+    DIFFERENCE = "DIFFERENCE"
+    """The rows of replaced files are compared with those of the files that replaced them."""
+    WHOLE = "WHOLE"
+    """The change is unknown; every row may have changed."""
+    FINGERPRINT = "FINGERPRINT"
+    """The files of a source without versions are compared by a fingerprint."""
+    ASSUMED = "ASSUMED"
+    """Nothing shows whether a source without versions changed, so that a change is assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +65,7 @@ class SourceChange:
     source: str
     before: int | None
     after: int | None
-    method: str
-    """UNCHANGED, APPENDED, CHANGE_FEED, DIFFERENCE, or WHOLE; FINGERPRINT or ASSUMED of a source
-    without versions."""
+    method: ChangeMethod
     rows: int | None = None
 
 

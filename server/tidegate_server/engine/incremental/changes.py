@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
+from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
-from tidegate_server.engine.storage.base import FoundChange, Method, TableFormat
+from tidegate_server.engine.storage.base import FoundChange, TableFormat
 from tidegate_server.engine.storage.exact import WEIGHT, sum_weights
 
-__all__ = ["WEIGHT", "Change", "Method", "source_change"]
+__all__ = ["WEIGHT", "Change", "source_change"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Change:
     base: int
     """The version to read for the rows before: the last one with the same rows as ``before``, since
     compaction may have made earlier ones expire."""
-    method: Method
+    method: ChangeMethod
     reason: str
     """Why the change is unknown; empty unless the method is WHOLE."""
     rows: int | None
@@ -65,7 +66,7 @@ def _find_change(
     session: SparkSession, format: TableFormat, source: Source, before: int, after: int
 ) -> FoundChange:
     if source.kind is not SourceKind.VERSIONED:
-        return FoundChange(method=Method.WHOLE, reason="SOURCE_WITHOUT_VERSIONS")
+        return FoundChange(method=ChangeMethod.WHOLE, reason="SOURCE_WITHOUT_VERSIONS")
     return format.change(session, source.name, source.table_id, before, after)
 
 
@@ -76,9 +77,9 @@ def _reader(
         none = format.rows(session, source.name, after).limit(0)
         return none.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    if found.method is Method.UNCHANGED:
+    if found.method is ChangeMethod.UNCHANGED:
         return nothing
-    if found.read is None or found.method is Method.APPENDED:
+    if found.read is None or found.method is ChangeMethod.APPENDED:
         return found.read
     read = found.read
     return lambda: sum_weights(read())

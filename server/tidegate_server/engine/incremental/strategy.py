@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from tidegate_server.core.model.reasons import Reason
-from tidegate_server.core.model.runs import SourceChange, Strategy
+from tidegate_server.core.model.runs import ChangeMethod, SourceChange, Strategy
 from tidegate_server.core.refresh.eligibility import (
     ALL_RULES,
     RULES_OPTION,
@@ -29,7 +29,7 @@ from tidegate_server.engine.incremental.aggregate_state import Recorded, Totals,
 from tidegate_server.engine.incremental.analysis.classify import is_key
 from tidegate_server.engine.incremental.analysis.shape import incomparable_columns
 from tidegate_server.engine.incremental.apply import ConsolidatedDelta, consolidate
-from tidegate_server.engine.incremental.changes import WEIGHT, Change, Method, source_change
+from tidegate_server.engine.incremental.changes import WEIGHT, Change, source_change
 from tidegate_server.engine.incremental.delta import ChangedSource, DeltaBuilder, Replaced
 from tidegate_server.engine.incremental.keys import Keys, collect_groups, restrict, restrict_roughly
 from tidegate_server.engine.incremental.mergeable_aggregates import (
@@ -189,7 +189,7 @@ class IncrementalPlanner:
             return replace(self._chosen(full, changes), preconditions=failed.broken)
 
     def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> IncrementalWork:
-        changed = {id_: c for id_, c in changes.items() if c.method is not Method.UNCHANGED}
+        changed = {id_: c for id_, c in changes.items() if c.method is not ChangeMethod.UNCHANGED}
         found = self._obstacles(full.vector, changed)
         self._evidence = self._gathered(changes, frozenset(changed), found)
         plan = plan_incremental(self.order, full, self._evidence)
@@ -427,7 +427,7 @@ class IncrementalPlanner:
             if change.read is None:
                 text = f"the change of {change.source.name} is not known: {change.reason}"
                 found.append(Obstacle(code=Reason.SOURCE_CHANGE_UNKNOWN, text=text))
-        appended = all(change.method is Method.APPENDED for change in changed.values())
+        appended = all(change.method is ChangeMethod.APPENDED for change in changed.values())
         if not appended or self._first is not None or self._keyed(frozenset(changed)):
             found += incomparable_columns(self.query.shape)
         follows = self._first or self._totals
@@ -453,7 +453,7 @@ class IncrementalPlanner:
         sizes = {
             str(node.operator.source): estimated_rows(self.spark, node.plan) for node in leaves
         }
-        added = all(changes[id_].method is Method.APPENDED for id_ in changed)
+        added = all(changes[id_].method is ChangeMethod.APPENDED for id_ in changed)
         return Evidence(
             changes=tuple(_as_source_change(change) for change in changes.values()),
             obstacles=found,
@@ -534,7 +534,7 @@ def _as_source_change(change: Change) -> SourceChange:
         source=str(change.source.name),
         before=change.before,
         after=change.after,
-        method=change.method.value,
+        method=change.method,
         rows=change.rows,
     )
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import (
-    ASSUMED,
-    FINGERPRINT,
-    UNCHANGED,
+    ChangeMethod,
     Rejection,
     SourceChange,
     Strategy,
@@ -121,9 +119,9 @@ def _contents(
         before = last.record.vector.get(source.table_id) if last is not None else None
         after = current.get(source.table_id)
         if source.kind is SourceKind.PLAIN:
-            method = ASSUMED if after is None else FINGERPRINT
+            method = ChangeMethod.ASSUMED if after is None else ChangeMethod.FINGERPRINT
         else:
-            method = UNCHANGED if before == after else "WHOLE"
+            method = ChangeMethod.UNCHANGED if before == after else ChangeMethod.WHOLE
         change = SourceChange(source=str(source.name), before=before, after=after, method=method)
         found.append(change)
     return tuple(found)
@@ -141,7 +139,9 @@ def without_fingerprints(plan: RefreshPlan, moved: Mapping[str, str]) -> Refresh
         plan,
         vector={key: version for key, version in plan.vector.items() if key not in moved},
         changes=tuple(
-            replace(change, after=None, method=ASSUMED) if change.source in names else change
+            replace(change, after=None, method=ChangeMethod.ASSUMED)
+            if change.source in names
+            else change
             for change in plan.changes
         ),
     )
@@ -162,7 +162,7 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
 
     :param full: a plan with reason SOURCES_CHANGED.
     """
-    files = tuple(change for change in full.changes if change.method == FINGERPRINT)
+    files = tuple(change for change in full.changes if change.method == ChangeMethod.FINGERPRINT)
     changes = (*evidence.changes, *files)
     plan = replace(full, changes=changes, affected_keys=evidence.affected_keys)
     if order.policy is RefreshPolicy.FULL:
@@ -358,7 +358,7 @@ def _reason_for_incremental(evidence: Evidence) -> tuple[Reason, str]:
         f"{change.source}: {change.rows if change.rows is not None else 'some'} rows "
         f"({change.method})"
         for change in evidence.changes
-        if change.method != UNCHANGED
+        if change.method != ChangeMethod.UNCHANGED
     ]
     shown = ", ".join(moved) or "no source rows changed"
     if evidence.appends:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import TableName, quote_identifier
-from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Schema
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.request import RefreshOrder
@@ -57,26 +56,11 @@ class TableState:
     versions from 0 again; None if there is no such commit."""
 
 
-class Method(Enum):
-    """How the change of a source is read."""
-
-    UNCHANGED = "UNCHANGED"
-    """No row changed."""
-    APPENDED = "APPENDED"
-    """Rows were only added: only the added files are read."""
-    CHANGE_FEED = "CHANGE_FEED"
-    """The change feed of the table is read."""
-    DIFFERENCE = "DIFFERENCE"
-    """The rows of replaced files are compared with those of the files that replaced them."""
-    WHOLE = "WHOLE"
-    """The change is unknown; every row may have changed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundChange:
     """The change of a table between two versions, as the format reads it."""
 
-    method: Method
+    method: ChangeMethod
     reason: str = ""
     """Why the change is unknown; empty unless the method is WHOLE."""
     base: int | None = None

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from tidegate_server.engine.storage.base import FoundChange, Method
+from tidegate_server.core.model.runs import ChangeMethod
+from tidegate_server.engine.storage.base import FoundChange
 from tidegate_server.engine.storage.delta.files import read_files
 from tidegate_server.engine.storage.delta.log import (
     Action,
@@ -38,7 +39,7 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
     """
     log, newest = snapshot.deltaLog(), int(snapshot.version())
     if before == after:
-        return FoundChange(method=Method.UNCHANGED, rows=0)
+        return FoundChange(method=ChangeMethod.UNCHANGED, rows=0)
     if before > after:
         return _unknown_change("VERSION_WENT_BACK")
     jvm: Any = java(session)
@@ -56,19 +57,19 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
         return _unknown_change("COLUMN_NAMED_WEIGHT")
     wanted = span.until(after)
     if not wanted.changes_rows:
-        return FoundChange(method=Method.UNCHANGED, rows=0)
+        return FoundChange(method=ChangeMethod.UNCHANGED, rows=0)
     if not _files_exist(jvm, log, vacuum_candidates(span, _MOST_FILES_CHECKED)):
         return _unknown_change("FILES_GONE")
     if wanted.only_adds:
         return FoundChange(
-            method=Method.APPENDED,
+            method=ChangeMethod.APPENDED,
             base=before,
             rows=wanted.rows,
             read=partial(_added_rows, session, snapshot, wanted),
         )
     recorded = all(has_change_feed(each) for each in (metadata, *wanted.metadata))
     return FoundChange(
-        method=Method.CHANGE_FEED if recorded else Method.DIFFERENCE,
+        method=ChangeMethod.CHANGE_FEED if recorded else ChangeMethod.DIFFERENCE,
         base=before,
         rows=wanted.rows,
         guess=wanted.guess,
@@ -77,7 +78,7 @@ def read_change(session: SparkSession, snapshot: Any, before: int, after: int) -
 
 
 def _unknown_change(reason: str) -> FoundChange:
-    return FoundChange(method=Method.WHOLE, reason=reason)
+    return FoundChange(method=ChangeMethod.WHOLE, reason=reason)
 
 
 def _added_rows(session: SparkSession, snapshot: Any, span: Span) -> DataFrame:

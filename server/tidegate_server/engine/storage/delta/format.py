@@ -23,7 +23,7 @@ from tidegate_server.core.model.names import (
     quote_literal,
     visible_name,
 )
-from tidegate_server.core.model.runs import Strategy
+from tidegate_server.core.model.runs import ChangeMethod, Strategy
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.core.refresh.request import RefreshOrder
@@ -31,7 +31,6 @@ from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesR
 from tidegate_server.engine.storage.assertions import check_assertions
 from tidegate_server.engine.storage.base import (
     FoundChange,
-    Method,
     TableDescription,
     TableState,
     Written,
@@ -310,7 +309,7 @@ class DeltaFormat:
     ) -> FoundChange:
         snapshot = self._tables.newest_snapshot(name)
         if snapshot is None or str(snapshot.metadata().id()) != table_id:
-            return FoundChange(method=Method.WHOLE, reason="TABLE_RECREATED")
+            return FoundChange(method=ChangeMethod.WHOLE, reason="TABLE_RECREATED")
         return read_change(session, snapshot, before, after)
 
     def write(
