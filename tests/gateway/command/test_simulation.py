@@ -25,6 +25,7 @@ from tidegate_server.core.config import SchedulerSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import Answer, Done, LastCommitted, Progress, Refreshed
 from tidegate_server.core.messages.requests import ChunkTicket, LastCommit, Refresh, Request
+from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RefreshRun, Strategy, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.refresh.request import (
@@ -249,7 +250,12 @@ class World:
         if outcome in ("lose", "commit and lose"):
             raise error(Code.ENGINE_LOST)
         return RefreshOutcome(
-            plan=RefreshPlan(strategy=Strategy.FULL, reason_code="X", reason_text="", vector={}),
+            plan=RefreshPlan(
+                strategy=Strategy.FULL,
+                reason_code=Reason.SOURCES_CHANGED,
+                reason_text="",
+                vector={},
+            ),
             from_version=None,
             to_version=len(self.commits),
         )

@@ -13,7 +13,6 @@ somebody who waits for him.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +21,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.context import Context, Services
 from tidegate_server.gateway.scheduler.base import CREATION_LEASE, DEFINITION_LEASE, ROLLBACK_LEASE
+from tidegate_server.gateway.scheduler.leases import LeaseKeeper
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ def _holding(wanted: Mapping[str, MaterializedTable], context: Context) -> Itera
     """Hold leases by their keys, and keep them however long the body takes."""
     services = context.services
     owner = f"{services.server_id}/{DEFINITION_LEASE}{context.operation_id}"
+    seconds = services.config.scheduler.lease
     deadline = time.monotonic() + services.config.scheduler.patience
     with ExitStack() as held:
         for key in sorted(wanted):
@@ -104,38 +105,14 @@ def _holding(wanted: Mapping[str, MaterializedTable], context: Context) -> Itera
                     told = True
                 time.sleep(_LOOK)
             held.callback(services.ledger.release, key, owner)
-            held.enter_context(_kept(key, owner, services))
+            keeper = LeaseKeeper(services.ledger, services.clock, key, owner, seconds)
+            held.enter_context(keeper)
         yield
 
 
 def _claim(key: str, owner: str, services: Services) -> bool:
     seconds = services.config.scheduler.lease
     return services.ledger.claim(key, owner, services.clock.now(), seconds) is not None
-
-
-@contextmanager
-def _kept(key: str, owner: str, services: Services) -> Iterator[None]:
-    """Prolong a lease at a third of its life."""
-    seconds = services.config.scheduler.lease
-    done = threading.Event()
-
-    def prolong() -> None:
-        while not done.wait(seconds / 3):
-            try:
-                if not services.ledger.extend(key, owner, services.clock.now(), seconds):
-                    log.warning("the lease %s of a statement was lost", key)
-                    return
-            except Exception:
-                # The next round tries again.
-                log.warning("the lease %s cannot be prolonged", key, exc_info=True)
-
-    keeper = threading.Thread(target=prolong, name=f"lease-{key}", daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        done.set()
-        keeper.join()
 
 
 def _busy(table: MaterializedTable, *, changing: bool) -> ServerError:

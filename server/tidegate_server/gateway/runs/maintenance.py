@@ -47,6 +47,7 @@ from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import refresh_order
 from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
+from tidegate_server.gateway.scheduler.leases import LeaseKeeper
 from tidegate_server.gateway.scheduler.workflows import table_option
 from tidegate_server.gateway.store.upkeep import UpkeepRuns
 
@@ -339,34 +340,29 @@ class Upkeep:
         # A statement that had the lease before may have made it another table.
         current = self._catalog.by_id(table.id)
         same = current is not None and current.storage == table.storage and not current.swapping
-        done = threading.Event()
-        keeper = threading.Thread(
-            target=self._keep, args=(run, owner, end, done), name="upkeep-lease", daemon=True
+
+        def cancel_if_over(keeper: LeaseKeeper) -> None:
+            if keeper.lost or self._clock.now() >= end:
+                self._cancel(run.upkeep_id)  # repeated until the engine has begun and hears it
+
+        keeper = LeaseKeeper(
+            self._ledger,
+            self._clock,
+            table.id,
+            owner,
+            self._lease_seconds,
+            at_least_every=_LOOK,
+            after_renewal=cancel_if_over,
         )
-        keeper.start()
         try:
-            yield same
+            with keeper:
+                yield same
         finally:
-            done.set()
-            keeper.join()
             self._ledger.release(table.id, owner)
 
     def _claim(self, table_id: str, owner: str) -> bool:
         now = self._clock.now()
         return self._ledger.claim(table_id, owner, now, self._lease_seconds) is not None
-
-    def _keep(self, run: UpkeepRun, owner: str, end: datetime, done: threading.Event) -> None:
-        """Prolong the lease; once it is lost, or the time is over, cancel until that is heard."""
-        pause = min(_LOOK, self._lease_seconds / 3)
-        while not done.wait(pause):
-            try:
-                now = self._clock.now()
-                held = self._ledger.extend(run.table_id, owner, now, self._lease_seconds)
-                if not held or now >= end:
-                    self._cancel(run.upkeep_id)
-            except Exception:
-                # The next round tries again.
-                log.warning("upkeep %s: its lease", run.upkeep_id, exc_info=True)
 
     def _cancel(self, upkeep_id: str) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegate_server.core.errors import Code, ServerError, error
@@ -33,6 +33,7 @@ from tidegate_server.gateway.runs.orders import (
     with_error,
 )
 from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
+from tidegate_server.gateway.scheduler.leases import LeaseKeeper
 
 log = logging.getLogger(__name__)
 
@@ -49,15 +50,19 @@ _CLOSED_BY = {
 
 @dataclass(slots=True)
 class _ActiveRun:
-    """A run at work in this process; the events are how others reach it."""
+    """A run at work in this process."""
 
     run: RefreshRun
     owner: str
-    wake: threading.Event = field(default_factory=threading.Event)
+    keeper: LeaseKeeper
     begun: bool = False
+    """Whether a thread carries it out already; an enqueued run waits for that."""
     canceled: bool = False
-    lease_lost: bool = False
-    finished: bool = False
+
+    @property
+    def lease_lost(self) -> bool:
+        """Whether another server has the table's lease by now."""
+        return self.keeper.lost
 
 
 class Refresher:
@@ -177,7 +182,7 @@ class Refresher:
             found = [active for active in self._active.values() if meant(active.run)]
             for active in found:
                 active.canceled = True
-                active.wake.set()
+                active.keeper.wake()
             self._changed.notify_all()
         return tuple(active.run.refresh_id for active in found)
 
@@ -194,7 +199,7 @@ class Refresher:
 
     def _begin(self, request: RefreshRequest, *, begun: bool = False) -> _ActiveRun:
         run = self._queued(request)
-        active = _ActiveRun(run, self.lease_owner(run), begun=begun)
+        active = self._activate(run, begun=begun)
         with self._changed:
             self._active[run.refresh_id] = active
         try:
@@ -202,6 +207,27 @@ class Refresher:
         except Exception:
             self._end(active)
             raise
+        return active
+
+    def _activate(self, run: RefreshRun, *, begun: bool) -> _ActiveRun:
+        def pass_cancel_on(keeper: LeaseKeeper) -> float | None:
+            self._heed(active)
+            if not active.canceled and not keeper.lost:
+                return None
+            # Repeated, since the engine may not have begun when the first one came.
+            self._engine.call(Cancel(operation_id=run.refresh_id), wait=0)
+            return _RETRY_CANCEL
+
+        owner = self.lease_owner(run)
+        keeper = LeaseKeeper(
+            self._ledger,
+            self._clock,
+            run.table_id,
+            owner,
+            self._lease_seconds,
+            after_renewal=pass_cancel_on,
+        )
+        active = _ActiveRun(run, owner, keeper, begun=begun)
         return active
 
     def _enqueued(self, refresh_id: str | None) -> _ActiveRun | None:
@@ -286,20 +312,13 @@ class Refresher:
         )
         self._ledger.record(active.run)
         log.info("refresh %s of %s begins, epoch %s", order.refresh_id, order.name, order.epoch)
-        keeper = threading.Thread(
-            target=self._keep, args=(active,), name=f"lease-{order.refresh_id}", daemon=True
-        )
-        keeper.start()
         try:
-            self._check_owner(order.table_id)
-            answer = self._engine.call(request)
-            hold(Point.BEFORE_STORE)
+            with active.keeper:
+                self._check_owner(order.table_id)
+                answer = self._engine.call(request)
+                hold(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)
-        finally:
-            active.finished = True
-            active.wake.set()
-            keeper.join()
         outcome = answer.outcome
         run = replace(
             active.run,
@@ -369,39 +388,6 @@ class Refresher:
 
     def _last_commit(self, order: RefreshOrder) -> LastCommitted:
         return self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
-
-    # ---- the lease's keeper ----------------------------------------------------------------
-
-    def _keep(self, active: _ActiveRun) -> None:
-        """Prolong the lease at a third of its life; pass a wish to cancel on to the engine."""
-        pause = self._lease_seconds / 3
-        while not active.finished:
-            if active.wake.wait(pause):
-                active.wake.clear()
-            if active.finished:
-                return
-            try:
-                self._prolong(active)
-                if active.canceled or active.lease_lost:
-                    # Repeated, since the engine may not have begun when the first one came.
-                    pause = _RETRY_CANCEL
-                    self._engine.call(Cancel(operation_id=active.run.refresh_id), wait=0)
-            except Exception:
-                # The next round tries again; until then the epoch guards the table.
-                log.warning(
-                    "refresh %s: renewing the lease or forwarding the cancel failed",
-                    active.run.refresh_id,
-                    exc_info=True,
-                )
-
-    def _prolong(self, active: _ActiveRun) -> None:
-        if active.lease_lost:
-            return
-        self._heed(active)
-        now = self._clock.now()
-        if not self._ledger.extend(active.run.table_id, active.owner, now, self._lease_seconds):
-            active.lease_lost = True
-            log.warning("refresh %s lost its lease", active.run.refresh_id)
 
     def _heed(self, active: _ActiveRun) -> None:
         """Notice a wish to cancel that another server left in the store."""
