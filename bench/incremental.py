@@ -70,12 +70,12 @@ class Figure:
     def right(self) -> bool:
         """Whether the strategy that was chosen was not much slower than the other."""
         times = {
-            action: statistics.median([*asked, *self._chosen(action)])
+            action: statistics.median([*asked, *self._seconds_of(action)])
             for action, asked in (("INCREMENTAL", self.incremental), ("FULL", self.full))
         }
         return times[self.action] <= BOUND * min(times.values())
 
-    def _chosen(self, action: str) -> list[float]:
+    def _seconds_of(self, action: str) -> list[float]:
         """Return what the refreshes took that turned out to be of this strategy."""
         return [s for s, chosen in zip(self.chosen, self.actions, strict=True) if chosen == action]
 

@@ -58,14 +58,14 @@ def main() -> int:
         tidegate_server(Path(directory)) as server,
         tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
     ):
-        figures = [_measured(connection, query, options) for query in options.queries]
+        figures = [_measure(connection, query, options) for query in options.queries]
     if options.json:
         report = {"machine": machine(), "figures": [asdict(figure) for figure in figures]}
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     return int(any(figure.p95 > options.freshness for figure in figures))
 
 
-def _measured(connection: tidegate.Connection, query: str, options: argparse.Namespace) -> Figure:
+def _measure(connection: tidegate.Connection, query: str, options: argparse.Namespace) -> Figure:
     text, known = QUERIES[query]
     keys = make_sources(connection, options.rows)
     run(

@@ -110,7 +110,7 @@ def measure(server: Server, runs: int, versions: Sequence[str]) -> list[Measurem
 def _warm_up(clients: dict[str, Connect]) -> None:
     """Let the JVM compile what will be measured, so that no client profits from coming later."""
     for connect in clients.values():
-        connection, cursor = _opened(connect)
+        connection, cursor = _open(connect)
         for _ in range(30):
             _rows(cursor, "SELECT 1")
         for _ in range(2):
@@ -119,15 +119,15 @@ def _warm_up(clients: dict[str, Connect]) -> None:
 
 
 def _measure_client(server: str, client: str, connect: Connect, runs: int) -> Iterator[Measurement]:
-    connecting = [timed(lambda: _close(_opened(connect)))[0] * 1000 for _ in range(runs * 4)]
+    connecting = [time_call(lambda: _close(_open(connect)))[0] * 1000 for _ in range(runs * 4)]
     yield summarise(server, client, "connect", "ms", connecting[runs:])
-    connection, cursor = _opened(connect)
+    connection, cursor = _open(connect)
     try:
-        small = [timed(lambda: _rows(cursor, "SELECT 1"))[0] * 1000 for _ in range(runs * 10)]
+        small = [time_call(lambda: _rows(cursor, "SELECT 1"))[0] * 1000 for _ in range(runs * 10)]
         yield summarise(server, client, "SELECT 1", "ms", small[runs * 2 :])
         rates = []
         for _ in range(runs + 1):
-            seconds, rows = timed(lambda: _rows(cursor, WIDE.format(rows=FETCH_ROWS)))
+            seconds, rows = time_call(lambda: _rows(cursor, WIDE.format(rows=FETCH_ROWS)))
             if rows != FETCH_ROWS:
                 raise SystemExit(f"{server} answered {rows} rows to {client}, not {FETCH_ROWS}")
             rates.append(FETCH_ROWS / seconds)
@@ -145,7 +145,7 @@ def _measure_jdbc(server: Server, version: str, runs: int) -> Iterator[Measureme
     yield summarise(server.name, client, f"fetch {FETCH_ROWS:,} x 8", "rows/s", rates)
 
 
-def _opened(connect: Connect) -> tuple[Any, Any]:
+def _open(connect: Connect) -> tuple[Any, Any]:
     """Open a session; impyla opens one per cursor, so the cursor belongs to it."""
     connection = connect()
     return connection, connection.cursor()
@@ -162,7 +162,7 @@ def _rows(cursor: Any, sql: str) -> int:
     return len(cursor.fetchall())
 
 
-def timed(work: Callable[[], T]) -> tuple[float, T]:
+def time_call(work: Callable[[], T]) -> tuple[float, T]:
     """Return the seconds ``work`` took and what it returned."""
     start = time.perf_counter()
     result = work()

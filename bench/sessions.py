@@ -72,13 +72,13 @@ def idle(server: Server, sessions: int) -> dict[str, float]:
     """
     jvm = jvm_of(server)
     with ExitStack() as stack:
-        one = stack.enter_context(_connected(server))
+        one = stack.enter_context(_connect(server))
         for _ in range(sessions):
             _use(one)
         live = live_mib(jvm)
         sampler = Sampler(server.pid)
         for _ in range(sessions):
-            _use(stack.enter_context(_connected(server)))
+            _use(stack.enter_context(_connect(server)))
         time.sleep(2)
         grown_live = live_mib(jvm) - live
         after = sampler.sample()
@@ -106,7 +106,7 @@ def busy(server: Server, workers: int, statements: int) -> tuple[float, list[str
     errors: list[str] = []
 
     def work(worker: int) -> None:
-        with _connected(server) as connection, closing(connection.cursor()) as cursor:
+        with _connect(server) as connection, closing(connection.cursor()) as cursor:
             for n in range(statements):
                 try:
                     cursor.execute(WORK[n % len(WORK)].format(n=worker))
@@ -126,7 +126,7 @@ def _use(connection: Any) -> None:
         cursor.fetchall()
 
 
-def _connected(server: Server) -> Any:
+def _connect(server: Server) -> Any:
     return closing(tidegate.connect(host="127.0.0.1", port=server.port, user="bench"))
 
 

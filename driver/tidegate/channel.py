@@ -142,7 +142,7 @@ class Channel:
             except Error:
                 raise
             except TApplicationException as error:
-                raise _refused(name, error) from error
+                raise _error_of(name, error) from error
             except (*_BROKEN, TException) as error:
                 self.close()
                 raise connection_lost(_describe(error)) from error
@@ -224,7 +224,7 @@ def _unreachable(options: ConnectOptions, error: BaseException) -> OperationalEr
     )
 
 
-def _refused(name: str, error: Any) -> Error:
+def _error_of(name: str, error: Any) -> Error:
     if error.type == TApplicationException.UNKNOWN_METHOD:
         return NotSupportedError(f"the server does not offer the call {name}", sqlstate="0A000")
     return OperationalError(

@@ -133,7 +133,7 @@ class Connection:
         """Whether the server is one that knows Tidegate's extensions."""
         self.sends_arrow = self.server_settings.get(RESULT_FORMAT) == "arrow"
         """Whether results arrive in Arrow's format."""
-        self.fetch_size = options.fetch_size or _suggested(self.server_settings)
+        self.fetch_size = options.fetch_size or _suggested_fetch_size(self.server_settings)
         """Rows asked for at a time."""
         _log.info(
             "session opened on %s:%s as %s", options.host, options.port, options.user or "default"
@@ -306,6 +306,6 @@ def _setting(key: str) -> str:
     return f"set:{key}" if key.startswith(_QUALIFIED) else f"set:hiveconf:{key}"
 
 
-def _suggested(settings: Mapping[str, str]) -> int:
+def _suggested_fetch_size(settings: Mapping[str, str]) -> int:
     text = settings.get(_SUGGESTED_FETCH_SIZE, "")
     return int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_FETCH_SIZE

@@ -166,7 +166,7 @@ class Cursor:
         :raises Error: if the statement failed.
         :raises ProgrammingError: if none was started.
         """
-        status = self._started().poll()
+        status = self._require_operation().poll()
         if status.finished and self._status is None:
             self._finish(status)
         return status
@@ -177,7 +177,7 @@ class Cursor:
         :raises Error: if the statement failed.
         :raises ProgrammingError: if none was started.
         """
-        operation = self._started()
+        operation = self._require_operation()
         if self._status is None:
             try:
                 self._finish(operation.wait())
@@ -194,14 +194,14 @@ class Cursor:
 
     def fetch_logs(self) -> list[str]:
         """Return the lines of the statement's log that were not returned yet."""
-        return self._started().fetch_log()
+        return self._require_operation().fetch_log()
 
     def logs(self) -> Iterator[str]:
         """Yield the lines of the statement's log as they come, until it is done.
 
         :raises Error: at the end, if the statement failed.
         """
-        operation = self._started()
+        operation = self._require_operation()
         failure: DatabaseError | None = None
         while self._status is None and failure is None:
             yield from operation.fetch_log()
@@ -379,7 +379,7 @@ class Cursor:
         self._operation = Operation(self.connection, reply.operationHandle)
 
     def _finish(self, status: OperationStatus) -> None:
-        operation = self._started()
+        operation = self._require_operation()
         if status.has_result_set:
             self._columns = operation.columns()
         if self._columns:
@@ -409,7 +409,7 @@ class Cursor:
         if operation is not None and not self.connection.closed:
             operation.close()
 
-    def _started(self) -> Operation:
+    def _require_operation(self) -> Operation:
         self._refuse_closed()
         if self._operation is None:
             raise ProgrammingError("no statement was executed on this cursor", sqlstate="HY010")

@@ -37,7 +37,7 @@ class KerberosLayer:
 
         :raises OperationalError: if it was changed on the way, or is not protected as agreed.
         """
-        found = _checked(lambda: self._context.unwrap(frame))
+        found = _translate_errors(lambda: self._context.unwrap(frame))
         if self._encrypted and not found.encrypted:
             raise OperationalError("the server sent a frame unencrypted", sqlstate="08001")
         return bytes(found.message)
@@ -49,7 +49,7 @@ def negotiate(options: ConnectOptions) -> str:
     :raises OperationalError: if there is no ticket.
     """
     context = _context(options)
-    return f"Negotiate {base64.b64encode(_checked(context.step)).decode()}"
+    return f"Negotiate {base64.b64encode(_translate_errors(context.step)).decode()}"
 
 
 def log_in(options: ConnectOptions, ask: Ask) -> tuple[bytes, KerberosLayer | None]:
@@ -58,12 +58,12 @@ def log_in(options: ConnectOptions, ask: Ask) -> tuple[bytes, KerberosLayer | No
     :raises OperationalError: if there is no ticket or the server is not who it should be.
     """
     context = _context(options)
-    answer = ask(_checked(context.step))
+    answer = ask(_translate_errors(context.step))
     for _ in range(_MOST_STEPS):
         if context.complete:
             break
-        answer = ask(_checked(partial(context.step, answer)) or b"")
-    offer = _checked(lambda: context.unwrap(answer)).message
+        answer = ask(_translate_errors(partial(context.step, answer)) or b"")
+    offer = _translate_errors(lambda: context.unwrap(answer)).message
     if len(offer) != 4:
         raise OperationalError("the server offers no security layer", sqlstate="08001")
     # What TLS encrypts already needs no second layer.
@@ -88,7 +88,7 @@ def _context(options: ConnectOptions) -> Any:
             "auth=KERBEROS needs the package gssapi: pip install 'tidegate[kerberos]'"
         ) from error
     principal = options.principal.replace("_HOST", options.host.lower())
-    return _checked(
+    return _translate_errors(
         lambda: gssapi.SecurityContext(
             name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
             flags=gssapi.RequirementFlag.mutual_authentication
@@ -99,7 +99,7 @@ def _context(options: ConnectOptions) -> Any:
     )
 
 
-def _checked(work: Callable[[], Any]) -> Any:
+def _translate_errors(work: Callable[[], Any]) -> Any:
     """Return what a call of the library returns, its errors as ours."""
     from gssapi.exceptions import GSSError
 

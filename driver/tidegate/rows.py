@@ -14,10 +14,10 @@ RowFactory = Callable[[Sequence[str]], RowMaker]
 
 def tuple_row(names: Sequence[str]) -> RowMaker:
     """Rows are plain tuples; the default."""
-    return _unchanged
+    return _identity
 
 
-def _unchanged(values: Row) -> Row:
+def _identity(values: Row) -> Row:
     return values
 
 

@@ -102,10 +102,10 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
 
     def wait(self) -> None:
         """Block until a byte can be read or the peer has closed, consuming nothing."""
-        wait_readable(self._opened())
+        wait_readable(self._require_socket())
 
     def read(self, sz: int) -> bytes:
-        data: bytes = self._opened().recv(sz)
+        data: bytes = self._require_socket().recv(sz)
         if not data:
             raise EOFError("the server closed the connection")
         return data
@@ -114,7 +114,7 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
         # Thrift's own concatenates the pieces, which is quadratic in large replies.
         data = bytearray(sz)
         view = memoryview(data)
-        opened, done = self._opened(), 0
+        opened, done = self._require_socket(), 0
         while done < sz:
             count = opened.recv_into(view[done:])
             if count == 0:
@@ -123,12 +123,12 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
         return bytes(data)
 
     def write(self, buf: bytes) -> None:
-        self._opened().sendall(buf)
+        self._require_socket().sendall(buf)
 
     def flush(self) -> None:
         return None
 
-    def _opened(self) -> Any:
+    def _require_socket(self) -> Any:
         if self._socket is None:
             raise TTransportException(TTransportException.NOT_OPEN, "the connection is closed")
         return self._socket

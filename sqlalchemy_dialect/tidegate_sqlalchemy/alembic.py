@@ -380,17 +380,17 @@ def _bringing(
         return [_dropping(connection, key), CreateMaterializedTableOp(table)]
     if not changes:
         return []
-    previous = _shown(connection, key, "CREATE OR ALTER")
+    previous = _show_create(connection, key, "CREATE OR ALTER")
     columns = any(change.object.startswith("COLUMN ") for change in changes)
     return [CreateMaterializedTableOp(wanted, previous, new_columns=columns)]
 
 
 def _dropping(connection: sa.Connection, key: Key) -> MigrateOperation:
-    definition = _shown(connection, key, "CREATE")
+    definition = _show_create(connection, key, "CREATE")
     return DropMaterializedTableOp(key[1], schema=key[0], definition=definition)
 
 
-def _shown(connection: sa.Connection, key: Key, create: str) -> str:
+def _show_create(connection: sa.Connection, key: Key, create: str) -> str:
     prepare = connection.dialect.identifier_preparer
     schema = f"{prepare.quote_schema(key[0])}." if key[0] is not None else ""
     name = f"{schema}{prepare.quote(key[1])}"

@@ -418,7 +418,7 @@ def _rename(element: RenameMaterializedTable, compiler: Any, **kw: Any) -> str:
 
 @compiles(SwapMaterializedTables, "tidegate")
 def _swap(element: SwapMaterializedTables, compiler: Any, **kw: Any) -> str:
-    other = _qualified(element.other, element.schema, compiler)
+    other = _qualify(element.other, element.schema, compiler)
     return _alter(element, compiler, f"SWAP WITH {other}")
 
 
@@ -460,10 +460,10 @@ def _alter(element: _MaterializedTableElement, compiler: Any, action: str) -> st
 
 
 def _name(element: _MaterializedTableElement, compiler: Any) -> str:
-    return _qualified(element.name, element.schema, compiler)
+    return _qualify(element.name, element.schema, compiler)
 
 
-def _qualified(name: str, schema: str | None, compiler: Any) -> str:
+def _qualify(name: str, schema: str | None, compiler: Any) -> str:
     quoted = compiler.preparer.quote(name)
     if schema is None:
         return str(quoted)

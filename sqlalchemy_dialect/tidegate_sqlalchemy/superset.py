@@ -256,15 +256,15 @@ class TidegateEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has 
 
     @classmethod
     def _latest_partition_query(cls, table: Table, columns: list[str]) -> str:
-        listed = ", ".join(_quoted(column) for column in columns)
-        order = ", ".join(f"{_quoted(column)} DESC NULLS LAST" for column in columns)
+        listed = ", ".join(_quote(column) for column in columns)
+        order = ", ".join(f"{_quote(column)} DESC NULLS LAST" for column in columns)
         return f"SELECT {listed} FROM {_name(table)} ORDER BY {order} LIMIT 1"
 
 
 def _name(table: Table) -> str:
     parts = (table.catalog, table.schema, table.table)
-    return ".".join(_quoted(part) for part in parts if part)
+    return ".".join(_quote(part) for part in parts if part)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -157,7 +157,7 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="FILE",
         help="file of session settings, a line key = value each, such as sql-context.conf; "
-        f"over those in {_shown(defaults_path())}, under those of the URL and --set",
+        f"over those in {_abbreviate(defaults_path())}, under those of the URL and --set",
     )
 
 
@@ -215,7 +215,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _shown(path: Path) -> str:
+def _abbreviate(path: Path) -> str:
     home = str(Path.home())
     return "~" + str(path).removeprefix(home) if str(path).startswith(home) else str(path)
 

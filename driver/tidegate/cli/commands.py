@@ -72,7 +72,7 @@ def _tables(bench: Workbench, arguments: Sequence[str]) -> None:
     _list(bench, lambda cursor: cursor.tables(schema, table), _TABLE_COLUMNS)
 
 
-def _materialized(bench: Workbench, arguments: Sequence[str]) -> None:
+def _materialized_tables(bench: Workbench, arguments: Sequence[str]) -> None:
     schema, table = _pattern("mts", arguments)
     types = ["MATERIALIZED_TABLE"]
     _list(bench, lambda cursor: cursor.tables(schema, table, types), _TABLE_COLUMNS)
@@ -181,7 +181,7 @@ def _on_off(value: bool) -> str:
 COMMANDS: dict[str, Command] = {
     "help": Command("", "list the commands", _help),
     "tables": Command("[[SCHEMA.]PATTERN]", "list tables, views, materialized tables", _tables),
-    "mts": Command("[[SCHEMA.]PATTERN]", "list materialized tables", _materialized),
+    "mts": Command("[[SCHEMA.]PATTERN]", "list materialized tables", _materialized_tables),
     "columns": Command("[SCHEMA.]TABLE", "list the columns of a table", _columns),
     "schemas": Command("", "list schemas", _schemas),
     "functions": Command("", "list functions", _functions),

@@ -144,7 +144,7 @@ def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[st
         names = [str(column[0]) for column in cursor.description]
         pages = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
         if chosen is not None:
-            names, pages = _projected(names, pages, chosen)
+            names, pages = _project(names, pages, chosen)
         count = FORMATS[display.format](names, pages, display.out, display.header)
     display.out.flush()
     rows = "row" if count == 1 else "rows"
@@ -227,7 +227,7 @@ def _pages(fetch: Callable[[], Page]) -> Iterator[Page]:
         yield page
 
 
-def _projected(
+def _project(
     names: Sequence[str], pages: Iterator[Page], chosen: Sequence[str]
 ) -> tuple[list[str], Iterator[Page]]:
     """Keep the chosen columns, in their order; all when the server names them otherwise."""

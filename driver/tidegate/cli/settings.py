@@ -33,7 +33,7 @@ def read_settings(name: str) -> Settings:
         # One line more, of which errors must not speak.
         parser.read_string(f"[{_SECTION}]\n{read_script(name)}", name)
     except configparser.Error as error:
-        raise UnreadableFileError(f"cannot read {name}: {_told(error)}") from error
+        raise UnreadableFileError(f"cannot read {name}: {_describe(error)}") from error
     for section in parser.sections():
         if section != _SECTION:
             raise UnreadableFileError(f"cannot read {name}: [{section}] is no setting")
@@ -47,7 +47,7 @@ class _Parser(configparser.RawConfigParser):
         return optionstr
 
 
-def _told(error: configparser.Error) -> str:
+def _describe(error: configparser.Error) -> str:
     match error:
         case configparser.DuplicateOptionError():
             return f"line {(error.lineno or 1) - 1} sets {error.option} again"

@@ -54,7 +54,7 @@ def parse_negotiation_header(
         status = SaslStatus(number)
     except ValueError:
         raise SaslError(f"expected a SASL status from 1 to 5, but {number} came") from None
-    return status, _checked(length, limit, "negotiation message")
+    return status, _check_length(length, limit, "negotiation message")
 
 
 def data_frame(payload: bytes) -> bytes:
@@ -68,10 +68,10 @@ def parse_data_header(header: bytes, *, limit: int = MAX_DATA_BYTES) -> int:
     :raises SaslError: if it is negative or above ``limit``.
     """
     (length,) = _DATA.unpack(header)
-    return _checked(length, limit, "data frame")
+    return _check_length(length, limit, "data frame")
 
 
-def _checked(length: int, limit: int, what: str) -> int:
+def _check_length(length: int, limit: int, what: str) -> int:
     if not 0 <= length <= limit:
         raise SaslError(f"expected a {what} of at most {limit} bytes, but {length} were announced")
     return length

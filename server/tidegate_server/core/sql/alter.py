@@ -59,7 +59,7 @@ def alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     word = at.accept_any(*ALTER_RULES)
     if word is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     return ALTER_RULES[word](at, name)
 
 
@@ -102,7 +102,7 @@ def _refresh_scope(
     if at.accept("WHERE"):
         predicate = at.slice_until("CASCADE", "SYNC", "ASYNC", ";")
         if not predicate:
-            raise at.unexpected("a condition")
+            raise at.unexpected_token("a condition")
         return None, None, predicate
     return None, None, None
 
@@ -131,7 +131,7 @@ def _set(at: Cursor, name: Name) -> Statement:
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
     if not at.sees("("):
         at.accept("(")  # remembered as possible here
-        raise at.unexpected(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
+        raise at.unexpected_token(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
     return AlterSetOptions(name=name, options=clauses.options(at))
 
 
@@ -171,7 +171,7 @@ def _drop_part(at: Cursor, name: Name) -> Statement:
 
 def _rename(at: Cursor, name: Name) -> Statement:
     if not at.accept("TO"):
-        raise at.unexpected(hint=_COLUMN_NAMES if at.sees("COLUMN") else "")
+        raise at.unexpected_token(hint=_COLUMN_NAMES if at.sees("COLUMN") else "")
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 

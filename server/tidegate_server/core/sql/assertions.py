@@ -26,7 +26,7 @@ class Misplaced:
     expected: str
 
 
-def misplaced(condition: str) -> Misplaced | None:
+def find_misplaced(condition: str) -> Misplaced | None:
     """Return the first wrong use of ``previous``, or None."""
     tokens = tokenize(condition)
     end = -1

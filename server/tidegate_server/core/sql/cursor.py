@@ -96,25 +96,25 @@ class Cursor:
         """
         for spelling in spellings:
             if not self.accept(spelling):
-                raise self.unexpected()
+                raise self.unexpected_token()
 
     def name(self, what: str = "a name") -> str:
         """Step over an identifier and return it."""
         if not self.sees_name():
-            raise self.unexpected(what, hint=_BACKTICKS if self.sees_string() else "")
+            raise self.unexpected_token(what, hint=_BACKTICKS if self.sees_string() else "")
         return self.advance().text
 
     def string(self, what: str = "a string literal") -> str:
         """Step over a string literal and return its value."""
         if not self.sees_string():
-            raise self.unexpected(what)
+            raise self.unexpected_token(what)
         return self.advance().text
 
     def integer(self, what: str = "a whole number") -> int:
         """Step over an unsigned whole number and return it."""
         token = self.token()
         if token is None or not _whole(token):
-            raise self.unexpected(what)
+            raise self.unexpected_token(what)
         return int(self.advance().text)
 
     def end(self) -> None:
@@ -123,7 +123,7 @@ class Cursor:
         while self.accept(";"):
             more = True
         if not self.ended:
-            raise self.unexpected("the end of the statement", hint=ONE_BY_ONE if more else "")
+            raise self.unexpected_token("the end of the statement", hint=ONE_BY_ONE if more else "")
 
     # ---- slices of the text
 
@@ -138,7 +138,7 @@ class Cursor:
         """Where the last token that was stepped over ends (exclusive)."""
         return self._tokens[self._index - 1].end + 1 if self._index else 0
 
-    def begun(self, tokens: int) -> int:
+    def start_of_last(self, tokens: int) -> int:
         """Return where the first of the last so many tokens that were stepped over begins."""
         return self._tokens[self._index - tokens].start
 
@@ -159,7 +159,7 @@ class Cursor:
 
     # ---- errors
 
-    def unexpected(self, *wanted: str, hint: str = "") -> ServerError:
+    def unexpected_token(self, *wanted: str, hint: str = "") -> ServerError:
         """Return the syntax error at the next token; names everything that was tried there."""
         expected = list(dict.fromkeys((*self._tried, *wanted)))
         hint = hint or _suggestion(self.spelling(), expected)

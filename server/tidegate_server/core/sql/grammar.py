@@ -65,7 +65,7 @@ _ELSEWHERE: Mapping[str, str] = {
 
 def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
     if or_alter and at.sees("IF", "NOT", "EXISTS"):
-        raise at.unexpected("a table name", hint=_OR_ALTER)
+        raise at.unexpected_token("a table name", hint=_OR_ALTER)
     if_not_exists = not or_alter and at.accept("IF", "NOT", "EXISTS")
     name = clauses.table_name(at)
     listed = column_list(at) if at.sees("(") else _no_list(at)
@@ -109,7 +109,7 @@ def _immutable(at: Cursor) -> str | None:
     if at.accept("IMMUTABLE"):
         return clauses.immutable(at)
     if at.sees("BACKFILL"):
-        raise at.unexpected("AS", hint=_NO_REGION)
+        raise at.unexpected_token("AS", hint=_NO_REGION)
     return None
 
 
@@ -122,9 +122,9 @@ def _backfill_from(at: Cursor) -> Name | None:
 
 def _as_query(at: Cursor) -> str:
     if at.spelling() in (*_CLAUSES, *_LAST):
-        raise at.unexpected("AS", hint=_ORDER)
+        raise at.unexpected_token("AS", hint=_ORDER)
     if not at.accept("AS"):
-        raise at.unexpected(hint=_ELSEWHERE.get(at.spelling(), ""))
+        raise at.unexpected_token(hint=_ELSEWHERE.get(at.spelling(), ""))
     return clauses.query(at)
 
 
@@ -158,7 +158,7 @@ def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
     def refuse(at: Cursor) -> Statement:
         raise at.failure(
             Code.PARSE_SYNTAX,
-            offset=at.begun(len(words)),
+            offset=at.start_of_last(len(words)),
             found=" ".join(words),
             expected=f"MATERIALIZED TABLE{'S' if words[-1].endswith('S') else ''}",
             hint=f"Write {wanted}.",
@@ -167,9 +167,9 @@ def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
     return refuse
 
 
-def _unsupported(what: str, hint: str) -> Rule:
+def _refuse_as_unsupported(what: str, hint: str) -> Rule:
     def refuse(at: Cursor) -> Statement:
-        raise at.failure(Code.NOT_SUPPORTED, offset=at.begun(1), what=what, hint=hint)
+        raise at.failure(Code.NOT_SUPPORTED, offset=at.start_of_last(1), what=what, hint=hint)
 
     return refuse
 
@@ -192,7 +192,7 @@ def _show_tables(at: Cursor) -> Statement:
     negated = at.accept("NOT")
     like = at.accept_any("LIKE", "ILIKE")
     if negated and like is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     return ShowMaterializedTables(
         schema=schema,
         extended=extended,
@@ -267,7 +267,7 @@ _EXPLAINED: Mapping[tuple[str, ...], Callable[[Cursor], Explain]] = {
 def _in_detail(detail: str, rule: Callable[[Cursor], Explain]) -> Rule:
     """Return the rule of a statement of which Spark is to tell more; only CREATE has a query."""
 
-    def detailed(at: Cursor) -> Statement:
+    def parse_detailed(at: Cursor) -> Statement:
         found = rule(at)
         if not isinstance(found.statement, CreateMaterializedTable):
             hint = f"Leave {detail} out: it is for EXPLAIN of a query, or of CREATE."
@@ -277,7 +277,7 @@ def _in_detail(detail: str, rule: Callable[[Cursor], Explain]) -> Rule:
             )
         return replace(found, detail=detail)
 
-    return detailed
+    return parse_detailed
 
 
 def _verify(at: Cursor) -> VerifyMaterializedTable:
@@ -339,11 +339,11 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         ("SHOW", kind, "TABLES"): _foreign((kind, "TABLES"), "SHOW MATERIALIZED TABLES")
         for kind in ("DYNAMIC", "STREAMING")
     },
-    ("COMMENT", "ON", *TABLE): _unsupported(
+    ("COMMENT", "ON", *TABLE): _refuse_as_unsupported(
         "COMMENT ON MATERIALIZED TABLE", f"Write {_FOREIGN['COMMENT ON']}."
     ),
     **{
-        (word, "STATEMENT", "SET"): _unsupported(
+        (word, "STATEMENT", "SET"): _refuse_as_unsupported(
             "A statement set", "Send its statements one by one."
         )
         for word in ("BEGIN", "EXECUTE")

@@ -123,7 +123,7 @@ def _setting(text: str, start: int, rule: Rule) -> Statement:
             return ShowOption(key=key or "")
         value = found["value"].strip()
         quoted = _QUOTED.fullmatch(value)
-        return SetOption(key=key, value=_unquoted(quoted[1]) if quoted else value)
+        return SetOption(key=key, value=_unescape(quoted[1]) if quoted else value)
     if found := _BARE_RESET.fullmatch(text, start):
         return ResetOption(key=_bare(found))
     return _loose(text, rule)
@@ -131,10 +131,10 @@ def _setting(text: str, start: int, rule: Rule) -> Statement:
 
 def _bare(found: re.Match[str]) -> str | None:
     """Return the key of SET and RESET, which Spark also takes in backticks."""
-    return found["key"] if found["quoted"] is None else _unquoted(found["quoted"])
+    return found["key"] if found["quoted"] is None else _unescape(found["quoted"])
 
 
-def _unquoted(name: str) -> str:
+def _unescape(name: str) -> str:
     return name.replace("``", "`")
 
 

@@ -37,9 +37,9 @@ def spark_text(query: str) -> str:
         return query
     text, at = [], 0
     for start, end in ((token.start, token.end + 1) for token in tokens):
-        text += [_COMMENT.sub(_respelled, query[at:start]), query[start:end]]
+        text += [_COMMENT.sub(_respell, query[at:start]), query[start:end]]
         at = end
-    return "".join([*text, _COMMENT.sub(_respelled, query[at:])])
+    return "".join([*text, _COMMENT.sub(_respell, query[at:])])
 
 
 def spark_statement(text: str) -> str:
@@ -139,7 +139,7 @@ def temporary_object(text: str) -> str | None:
     if at.accept("DECLARE"):
         at.accept("OR", "REPLACE")
         at.accept_any("VARIABLE", "VAR")
-        return _named("VARIABLE", at)
+        return _kind_and_name("VARIABLE", at)
     if not at.accept("CREATE"):
         return None
     at.accept("OR", "REPLACE")
@@ -148,7 +148,7 @@ def temporary_object(text: str) -> str | None:
         return None
     kind = at.accept_any("VIEW", "FUNCTION")
     at.accept("IF", "NOT", "EXISTS")
-    return _named(kind, at)
+    return _kind_and_name(kind, at)
 
 
 def dropped_object(text: str) -> str | None:
@@ -159,15 +159,15 @@ def dropped_object(text: str) -> str | None:
     at.accept_any("TEMPORARY", "TEMP")
     kind = at.accept_any("VIEW", "FUNCTION", "VARIABLE")
     at.accept("IF", "EXISTS")
-    return _named(kind, at)
+    return _kind_and_name(kind, at)
 
 
-def _named(kind: str | None, at: Cursor) -> str | None:
+def _kind_and_name(kind: str | None, at: Cursor) -> str | None:
     name = at.word()
     return None if kind is None or name is None else f"{kind.lower()} {name.lower()}"
 
 
-def _respelled(comment: re.Match[str]) -> str:
+def _respell(comment: re.Match[str]) -> str:
     return comment[0].replace("//", "--", 1) if comment[0].startswith("//") else comment[0]
 
 

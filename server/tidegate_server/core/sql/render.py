@@ -282,7 +282,7 @@ def _alteration(statement: Alteration) -> str:
         case AlterModify(changes=changes):
             return f"MODIFY {_changes(changes)}"
         case AlterDrop():
-            return f"DROP {_dropped(statement)}"
+            return f"DROP {_drop_target(statement)}"
         case AlterRename(new_name=new_name):
             return f"RENAME TO {_name(new_name)}"
         case AlterSwap(other=other):
@@ -333,7 +333,7 @@ def _change(change: SchemaChange) -> str:
             assert_never(change)
 
 
-def _dropped(statement: AlterDrop) -> str:
+def _drop_target(statement: AlterDrop) -> str:
     if statement.part is not None:
         return statement.part.value
     if statement.constraint is not None:

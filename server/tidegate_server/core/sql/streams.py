@@ -121,11 +121,11 @@ class Stream:
     def sql(self) -> str:
         """Return the stream as a query may name it."""
         written = (
-            f"{_written(key)} => {quote_literal(value)}" for key, value in self.parameters.items()
+            f"{_spell_key(key)} => {quote_literal(value)}" for key, value in self.parameters.items()
         )
         return f"STREAM {self.function}({', '.join(written)})"
 
-    def hidden(self, text: str) -> str:
+    def with_view(self, text: str) -> str:
         """Return the query with a view's name in the stream's place; nothing else moves."""
         blanks = "".join(
             letter if letter == "\n" else " " for letter in text[self.start : self.end]
@@ -201,7 +201,7 @@ def _key(at: Cursor) -> str:
     return ".".join(parts)
 
 
-def _written(key: str) -> str:
+def _spell_key(key: str) -> str:
     return key if _PLAIN.fullmatch(key) else quote_identifier(key)
 
 

@@ -102,7 +102,7 @@ def _analyze_stream(
     spark: SparkSession, text: str, stream: Stream, format: TableFormat
 ) -> Analysis:
     """Analyze a query over a stream, whose rows are looked at one by one."""
-    hidden = stream.hidden(text)
+    hidden = stream.with_view(text)
     with reading(spark, stream):
         check_rows(spark, hidden)
         query = parse_query(spark, hidden)

@@ -148,7 +148,7 @@ def _taken_in(
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
     with reading(session, stream):
-        frame = session.sql(stream.hidden(order.expanded_query))
+        frame = session.sql(stream.with_view(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # All that is there is one batch, as one refresh is one commit.
         query = writer.trigger(once=True).start()
