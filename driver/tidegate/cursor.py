@@ -1,4 +1,4 @@
-"""The cursor of PEP 249, with asynchronous execution, logs, Arrow, metadata besides."""
+"""The cursor of PEP 249, extended by asynchronous execution, logs, Arrow and metadata."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cursor:
         self.connection = connection
         self.row_factory = row_factory
         self.arraysize = 1
-        """Rows that ``fetchmany`` returns unless told otherwise."""
+        """Default number of rows for ``fetchmany``."""
         self.messages: list[tuple[type[Warning], Warning]] = []
         """Warnings and notes of the server about the last statement, as PEP 249 has them."""
         self._closed = False
@@ -83,7 +83,7 @@ class Cursor:
 
     @property
     def columns_info(self) -> tuple[WireColumn, ...]:
-        """The columns of the result with all that the server said about their types."""
+        """The columns of the result with complete types."""
         return self._columns
 
     @property
@@ -93,7 +93,7 @@ class Cursor:
 
     @property
     def operation_handle(self) -> str | None:
-        """What ``Connection.cancel_operation`` takes, None before the first statement."""
+        """The argument for ``Connection.cancel_operation``, None before the first statement."""
         return self._operation.portable_handle if self._operation else None
 
     # Running statements.
@@ -110,7 +110,7 @@ class Cursor:
         Markers are ``%(name)s`` with a mapping, ``%s`` or ``?`` with a sequence; without
         ``parameters`` the statement goes out as it is. ``settings`` hold for this statement only.
 
-        :raises Error: of the class that the server's SQLSTATE asks for.
+        :raises Error: of the class that matches the server's SQLSTATE.
         """
         self.execute_async(operation, parameters, settings=settings)
         return self.wait()
@@ -351,7 +351,7 @@ class Cursor:
         """Do nothing, as PEP 249 allows."""
 
     def close(self) -> None:
-        """Cancel what still runs and free the result; later calls do nothing."""
+        """Cancel a running statement and free the result; later calls do nothing."""
         if not self._closed:
             self._forget()
             self._closed = True

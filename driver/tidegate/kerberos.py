@@ -19,7 +19,7 @@ Ask = Callable[[bytes], bytes]
 
 
 class KerberosLayer:
-    """Protects what is sent after the login: signed, or encrypted as well."""
+    """Protects messages after the login: signs them, or encrypts them as well."""
 
     def __init__(self, context: Any, encrypted: bool, largest: int) -> None:
         self._context = context
@@ -33,9 +33,9 @@ class KerberosLayer:
             yield self._context.wrap(part, self._encrypted).message
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Return what a frame protects.
+        """Return the payload of a frame.
 
-        :raises OperationalError: if it was changed on the way, or is not protected as agreed.
+        :raises OperationalError: if it was modified in transit, or is not protected as agreed.
         """
         found = _translate_errors(lambda: self._context.unwrap(frame))
         if self._encrypted and not found.encrypted:
@@ -53,7 +53,7 @@ def negotiate(options: ConnectOptions) -> str:
 
 
 def log_in(options: ConnectOptions, ask: Ask) -> tuple[bytes, KerberosLayer | None]:
-    """Log in with a ticket; return the client's last word and the layer for what follows.
+    """Log in with a ticket; return the client's last token and the security layer.
 
     :raises OperationalError: if there is no ticket or the server is not who it should be.
     """
@@ -66,7 +66,7 @@ def log_in(options: ConnectOptions, ask: Ask) -> tuple[bytes, KerberosLayer | No
     offer = _translate_errors(lambda: context.unwrap(answer)).message
     if len(offer) != 4:
         raise OperationalError("the server offers no security layer", sqlstate="08001")
-    # What TLS encrypts already needs no second layer.
+    # TLS already encrypts: no second layer is needed.
     wanted = (_CONFIDENTIALITY, _INTEGRITY, _NO_LAYER)
     chosen = next(
         (layer for layer in (wanted[::-1] if options.ssl else wanted) if layer & offer[0]),
@@ -100,7 +100,7 @@ def _context(options: ConnectOptions) -> Any:
 
 
 def _translate_errors(work: Callable[[], Any]) -> Any:
-    """Return what a call of the library returns, its errors as ours."""
+    """Run a call of the library, translating its errors."""
     from gssapi.exceptions import GSSError
 
     try:

@@ -16,7 +16,7 @@ _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 def keep_alive(opened: socket.socket) -> None:
-    """Have a connection probed while it is silent, and small requests sent at once."""
+    """Enable keep-alive probes, and send small requests immediately."""
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
@@ -32,7 +32,7 @@ def wait_readable(opened: socket.socket) -> None:
     if not isinstance(opened, ssl.SSLSocket):
         opened.recv(1, socket.MSG_PEEK)
         return
-    # Encrypted bytes cannot be peeked at; what was decrypted already is not on the socket.
+    # Encrypted bytes cannot be peeked at, and bytes already decrypted are not on the socket.
     if opened.pending():
         return
     with selectors.DefaultSelector() as selector:

@@ -79,7 +79,7 @@ _NESTED: Final = {name: NestedType(name) for name in ("ARRAY", "MAP", "STRUCT", 
 
 
 def type_code(name: str) -> str | NestedType:
-    """Return what ``Cursor.description`` has for a SQL type's name."""
+    """Return the ``type_code`` of ``Cursor.description`` for a SQL type's name."""
     return _NESTED.get(name, name)
 
 

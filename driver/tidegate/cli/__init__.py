@@ -87,7 +87,7 @@ def _close(bench: Workbench) -> None:
     try:
         bench.close()
     except tidegate.Error as error:
-        # Everything was done: a connection that broke meanwhile is only worth a word.
+        # All statements are done: a connection that broke meanwhile only deserves a warning.
         bench.display.complain(f"WARNING closing the session: {error}")
 
 

@@ -59,7 +59,7 @@ class Target:
     schema: str | None = None
     settings: Settings = ()
     defaults: Settings = ()
-    """What files say; a URL and ``settings`` are over it."""
+    """Settings from files; a URL and ``settings`` override them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ class QuitShellError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: what follows its name, one line of help, what it does."""
+    """A command: its arguments, one line of help, its function."""
 
     usage: str
     help: str
@@ -151,7 +151,7 @@ def _run(bench: Workbench, arguments: Sequence[str]) -> None:
     except UnreadableFileError as error:
         raise CommandError(f"The script was not run: {error}.") from error
     if not run_text(bench, text, command=run_command, source=arguments[0]):
-        raise CommandError(f"{arguments[0]} was not run to its end.")
+        raise CommandError(f"{arguments[0]} did not run to the end.")
 
 
 def _history(bench: Workbench, arguments: Sequence[str]) -> None:
@@ -190,7 +190,7 @@ COMMANDS: dict[str, Command] = {
     "close": Command("", "close the connection", _close),
     "set": Command("[NAME VALUE]", "show or change how results are written", _set),
     "run": Command("FILE", "run a file of statements", _run),
-    "history": Command("", "list what was entered", _history),
+    "history": Command("", "list the entered lines", _history),
     "sh": Command("COMMAND", "run a command of the system's shell", lambda _, words: _shell("")),
     "quit": Command("", "leave (also Ctrl-D)", _quit),
 }

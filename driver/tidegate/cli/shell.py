@@ -38,7 +38,7 @@ _CHANGES_NAMES = re.compile(r"\b(create|drop|alter|use|rename)\b|!(re)?connect",
 
 
 class StatementHistory(FileHistory):
-    """Remembers what was entered, but never a line that may hold a password."""
+    """Stores entered lines, except those that may hold a password."""
 
     def store_string(self, string: str) -> None:
         """Store one entry."""

@@ -24,7 +24,7 @@ _DATA = struct.Struct(">i")
 
 
 class SaslError(Exception):
-    """The other side broke the framing or refused; the text says what came."""
+    """The peer broke the framing or rejected the login; the message says how."""
 
 
 class SaslStatus(IntEnum):
@@ -79,7 +79,7 @@ def _check_length(length: int, limit: int, what: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainCredentials:
-    """What a client says with the mechanism PLAIN; ``authorization`` is whom to act as."""
+    """A client's message of the mechanism PLAIN; ``authorization`` is the user to act as."""
 
     user: str
     password: str
@@ -101,7 +101,7 @@ def plain_response(credentials: PlainCredentials) -> bytes:
 
 
 def parse_plain_response(payload: bytes) -> PlainCredentials:
-    """Take an initial response of PLAIN apart.
+    """Parse an initial response of PLAIN.
 
     :raises SaslError: if it has not three parts in UTF-8 or names no user.
     """

@@ -56,9 +56,9 @@ def render(statement: GrantPrivileges | RevokePrivileges | ShowGrants) -> str:
     """Return the statement as SQL."""
     match statement:
         case GrantPrivileges(on=on, user=user):
-            return f"GRANT {_privileges(statement)} {_on(on)} TO USER {quote_identifier(user)}"
+            return f"GRANT {_join(statement)} {_on(on)} TO USER {quote_identifier(user)}"
         case RevokePrivileges(on=on, user=user):
-            return f"REVOKE {_privileges(statement)} {_on(on)} FROM USER {quote_identifier(user)}"
+            return f"REVOKE {_join(statement)} {_on(on)} FROM USER {quote_identifier(user)}"
         case ShowGrants(on=on, user=user):
             where = f" {_on(on)}" if on is not None else ""
             whose = f" FOR USER {quote_identifier(user)}" if user is not None else ""
@@ -101,7 +101,7 @@ def _user(at: Cursor) -> str:
     return user
 
 
-def _privileges(statement: GrantPrivileges | RevokePrivileges) -> str:
+def _join(statement: GrantPrivileges | RevokePrivileges) -> str:
     return ", ".join(privilege.value for privilege in statement.privileges)
 
 
