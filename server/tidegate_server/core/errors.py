@@ -42,7 +42,7 @@ class ServerError(Exception):
 
     @property
     def headline(self) -> str:
-        """The error without the hint; the place is in the first line, as long as the message is."""
+        """The error without the hint; its position is appended to the first line."""
         where = f" (line {self.line}, column {self.column})" if self.line is not None else ""
         first, newline, rest = self.message.partition("\n")
         return f"[{self.code}] {first}{where}{newline}{rest}"

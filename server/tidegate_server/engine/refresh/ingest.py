@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import (
@@ -93,7 +93,7 @@ def ingest(
     if stream is None:
         raise AssertionError("a table over a stream has it in its query")
     last = format.last_commit(order.name, order.table_id)
-    hold(Point.AFTER_VERSIONS)
+    pause_at(Point.AFTER_VERSIONS)
     before = last.version if last is not None else None
     if last is not None and last.refresh_id == order.refresh_id:
         return RefreshOutcome(plan=plan, from_version=None, to_version=before)

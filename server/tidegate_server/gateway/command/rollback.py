@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
@@ -124,7 +124,7 @@ def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
         if active:
             lifecycle.suspend_table(table, context)
         made.append(_restore(table, version, mark.refresh_id, context))
-        hold(Point.BETWEEN_HALVES)
+        pause_at(Point.BETWEEN_HALVES)
         carry_out(replace(found, before=table), context)
         undo.pop_all()
     return _told(table, version, context)

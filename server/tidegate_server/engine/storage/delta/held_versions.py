@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import CommittedRefresh, RefreshOrder
 from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
 from tidegate_server.engine.storage.delta.write import last_refresh
@@ -46,10 +46,10 @@ class HeldPlace:
         place = self._place(order.refresh_id)
         # Made first, or Delta would take the place for a part of the table around it.
         self._files.mkdirs(self._path(place, _LOG))
-        hold(Point.BEFORE_COMMIT)
+        pause_at(Point.BEFORE_COMMIT)
         writer = rows.write.format("delta").mode("overwrite").option("userMetadata", metadata)
         writer.save(place)
-        hold(Point.AFTER_COMMIT)
+        pause_at(Point.AFTER_COMMIT)
         # Never a later one: this may be a refresh that outlived its lease.
         earlier = (each for each in self._found(order.table_id) if each.epoch < order.epoch)
         self._remove(each.refresh_id for each in earlier)

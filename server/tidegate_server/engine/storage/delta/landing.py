@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
 from tidegate_server.engine.storage.delta.partitions import lost_partition
@@ -31,10 +31,10 @@ def landed(
         partition's value cannot be stored, or what an expectation says of the rows.
     """
     before = int(snapshot.version())
-    hold(Point.BEFORE_COMMIT)
+    pause_at(Point.BEFORE_COMMIT)
     try:
         commit()
-        hold(Point.AFTER_COMMIT)
+        pause_at(Point.AFTER_COMMIT)
     except (PySparkException, Py4JJavaError) as failed:
         broken = broken_expectation(failed, order) or lost_partition(failed, order)
         if broken is not None:
