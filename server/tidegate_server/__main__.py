@@ -39,7 +39,7 @@ NEEDED = (
 )
 
 _FREE_KEYS = ("options", "engine.settings", "login.custom_options")
-"""Sections whose keys hold dots themselves."""
+"""Sections whose keys contain dots."""
 
 _UNUSABLE = frozenset(
     {
@@ -82,11 +82,11 @@ then:
 
 
 class UsageError(Exception):
-    """The gateway cannot start as told; the message says why, a line per cause."""
+    """The gateway cannot start with these arguments; the message has a line per cause."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 when it could not start as told."""
+    """Run the command and return its exit code: 0, or 2 when it could not start."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         if given[:1] == ["passwd"]:
@@ -139,14 +139,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recover-catalog",
         action="store_true",
-        help="after store or metastore were lost: bring back, from the tables in the warehouse, "
+        help="after store or metastore were lost: restore, from the tables in the warehouse, "
         "the entries of the metastore and, suspended, the definitions of materialized tables",
     )
     parser.add_argument(
         "--ready-file",
         type=Path,
         metavar="FILE",
-        help="write host, port and process ids there as JSON, again whenever an engine is up",
+        help="write host, port and process ids as JSON to this file, on every start of an engine",
     )
     return parser
 
@@ -281,7 +281,7 @@ def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
 
 
 def _store_place(config: Config) -> str:
-    """Return where the store is, without a password."""
+    """Return the store's location, without a password."""
     from sqlalchemy import make_url
 
     url = make_url(config.store_url)
@@ -290,7 +290,7 @@ def _store_place(config: Config) -> str:
 
 
 def _explain(problem: OSError, config: Config) -> NoReturn:
-    """Turn what the system refused at start into a sentence, or let it through."""
+    """Raise a UsageError for a common error of the operating system, or raise it unchanged."""
     address = f"{config.server.host}:{config.server.port}"
     match problem.errno:
         case errno.EADDRINUSE:
@@ -300,7 +300,7 @@ def _explain(problem: OSError, config: Config) -> NoReturn:
             text = f"This machine has no address {config.server.host}: choose another --host."
         case code if code in _UNUSABLE:
             what = problem.filename or address
-            text = f"{what} is not usable ({problem.strerror}): choose another --data or --port."
+            text = f"{what} cannot be used ({problem.strerror}): choose another --data or --port."
         case _:
             raise problem
     raise UsageError(text) from problem
