@@ -1,4 +1,4 @@
-"""The grammar of ALTER MATERIALIZED TABLE: which word after the name leads to which rule."""
+"""The grammar of ALTER MATERIALIZED TABLE: a table from words after the name to rules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SET_ELSEWHERE: Mapping[str, str] = {
     "COMMENT": "Use CREATE OR ALTER MATERIALIZED TABLE with the COMMENT.",
     "TARGET_LAG": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
     "SCHEDULE": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
-    "OWNER": "The owner of a table is who created it.",
+    "OWNER": "The owner of a table is the user who created it.",
 }
 
 
@@ -130,7 +130,7 @@ def _set(at: Cursor, name: Name) -> Statement:
         return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
     if not at.sees("("):
-        at.accept("(")  # remembered as possible here
+        at.accept("(")  # recorded as possible here
         raise at.unexpected_token(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
     return AlterSetOptions(name=name, options=clauses.options(at))
 

@@ -24,7 +24,7 @@ _OTHER_UNITS = frozenset(
 )
 _LARGEST = 2**31 - 1
 _MOST_BUCKETS = 100_000
-_UNIT_BEHIND = "The unit stands behind the quotes: INTERVAL '5' MINUTE."
+_UNIT_BEHIND = "The unit comes after the quotes: INTERVAL '5' MINUTE."
 _QUOTE = "Options are written ('key' = 'value', ...)."
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 
@@ -61,7 +61,7 @@ def partition(at: Cursor) -> dict[str, str]:
     told: set[str] = set()
     for offset, key, value in _list(at, lambda: (at.offset, *_partition_value(at))):
         if key.lower() in told:
-            wanted = "a column that is not named before"
+            wanted = "a column that is not named yet"
             raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=key, expected=wanted)
         told.add(key.lower())
         found[key] = value

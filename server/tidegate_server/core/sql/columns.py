@@ -27,14 +27,14 @@ _TYPE_ENDS = frozenset(
     | {"DEFAULT", "GENERATED", "REFERENCES", "CHECK"}
 )
 _DEEPEST = 100
-"""Levels of a nested type: it is taken apart level by level."""
+"""The most levels of a nested type: it is parsed recursively."""
 _EXPRESSION_ENDS = (",", ")", ";")
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "ASSERT", "CHECK", "FOREIGN"})
 
 
 @dataclass(slots=True, kw_only=True)
 class ColumnList:
-    """What stands between the brackets behind a table's name, gathered item by item."""
+    """The column list in the brackets after a table's name, gathered item by item."""
 
     columns: list[ColumnItem] = field(default_factory=list)
     primary_key: PrimaryKeyClause | None = None
@@ -44,7 +44,7 @@ class ColumnList:
 
     @property
     def only_names(self) -> bool | None:
-        """Whether there are names alone so far; None while there is nothing."""
+        """Whether there are only names so far; None while the list is empty."""
         others = (self.primary_key, self.watermark, self.expectations, self.assertions)
         if any(others):
             return False
@@ -277,10 +277,10 @@ def _assertion(at: Cursor, found: ColumnList) -> Assertion:
 
 
 def _own_name(at: Cursor, found: ColumnList) -> str:
-    """Read the name of a constraint under which something is counted."""
+    """Read the name of a constraint that has its own count of violations."""
     at.expect("CONSTRAINT")
     if at.word() in {**found.expectations, **found.assertions}:
-        raise at.unexpected_token("a name no other expectation or assertion has")
+        raise at.unexpected_token("a name that no other expectation or assertion has")
     return at.name("a constraint name")
 
 
@@ -330,7 +330,7 @@ def _change(at: Cursor) -> SchemaChange:
     at.accept("COLUMN")
     column, key = _definition(at, at.name("a column name"))
     if key is not None:
-        raise at.unexpected_token("PRIMARY KEY (...) as a change of its own")
+        raise at.unexpected_token("PRIMARY KEY (...) as a separate change")
     return _with_position(at, column)
 
 

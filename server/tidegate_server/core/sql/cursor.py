@@ -25,10 +25,10 @@ class Cursor:
         self._index = 0
         self._tried: list[str] = []
 
-    # ---- looking
+    # ---- looking ahead
 
     def token(self, ahead: int = 0) -> Token | None:
-        """Return a token without moving, or None behind the end."""
+        """Return a token without moving, or None after the end."""
         at = self._index + ahead
         return self._tokens[at] if at < len(self._tokens) else None
 
@@ -40,11 +40,11 @@ class Cursor:
         return token.text.upper() if token.text.isascii() else token.text
 
     def sees(self, *spellings: str) -> bool:
-        """Say whether the next tokens are these words and symbols."""
+        """Return whether the next tokens are these words and symbols."""
         return all(self.spelling(i) == wanted for i, wanted in enumerate(spellings))
 
     def sees_name(self, ahead: int = 0) -> bool:
-        """Say whether a token could be an identifier."""
+        """Return whether a token could be an identifier."""
         token = self.token(ahead)
         if token is None:
             return False
@@ -58,7 +58,7 @@ class Cursor:
         return token.text if token is not None and self.sees_name() else None
 
     def sees_string(self, ahead: int = 0) -> bool:
-        """Say whether a token is a string literal."""
+        """Return whether a token is a string literal."""
         token = self.token(ahead)
         return token is not None and token.token_type in _STRINGS
 
@@ -139,7 +139,7 @@ class Cursor:
         return self._tokens[self._index - 1].end + 1 if self._index else 0
 
     def start_of_last(self, tokens: int) -> int:
-        """Return where the first of the last so many tokens that were stepped over begins."""
+        """Return the offset of the first of the last ``tokens`` tokens that were stepped over."""
         return self._tokens[self._index - tokens].start
 
     def slice_until(self, *stops: str) -> str:
@@ -160,7 +160,7 @@ class Cursor:
     # ---- errors
 
     def unexpected_token(self, *wanted: str, hint: str = "") -> ServerError:
-        """Return the syntax error at the next token; names everything that was tried there."""
+        """Return the syntax error at the next token; it lists everything that was tried there."""
         expected = list(dict.fromkeys((*self._tried, *wanted)))
         hint = hint or _suggestion(self.spelling(), expected)
         token = self.token()

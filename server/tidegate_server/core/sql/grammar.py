@@ -1,4 +1,4 @@
-"""The grammar: which words lead to which rule, as tables."""
+"""The grammar: tables from leading words to rules."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ TABLE = ("MATERIALIZED", "TABLE")
 
 _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRESHNESS")
 _LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "EXECUTE", "IMMUTABLE")
-_NO_REGION = "BACKFILL FROM stands behind IMMUTABLE WHERE (condition), whose rows it copies."
-_ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
-_OR_ALTER = "OR ALTER says what becomes of a table that exists already: leave IF NOT EXISTS out."
+_NO_REGION = "BACKFILL FROM follows IMMUTABLE WHERE (condition), whose rows it copies."
+_ORDER = f"The order of the clauses is: {', '.join((*_CLAUSES, *_LAST))}, AS."
+_OR_ALTER = "OR ALTER applies to a table that already exists: leave IF NOT EXISTS out."
 _PACE = "Write FRESHNESS = INTERVAL '10' MINUTE."
 _ELSEWHERE: Mapping[str, str] = {
     "TBLPROPERTIES": "Options are written WITH ('key' = 'value').",
@@ -49,7 +49,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "USING": "A materialized table is stored as Delta Lake: leave USING out.",
     "CLUSTER": "Write DISTRIBUTED BY (column).",
     "CLUSTERED": "Write DISTRIBUTED BY (column) INTO n BUCKETS.",
-    "LOCATION": "Its place follows from its name: leave LOCATION out.",
+    "LOCATION": "Its location follows from its name: leave LOCATION out.",
     "TARGET_LAG": _PACE,
     "LAG": _PACE,
     "SCHEDULE": _PACE,
@@ -57,7 +57,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "WAREHOUSE": "All refreshes run on the gateway's engine: leave WAREHOUSE out.",
     "INITIALIZE": "Write WITH ('materialized-table.initialize' = 'ON_CREATE').",
 }
-"""What other systems write between the name and AS, with what it is here."""
+"""Clauses of other systems between the name and AS, with the equivalents here."""
 
 
 # ---- CREATE ----------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
 
 
 def _no_list(at: Cursor) -> ColumnList:
-    at.accept("(")  # remembered as possible here
+    at.accept("(")  # recorded as possible here
     return ColumnList()
 
 
@@ -141,7 +141,7 @@ def _temporary(at: Cursor) -> Statement:
 
 
 def _refresh_first(at: Cursor) -> Statement:
-    """Refuse what Spark would take for a path whose cached data it has to read again."""
+    """Reject a statement that Spark would read as REFRESH of a path's cached data."""
     if at.sees_name(1):
         at.accept("CONCURRENTLY")
     name = clauses.table_name(at)
@@ -153,7 +153,7 @@ def _refresh_first(at: Cursor) -> Statement:
 
 
 def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
-    """Refuse what other systems call a materialized table."""
+    """Reject other systems' names for a materialized table."""
 
     def refuse(at: Cursor) -> Statement:
         raise at.failure(
@@ -265,7 +265,7 @@ _EXPLAINED: Mapping[tuple[str, ...], Callable[[Cursor], Explain]] = {
 
 
 def _in_detail(detail: str, rule: Callable[[Cursor], Explain]) -> Rule:
-    """Return the rule of a statement of which Spark is to tell more; only CREATE has a query."""
+    """Return the rule of EXPLAIN with a detail of Spark's; only CREATE has a query to detail."""
 
     def parse_detailed(at: Cursor) -> Statement:
         found = rule(at)
@@ -323,7 +323,7 @@ _FOREIGN: Mapping[str, str] = {
     "SHOW CREATE": "SHOW CREATE MATERIALIZED TABLE name",
     "COMMENT ON": "CREATE OR ALTER MATERIALIZED TABLE name with the COMMENT",
 }
-"""Statements of other systems for their like of a materialized table, with what to write."""
+"""Statements of other systems about similar tables, with the equivalents here."""
 
 RULES: Mapping[tuple[str, ...], Rule] = {
     **{
@@ -380,7 +380,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         for words, rule in _EXPLAINED.items()
     },
 }
-"""Statements that are ours by their leading words, and nothing else may be."""
+"""Statements that the leading words alone identify as Tidegate's."""
 
 LOOSE_RULES: Mapping[str, Rule] = {
     "DESC": _describe,
@@ -388,9 +388,9 @@ LOOSE_RULES: Mapping[str, Rule] = {
     "SET": _set_option,
     "RESET": _reset_option,
 }
-"""Statements Spark has too: what does not fit the rule exactly is Spark's."""
+"""Statements that Spark has too: text that does not fit the rule exactly is Spark's."""
 
 PRIVILEGE_RULES: Mapping[str, Rule] = {"GRANT": privileges.grant, "REVOKE": privileges.revoke}
-"""Statements that are ours when they name a materialized table or a schema."""
+"""Statements that are Tidegate's if they name a materialized table or a schema."""
 
 LONGEST = max(len(words) for words in RULES)

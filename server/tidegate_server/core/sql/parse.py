@@ -1,4 +1,4 @@
-"""The one way from text to a statement."""
+"""Parses text to a statement: the only entry point."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tidegate_server.core.sql.statements import (
     Statement,
 )
 
-# What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
-# statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
-# Nothing but single characters is possessive: CPython before 3.11.5 gets groups that are wrong.
+# The forms that Spark's own parser reads as SET key = value, RESET key; other forms of SET are
+# other statements (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
+# Only single characters are possessive: CPython before 3.11.5 captures wrong groups otherwise.
 _NAME = r"`(?P<quoted>[^`]+(?:``[^`]*)*|(?:``[^`]*)+)`"
 _KEY = (
     r"(?:hive(?:conf|var):|(?!hive(?:conf|var):))"
@@ -48,7 +48,7 @@ _NOT_TABLES = frozenset(
 
 
 def parse(text: str) -> Statement:
-    """Read one statement; what is not Tidegate's comes back byte for byte as SparkStatement.
+    """Read one statement; any other than Tidegate's is returned unchanged as SparkStatement.
 
     Only ``//`` comments are respelled as ``--``, which Spark knows, and ``EXPLAIN PLAN FOR`` is
     EXPLAIN.
@@ -76,7 +76,7 @@ def parse(text: str) -> Statement:
 
 
 def _without(text: str, start: int, end: int) -> str:
-    """Return a text with blanks in one place; nothing moves."""
+    """Return a text with one part replaced by blanks, so that offsets stay the same."""
     return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
 
 
@@ -153,7 +153,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _unreadable(text: str, problem: TokenError) -> int:
-    """Return the offset of what does not end; sqlglot puts it last in its message."""
+    """Return the offset of the unfinished token; sqlglot puts it last in its message."""
     told = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
     if told and int(told[1]) < len(text):
         return int(told[1])

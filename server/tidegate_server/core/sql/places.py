@@ -1,4 +1,4 @@
-"""Where a name stands in a statement that was read already."""
+"""Finds the position of a name in a statement that was already parsed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate_server.core.sql.dialect import tokenize
 
 
 def place_of(text: str, name: str, *clause: str) -> tuple[int, int] | None:
-    """Return line and column of the first mention of a name behind the words of a clause.
+    """Return line and column of the first mention of a name after the words of a clause.
 
     The clause is that of a statement's own part, which comes before any query.
     """

@@ -22,7 +22,7 @@ _PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
 def is_ours(text: str) -> bool:
-    """Say whether a GRANT or REVOKE is about materialized tables; any other one is Spark's."""
+    """Return whether a GRANT or REVOKE is about materialized tables; others are Spark's."""
     at = Cursor(text, head(text, _HEAD))
     while not at.ended:
         if at.accept("ON"):
@@ -48,7 +48,7 @@ def revoke(at: Cursor) -> RevokePrivileges:
 def show_grants(at: Cursor) -> ShowGrants:
     """Read the rest of a SHOW GRANTS."""
     on = _object(at) if at.sees("ON") else None
-    at.accept("ON")  # remembered as possible here
+    at.accept("ON")  # recorded as possible here
     return ShowGrants(on=on, user=_user(at) if at.accept("FOR") else None)
 
 
@@ -94,7 +94,9 @@ def _schema_name(at: Cursor) -> Name:
 
 def _user(at: Cursor) -> str:
     if not at.accept("USER"):
-        raise at.unexpected_token(hint="Privileges are those of users: write USER before the name.")
+        raise at.unexpected_token(
+            hint="Privileges are granted to users: write USER before the name."
+        )
     user = at.string() if at.sees_string() else at.name("a user name")
     if not user.strip():
         raise at.failure(Code.INVALID_REQUEST, reason="a user has a name")

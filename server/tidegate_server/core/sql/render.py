@@ -117,7 +117,7 @@ def render(statement: Statement) -> str:
 
 
 def render_create(statement: CreateMaterializedTable, *, start_note: str | None = None) -> str:
-    """Return a CREATE, one clause a line; ``start_note`` is a comment behind START_MODE."""
+    """Return a CREATE, one clause a line; ``start_note`` is a comment after START_MODE."""
     words = "OR ALTER MATERIALIZED" if statement.or_alter else "MATERIALIZED"
     guard = "IF NOT EXISTS " if statement.if_not_exists else ""
     lines = [f"CREATE {words} TABLE {guard}{_name(statement.name)}{_column_list(statement)}"]
