@@ -37,7 +37,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
     ``columns`` reorders the query's columns by name; ``primary_key`` is declared NOT ENFORCED;
     the two exclude each other. ``options`` go into WITH. Without ``freshness`` and ``refresh_mode``
     the server chooses. ``immutable_where`` is the condition of rows that refreshes leave as they
-    are, ``backfill_from`` the table from which they are copied, its name as it stands in SQL.
+    are, ``backfill_from`` the table from which they are copied, its name as written in SQL.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.backfill_from = backfill_from
 
     def clauses(self) -> dict[str, Any]:
-        """Return the arguments besides name and query that say something, as plain values."""
+        """Return the arguments besides name and query that are set, as plain values."""
         freshness = self.freshness
         given = {
             "schema": self.schema,
@@ -295,7 +295,7 @@ def interval_literal(freshness: Freshness) -> str:
 
 
 def literally(dialect: Dialect) -> Dialect:
-    """Return a dialect like this one whose texts go out as they are, percent signs single."""
+    """Return a copy of the dialect that does not double percent signs."""
     made: Callable[..., Dialect] = type(dialect)
     return made(paramstyle="named")
 

@@ -28,7 +28,7 @@ MetadataRow = dict[str, Any]
 
 
 class ReflectionMixin:
-    """What an Inspector asks; answered without a query, so that Spark need not be awake."""
+    """The Inspector's methods; none runs a query, so the Spark engine need not be running."""
 
     default_schema_name: str | None
     identifier_preparer: Any
@@ -86,7 +86,7 @@ class ReflectionMixin:
         name = self.identifier_preparer.quote(view_name)
         if schema is not None:
             name = f"{self.identifier_preparer.quote_schema(schema)}.{name}"
-        # Text by hand goes out as it is, but the preparer doubles percent signs.
+        # This text is sent unchanged, but the preparer doubles percent signs.
         name = name.replace("%%", "%")
         return str(connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").scalar())
 
@@ -94,7 +94,7 @@ class ReflectionMixin:
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Tell whether a table, view or materialized table of that name exists."""
+        """Return whether a table, view or materialized table of that name exists."""
         return self._find(connection, table_name, schema) is not None
 
     def has_sequence(

@@ -94,9 +94,7 @@ def _schema_name(at: Cursor) -> Name:
 
 def _user(at: Cursor) -> str:
     if not at.accept("USER"):
-        raise at.unexpected_token(
-            hint="Privileges are granted to users: write USER before the name."
-        )
+        raise at.unexpected_token(hint="Only users have privileges: write USER before the name.")
     user = at.string() if at.sees_string() else at.name("a user name")
     if not user.strip():
         raise at.failure(Code.INVALID_REQUEST, reason="a user has a name")
