@@ -1,4 +1,4 @@
-"""Makes materialized tables, refreshes them, drops them, and prints what each takes of the heap."""
+"""Creates materialized tables, refreshes and drops them, and prints the heap that each uses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=TABLES, help="refreshed once")
     parser.add_argument("--often", type=int, default=OFTEN, help="tables refreshed many times")
     parser.add_argument("--refreshes", type=int, default=REFRESHES, help="of each of these")
-    parser.add_argument("--rest", type=float, default=REST_SECONDS, help="seconds without a use")
+    parser.add_argument("--rest", type=float, default=REST_SECONDS, help="seconds without use")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     print(machine(), flush=True)
@@ -61,7 +61,7 @@ def main() -> int:
         _refresh(cursor, "often", options.often, options.refreshes - 1)
         note(f"refreshed {options.refreshes} times", last, options.often)
         time.sleep(options.rest)
-        # Delta looks for what it kept for too long when another table is read.
+        # Reading another table makes Delta evict expired entries from its cache.
         for number in range(WARM):
             cursor.execute(f"SELECT count(*) FROM warm{number}")
         note("at rest", start, options.tables + options.often)
@@ -87,7 +87,7 @@ def _make(cursor: Any, prefix: str, count: int) -> None:
 
 
 def _refresh(cursor: Any, prefix: str, count: int, times: int) -> None:
-    """Refresh every table so many times, each time after a change of the source."""
+    """Refresh every table repeatedly, each time after a change of the source."""
     for turn in range(times):
         cursor.execute(f"INSERT INTO source VALUES ({turn}, 'k{turn % 3}')")
         for number in range(count):

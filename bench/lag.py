@@ -24,7 +24,7 @@ QUERIES = {
         "sum(c)",
     ),
 }
-"""What the tables hold, and how many facts they know of."""
+"""The query of each table, and the expression that counts the facts it has seen."""
 _ROWS = 10
 _POLL_SECONDS = 0.2
 _LOST_SECONDS = 120
@@ -97,7 +97,7 @@ def _measure(connection: tidegate.Connection, query: str, options: argparse.Name
 
 
 def _until(connection: tidegate.Connection, known: str, count: int) -> float:
-    """Return after how many seconds the table shows so many facts."""
+    """Return after how many seconds the table shows ``count`` facts."""
     began = time.monotonic()
     while time.monotonic() < began + _LOST_SECONDS:
         if run(connection, f"SELECT {known} FROM mt")[0][0] == count:

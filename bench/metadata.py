@@ -1,4 +1,4 @@
-"""Times metadata calls over many tables: kept, after a change, and right after a restart."""
+"""Times metadata calls over many tables: cached, after a change, and right after a restart."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def fill(data: Path, tables: int) -> None:
-    """Register the tables, before there is a server."""
+    """Register the tables before the server starts."""
     start = time.perf_counter()
     script = Path(__file__).with_name("tables.py")
     command = [sys.executable, str(script), str(data), _SCHEMA, str(tables)]
@@ -58,12 +58,8 @@ def fill(data: Path, tables: int) -> None:
 
 
 def measure(server: Server, tables: int, runs: int) -> dict[str, float]:
-    """Return seconds by what was measured."""
-    found = {
-        "GetTables, nothing known of them": median_seconds(
-            server, lambda c: list_tables(c, tables), 1
-        )
-    }
+    """Return seconds by measurement."""
+    found = {"GetTables, not cached": median_seconds(server, lambda c: list_tables(c, tables), 1)}
     found["GetTables"] = median_seconds(server, lambda c: list_tables(c, tables), runs)
     found["GetSchemas"] = median_seconds(server, lambda c: c.schemas().fetchall(), runs)
 
@@ -79,9 +75,7 @@ def measure(server: Server, tables: int, runs: int) -> dict[str, float]:
     found["GetTables after CREATE TABLE"] = statistics.median(durations)
     one = f"t{tables // 2}"
     found["GetColumns of one table"] = median_seconds(server, lambda c: columns(c, one, 3), runs)
-    found["GetColumns of all, not yet known"] = median_seconds(
-        server, lambda c: columns(c, "%", 3), 1
-    )
+    found["GetColumns of all, not cached"] = median_seconds(server, lambda c: columns(c, "%", 3), 1)
     found["GetColumns of all"] = median_seconds(server, lambda c: columns(c, "%", 3 * tables), runs)
     return found
 
@@ -98,14 +92,14 @@ def median_seconds(server: Server, work: Callable[[Any], object], runs: int) -> 
 
 
 def list_tables(cursor: Any, tables: int) -> None:
-    """List all tables of the schema; there must be so many."""
+    """List all tables of the schema; there must be ``tables`` of them."""
     rows = cursor.tables(_SCHEMA).fetchall()
     if len(rows) != tables:
         raise SystemExit(f"{len(rows)} tables were listed, not {tables}")
 
 
 def columns(cursor: Any, table: str, least: int) -> None:
-    """List columns by a pattern of tables; there must be so many at least."""
+    """List columns by a pattern of tables; there must be at least ``least``."""
     rows = cursor.columns(_SCHEMA, table).fetchall()
     if len(rows) < least:
         raise SystemExit(f"{len(rows)} columns were listed, not {least}")

@@ -1,4 +1,4 @@
-"""Measures Tidegate beside Spark's own Thrift server: the same machine, Spark, queries, clients."""
+"""Compares Tidegate with Spark's own Thrift server: same machine, Spark, queries, clients."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def measure(server: Server, runs: int, versions: Sequence[str]) -> list[Measurem
 
 
 def _warm_up(clients: dict[str, Connect]) -> None:
-    """Let the JVM compile what will be measured, so that no client profits from coming later."""
+    """Warm up the JVM for the measured statements, so that later clients have no advantage."""
     for connect in clients.values():
         connection, cursor = _open(connect)
         for _ in range(30):
@@ -163,14 +163,14 @@ def _rows(cursor: Any, sql: str) -> int:
 
 
 def time_call(work: Callable[[], T]) -> tuple[float, T]:
-    """Return the seconds ``work`` took and what it returned."""
+    """Return the seconds that ``work`` took and its result."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
 
 
 def summarise(server: str, client: str, what: str, unit: str, values: list[float]) -> Measurement:
-    """Boil runs down to their median and spread."""
+    """Reduce runs to their median and spread."""
     return Measurement(
         server=server,
         client=client,
