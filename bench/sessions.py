@@ -96,8 +96,8 @@ def live_mib(jvm: psutil.Process) -> float:
     """Collect all garbage of a JVM and return the MiB that its heap holds then."""
     tool = Path(jvm.exe()).with_name("jcmd")
     command = [str(tool), str(jvm.pid), "GC.class_histogram"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    *_, total = told.strip().splitlines()
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    *_, total = output.strip().splitlines()
     return int(total.split()[2]) / (1 << 20)
 
 

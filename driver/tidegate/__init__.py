@@ -126,7 +126,7 @@ def connect(
         ``hivevar:`` is a variable.
     :param connect_timeout: seconds in which the session must open, 60 if left out.
     :param timeout: seconds that one reply may take, unlimited if left out. A statement that runs
-        long takes many replies, each of which the server may hold for 5 seconds.
+        long takes many replies, and the server may hold each of them for 5 seconds.
     :param query_timeout: seconds that a statement may run on the server.
     :param fetch_size: rows per fetch; by default the number that the server suggests.
     :param ssl: whether to encrypt the connection, or the context to do it with.
@@ -165,6 +165,6 @@ def connect(
         "principal": principal,
         "transport": transport if isinstance(transport, str) else None,
     }
-    told = {name: value for name, value in given.items() if value is not None}
+    known = {name: value for name, value in given.items() if value is not None}
     factory = None if isinstance(transport, str) else transport
-    return Connection(replace(options, **told), transport=factory, row_factory=row_factory)
+    return Connection(replace(options, **known), transport=factory, row_factory=row_factory)

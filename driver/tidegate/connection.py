@@ -229,7 +229,7 @@ class Connection:
         check(self.call("CancelDelegationToken", request).status)
 
     def is_alive(self) -> bool:
-        """Tell whether the session can still be used."""
+        """Return whether the session can still be used."""
         try:
             self.ping()
         except Error as error:

@@ -64,7 +64,7 @@ class ConnectOptions:
 
 
 def is_url(text: str) -> bool:
-    """Tell whether ``text`` is a URL instead of a host name."""
+    """Return whether ``text`` is a URL instead of a host name."""
     return "://" in text
 
 

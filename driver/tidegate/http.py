@@ -168,10 +168,10 @@ def _hung_up(opened: socket.socket) -> bool:
 
 def _refusal(response: http.client.HTTPResponse, body: bytes) -> OperationalError:
     text = body.decode("utf-8", "replace").strip()[:_MAX_TEXT]
-    told = text if response.headers.get_content_maintype() == "text" else ""
+    detail = text if response.headers.get_content_maintype() == "text" else ""
     denied = response.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
     return OperationalError(
-        f"the server answered HTTP {response.status} {response.reason}: {told}".rstrip(": "),
+        f"the server answered HTTP {response.status} {response.reason}: {detail}".rstrip(": "),
         sqlstate="28000" if denied else "08001",
         hint="Check user, password and token." if denied else "Check port and http_path.",
     )

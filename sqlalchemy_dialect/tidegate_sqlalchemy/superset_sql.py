@@ -21,7 +21,7 @@ _READING = frozenset(
 )
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 _READ_ONLY = (exp.Query, exp.Values, exp.Describe, exp.Show, exp.Set, exp.Use)
-_QUERY_BEHIND = re.compile(r"\bAS\s+(?=(?:SELECT|WITH|FROM|VALUES)\b|\()", re.IGNORECASE)
+_QUERY_AFTER_AS = re.compile(r"\bAS\s+(?=(?:SELECT|WITH|FROM|VALUES)\b|\()", re.IGNORECASE)
 _NOTHING_BUT_COMMENTS = compile_tokens(r"(?P<never> (?!) )")
 
 
@@ -85,7 +85,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
         if isinstance(parsed, exp.Command) and parsed.name.upper() not in _READING:
             # sqlglot itself has plain text there, this class a literal.
             text = str(getattr(parsed.expression, "name", parsed.expression))
-            if (found := _QUERY_BEHIND.search(text)) is not None:
+            if (found := _QUERY_AFTER_AS.search(text)) is not None:
                 tables |= cls(text[found.end() :], engine).tables
         return tables
 

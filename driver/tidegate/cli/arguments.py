@@ -228,8 +228,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Settings:
-    everybodys = defaults_path()
-    files = [str(everybodys)] if everybodys.exists() else []
+    shared = defaults_path()
+    files = [str(shared)] if shared.exists() else []
     try:
         return tuple(
             setting for name in (*files, *given.context) for setting in read_settings(name)

@@ -112,7 +112,7 @@ class LoginSection(_Section):
     token_lifetime: Annotated[float, Field(gt=0)] = 86400.0
     """Seconds for which a delegation token is valid without renewal."""
     token_max_lifetime: Annotated[float, Field(gt=0)] = 7 * 86400.0
-    """Seconds after which a delegation token cannot be renewed any more."""
+    """Seconds after which a delegation token can no longer be renewed."""
 
 
 class LdapSection(_Section):

@@ -52,7 +52,7 @@ class Request(Generic[A]):
 class EngineOptions:
     """The start parameters of an engine process; the first line on its standard input, as JSON.
 
-    The gateway keeps that pipe open: its end tells the engine that the gateway is gone.
+    The gateway keeps that pipe open: when it closes, the engine knows that the gateway is gone.
     """
 
     socket: str

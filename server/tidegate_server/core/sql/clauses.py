@@ -24,7 +24,7 @@ _OTHER_UNITS = frozenset(
 )
 _LARGEST = 2**31 - 1
 _MOST_BUCKETS = 100_000
-_UNIT_BEHIND = "The unit comes after the quotes: INTERVAL '5' MINUTE."
+_UNIT_AFTER_QUOTES = "The unit comes after the quotes: INTERVAL '5' MINUTE."
 _QUOTE = "Options are written ('key' = 'value', ...)."
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 
@@ -58,12 +58,12 @@ def option_keys(at: Cursor) -> tuple[str, ...]:
 def partition(at: Cursor) -> dict[str, str]:
     """Read ``(k = v, ...)``, each column once; literals become strings."""
     found: dict[str, str] = {}
-    told: set[str] = set()
+    seen: set[str] = set()
     for offset, key, value in _list(at, lambda: (at.offset, *_partition_value(at))):
-        if key.lower() in told:
+        if key.lower() in seen:
             wanted = "a column that is not named yet"
             raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=key, expected=wanted)
-        told.add(key.lower())
+        seen.add(key.lower())
         found[key] = value
     return found
 
@@ -105,7 +105,7 @@ def interval(at: Cursor, positive: Code = Code.MT_FRESHNESS_POSITIVE) -> Freshne
     start = at.offset
     text = at.string("a quoted number")
     if at.spelling() not in UNITS and any(letter.isalpha() for letter in text):
-        raise at.unexpected_token(*(unit.name for unit in TimeUnit), hint=_UNIT_BEHIND)
+        raise at.unexpected_token(*(unit.name for unit in TimeUnit), hint=_UNIT_AFTER_QUOTES)
     unit = _unit(at)
     value = _positive(text)
     if value is None:

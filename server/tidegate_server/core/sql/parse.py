@@ -154,9 +154,9 @@ def _tokens(text: str) -> list[Token]:
 
 def _unreadable(text: str, problem: TokenError) -> int:
     """Return the offset of the unfinished token; sqlglot puts it last in its message."""
-    told = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
-    if told and int(told[1]) < len(text):
-        return int(told[1])
+    found = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
+    if found and int(found[1]) < len(text):
+        return int(found[1])
     return max(text.rfind("/*"), 0)
 
 

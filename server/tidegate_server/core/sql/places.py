@@ -44,7 +44,7 @@ def place_of_table(text: str, table: str) -> tuple[int, int] | None:
     return None
 
 
-def place_behind(text: str, *words: str) -> tuple[int, int] | tuple[None, None]:
+def place_after(text: str, *words: str) -> tuple[int, int] | tuple[None, None]:
     """Return line and column of what follows the first mention of some words."""
     at = Cursor(text, tokenize(text))
     while not at.ended:

@@ -146,11 +146,11 @@ def find_stream(text: str) -> Stream | None:
         start = at.offset
         if _begins(at, 1) and at.accept("STREAM"):
             if found is not None:
-                raise _unusable("a query reads one stream", text, start)
+                raise _invalid("a query reads one stream", text, start)
             found = _stream(at, start)
         elif at.spelling() in ("READ_FILES", "READ_KAFKA") and _begins(at, 0):
             name = at.spelling().lower()
-            raise _unusable(f"{name} is read as a stream: STREAM {name}(...)", text, start)
+            raise _invalid(f"{name} is read as a stream: STREAM {name}(...)", text, start)
         else:
             at.advance()
     return found
@@ -167,7 +167,7 @@ def _stream(at: Cursor, start: int) -> Stream:
     function = at.advance().text.lower()
     at.expect("(")
     parameters: dict[str, str] = {}
-    told: set[str] = set()
+    seen: set[str] = set()
     while not at.accept(")"):
         if parameters:
             at.expect(",")
@@ -175,20 +175,20 @@ def _stream(at: Cursor, start: int) -> Stream:
         key = "path" if at.sees_string() else _key(at)
         lower = key.lower()
         if reason := _REFUSED.get(lower):
-            raise _unusable(f"{key} cannot be set: {reason}", at.text, here)
-        if lower in told:
-            raise _unusable(f"{key} appears twice", at.text, here)
-        told.add(lower)
+            raise _invalid(f"{key} cannot be set: {reason}", at.text, here)
+        if lower in seen:
+            raise _invalid(f"{key} appears twice", at.text, here)
+        seen.add(lower)
         parameters[lower if lower in ("path", "format", "schema") else key] = _value(at)
     kind = KINDS[function]
     for group in kind.needs:
-        if told.isdisjoint(name.lower() for name in group):
-            raise _unusable(f"{function} needs {' or '.join(group)}", at.text, start)
+        if seen.isdisjoint(name.lower() for name in group):
+            raise _invalid(f"{function} needs {' or '.join(group)}", at.text, start)
     if kind.formats:
         parameters["format"] = parameters["format"].lower()
         if parameters["format"] not in kind.formats:
             formats = ", ".join(kind.formats)
-            raise _unusable(f"{function} reads the formats {formats}", at.text, start)
+            raise _invalid(f"{function} reads the formats {formats}", at.text, start)
     return Stream(function=function, parameters=parameters, start=start, end=at.passed)
 
 
@@ -214,6 +214,6 @@ def _value(at: Cursor) -> str:
     return at.string("a literal")
 
 
-def _unusable(reason: str, text: str, offset: int) -> ServerError:
+def _invalid(reason: str, text: str, offset: int) -> ServerError:
     line, column = position(text, offset)
     return error(Code.MT_STREAM_UNUSABLE, reason=reason, line=line, column=column)
