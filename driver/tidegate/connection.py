@@ -35,7 +35,7 @@ from tidegate.tls import tls_context
 from tidegate.transport import SocketTransport
 from tidegate.wire.service import ttypes
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RESULT_FORMAT: Final = "tidegate.result.format"
 """The OpenSession key by which client and server agree on Arrow."""
@@ -135,7 +135,7 @@ class Connection:
         """Whether results arrive in Arrow's format."""
         self.fetch_size = options.fetch_size or _suggested_fetch_size(self.server_settings)
         """Rows per fetch."""
-        _log.info(
+        logger.info(
             "session opened on %s:%s as %s", options.host, options.port, options.user or "default"
         )
 
@@ -233,7 +233,7 @@ class Connection:
         try:
             self.ping()
         except Error as error:
-            _log.debug("the session does not answer: %s", error)
+            logger.debug("the session does not answer: %s", error)
             return False
         return True
 
@@ -262,7 +262,7 @@ class Connection:
                 self._channel.call("CloseSession", ttypes.TCloseSessionReq(self._handle))
         except OperationalError as error:
             # The server ends the sessions of a lost connection by itself.
-            _log.debug("the session could not be closed: %s", error)
+            logger.debug("the session could not be closed: %s", error)
         finally:
             self._channel.close()
 

@@ -28,7 +28,7 @@ from tidegate.wire.service import ttypes
 if TYPE_CHECKING:
     from tidegate.connection import Connection
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Description = list[tuple[str, str | NestedType, None, None, int | None, int | None, bool | None]]
 
@@ -434,7 +434,7 @@ class Cursor:
         try:
             operation.cancel()
         except Error as error:
-            _log.warning("the interrupted statement could not be canceled: %s", error)
+            logger.warning("the interrupted statement could not be canceled: %s", error)
 
     def _refuse_closed(self) -> None:
         if self._closed:

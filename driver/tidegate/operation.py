@@ -16,7 +16,7 @@ from tidegate.wire.columns import decode_column
 from tidegate.wire.schema import WireColumn, read_table_schema
 from tidegate.wire.service import ttypes
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FETCH_LOG: Final = 1
 _LOG_LINES: Final = 1000
@@ -92,7 +92,7 @@ class Operation:
                 reply = self._caller.call("GetQueryId", ttypes.TGetQueryIdReq(self.handle))
                 self._query_id = reply.queryId
             except Error as error:
-                _log.debug("the server gives no query id: %s", error)
+                logger.debug("the server gives no query id: %s", error)
             self._query_id = self._query_id or str(UUID(bytes=self.handle.operationId.guid))
         return self._query_id
 
@@ -194,7 +194,7 @@ class Operation:
             raise
         except Error as error:
             # It may be gone: closed with its session, expired, or lost with the connection.
-            _log.debug("the operation could not be closed: %s", error)
+            logger.debug("the operation could not be closed: %s", error)
 
 
 def cancel_request(portable_handle: str) -> Any:

@@ -59,7 +59,7 @@ class Display:
         stream.write(text + "\n")
         stream.flush()
 
-    def complain(self, text: str) -> None:
+    def write_error(self, text: str) -> None:
         """Write an error."""
         self.out.flush()
         self.err.write(text + "\n")

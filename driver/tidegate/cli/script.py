@@ -137,10 +137,10 @@ def _run_part(bench: Workbench, part: Part, command: RunCommand, source: str | N
         else:
             run_statement(bench.require(), part.sql, bench.display)
     except tidegate.Error as error:
-        bench.display.complain(describe_error(error, part, source))
+        bench.display.write_error(describe_error(error, part, source))
         return False
     except (CommandError, MissingExtraError, NotConnectedError) as error:
         where = f"{source}:{part.line}: " if source is not None else ""
-        bench.display.complain(f"{where}ERROR {error}")
+        bench.display.write_error(f"{where}ERROR {error}")
         return False
     return True

@@ -70,7 +70,7 @@ def run_shell(bench: Workbench) -> None:
             text = session.prompt(_PROMPT)
             run_text(bench, text, command=command)
         except InterruptedStatementError:
-            bench.display.complain("The statement was canceled.")
+            bench.display.write_error("The statement was canceled.")
         except KeyboardInterrupt:
             continue
         except (EOFError, QuitShellError):

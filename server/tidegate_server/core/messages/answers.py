@@ -383,16 +383,16 @@ class Failure:
         )
 
 
-def failure(err: ServerError) -> Failure:
-    """Return the message that carries ``err`` across."""
+def failure(error: ServerError) -> Failure:
+    """Return the message that carries ``error`` across."""
     return Failure(
-        code=err.code,
-        sqlstate=err.sqlstate,
-        message=err.message,
-        hint=err.hint,
-        line=err.line,
-        column=err.column,
-        detail=err.detail,
+        code=error.code,
+        sqlstate=error.sqlstate,
+        message=error.message,
+        hint=error.hint,
+        line=error.line,
+        column=error.column,
+        detail=error.detail,
     )
 
 

@@ -67,15 +67,15 @@ def parse(text: str) -> Statement:
     if first and first[0] in ("SET", "RESET"):
         return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
-        return _loose(text, LOOSE_RULES[first[0]])
+        return _parse_shared(text, LOOSE_RULES[first[0]])
     if first[:3] == ["SHOW", "CREATE", "TABLE"]:
-        return _loose(text, show_create_table, 3)
+        return _parse_shared(text, show_create_table, 3)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
-        text = _without(text, leading[1].start, leading[2].end + 1)
+        text = _blank_out(text, leading[1].start, leading[2].end + 1)
     return _spark(text)
 
 
-def _without(text: str, start: int, end: int) -> str:
+def _blank_out(text: str, start: int, end: int) -> str:
     """Return a text with one part replaced by blanks, so that offsets stay the same."""
     return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
 
@@ -105,7 +105,7 @@ def _read(text: str, rule: Rule, length: int) -> Statement:
     return statement
 
 
-def _loose(text: str, rule: Rule, length: int = 1) -> Statement:
+def _parse_shared(text: str, rule: Rule, length: int = 1) -> Statement:
     """Read a statement that Spark also has; a form only Spark knows is Spark's.
 
     :param length: how many words the rule leaves to its caller.
@@ -126,7 +126,7 @@ def _setting(text: str, start: int, rule: Rule) -> Statement:
         return SetOption(key=key, value=_unescape(quoted[1]) if quoted else value)
     if found := _BARE_RESET.fullmatch(text, start):
         return ResetOption(key=_bare(found))
-    return _loose(text, rule)
+    return _parse_shared(text, rule)
 
 
 def _bare(found: re.Match[str]) -> str | None:
