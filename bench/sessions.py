@@ -111,8 +111,8 @@ def busy(server: Server, workers: int, statements: int) -> tuple[float, list[str
                 try:
                     cursor.execute(WORK[n % len(WORK)].format(n=worker))
                     cursor.fetchall()
-                except tidegate.Error as problem:
-                    errors.append(str(problem))
+                except tidegate.Error as error:
+                    errors.append(str(error))
 
     start = time.perf_counter()
     with ThreadPoolExecutor(workers) as pool:
