@@ -33,7 +33,7 @@ from tidegate_sqlalchemy.ddl import (
     SetMaterializedTableImmutable,
     SetMaterializedTableRefreshMode,
     SetMaterializedTableRefreshTrigger,
-    literally,
+    literal_dialect,
     query_text,
 )
 
@@ -374,7 +374,7 @@ def _bringing(
     if not exists:
         return [CreateMaterializedTableOp(table)]
     wanted = table.altering()
-    statement = str(wanted.compile(dialect=literally(connection.dialect)))
+    statement = str(wanted.compile(dialect=literal_dialect(connection.dialect)))
     changes = connection.exec_driver_sql(f"EXPLAIN {statement}").all()
     if any(change.effect == "REJECTED" for change in changes):
         return [_dropping(connection, key), CreateMaterializedTableOp(table)]

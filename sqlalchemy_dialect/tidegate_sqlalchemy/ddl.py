@@ -294,7 +294,7 @@ def interval_literal(freshness: Freshness) -> str:
     return f"INTERVAL '{int(seconds) // size}' {unit}"
 
 
-def literally(dialect: Dialect) -> Dialect:
+def literal_dialect(dialect: Dialect) -> Dialect:
     """Return a copy of the dialect that does not double percent signs."""
     made: Callable[..., Dialect] = type(dialect)
     return made(paramstyle="named")
@@ -304,7 +304,9 @@ def query_text(query: Query, dialect: Dialect) -> str:
     """Return a query as text, its parameters written out."""
     if isinstance(query, str):
         return query
-    return str(query.compile(dialect=literally(dialect), compile_kwargs={"literal_binds": True}))
+    return str(
+        query.compile(dialect=literal_dialect(dialect), compile_kwargs={"literal_binds": True})
+    )
 
 
 @compiles(CreateMaterializedTable, "tidegate")
