@@ -1,4 +1,4 @@
-"""The facts and dimensions that refreshes are measured on, and one statement at a time."""
+"""The facts and dimensions that refreshes are measured on, and a function to run SQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tidegate
 
 
 def make_sources(connection: tidegate.Connection, rows: int) -> int:
-    """Make ``facts`` of so many rows, ``dims`` and ``orders``; returns the number of their keys.
+    """Create ``facts`` with ``rows`` rows, ``dims`` and ``orders``; return the number of keys.
 
     Each of the dims has 200 facts, each of the orders 5, that follow each other.
     """

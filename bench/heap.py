@@ -1,4 +1,4 @@
-"""Makes materialized tables, refreshes them, drops them, and prints what each takes of the heap."""
+"""Creates materialized tables, refreshes and drops them, and prints the heap that each uses."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _make(cursor: Any, prefix: str, count: int) -> None:
 
 
 def _refresh(cursor: Any, prefix: str, count: int, times: int) -> None:
-    """Refresh every table so many times, each time after a change of the source."""
+    """Refresh every table repeatedly, each time after a change of the source."""
     for turn in range(times):
         cursor.execute(f"INSERT INTO source VALUES ({turn}, 'k{turn % 3}')")
         for number in range(count):

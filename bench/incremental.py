@@ -1,4 +1,4 @@
-"""Compares incremental, full and chosen refreshes over shares of changed rows, in one run."""
+"""Compares incremental, full and chosen refreshes by the share of changed rows, in one run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ QUERIES = {
 SHARES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5, 1.0)
 _WARM_ROWS = 10_000
 _WARM_TURNS = {"FULL": 10, "INCREMENTAL": 30}
-"""Refreshes of a small table before the large one: a server that has just started has compiled
-little."""
+"""Refreshes of a small table before the large one, to warm up the JIT compiler of a server that
+has just started."""
 BOUND = 1.2
-"""A chosen refresh is right as long as it takes at most so many times what the better one took."""
+"""A chosen refresh is right if it takes at most this many times as long as the better one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +49,16 @@ class Figure:
     full: Sequence[float]
     chosen: Sequence[float]
     actions: Sequence[str]
-    """What the table chose by itself, as often as it was asked to."""
+    """The strategies that the table chose, one per refresh."""
 
     @property
     def action(self) -> str:
-        """What the table chose most often."""
+        """The strategy that the table chose most often."""
         return statistics.mode(self.actions)
 
     @property
     def ratio(self) -> float:
-        """How many times faster the incremental refresh was."""
+        """How many times as fast as the full refresh the incremental one was."""
         return statistics.median(self.full) / statistics.median(self.incremental)
 
     @property
@@ -68,15 +68,15 @@ class Figure:
 
     @property
     def right(self) -> bool:
-        """Whether the strategy that was chosen was not much slower than the other."""
+        """Whether the chosen strategy was not much slower than the other."""
         times = {
-            action: statistics.median([*asked, *self._chosen(action)])
+            action: statistics.median([*asked, *self._seconds_of(action)])
             for action, asked in (("INCREMENTAL", self.incremental), ("FULL", self.full))
         }
         return times[self.action] <= BOUND * min(times.values())
 
-    def _chosen(self, action: str) -> list[float]:
-        """Return what the refreshes took that turned out to be of this strategy."""
+    def _seconds_of(self, action: str) -> list[float]:
+        """Return the seconds of the refreshes that chose this strategy."""
         return [s for s, chosen in zip(self.chosen, self.actions, strict=True) if chosen == action]
 
 
@@ -131,7 +131,7 @@ def _grid(server: Server, options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _make_table(connection: tidegate.Connection, query: str, **turns: int) -> None:
-    """Create a table that is refreshed when asked, and refresh it so many times in each way."""
+    """Create a table without a schedule, and refresh it several times in each mode."""
     run(
         connection,
         f"CREATE MATERIALIZED TABLE mt_{query} FRESHNESS = INTERVAL '1' DAY AS {QUERIES[query]}",
@@ -144,7 +144,7 @@ def _make_table(connection: tidegate.Connection, query: str, **turns: int) -> No
 
 
 def _nothing(connection: tidegate.Connection, query: str) -> float:
-    """Return the seconds that the engine takes to find that nothing is to be done."""
+    """Return the seconds that the engine takes to find that there is nothing to do."""
     return statistics.median(_refresh(connection, query, "")[0] for _ in range(9))
 
 
@@ -210,7 +210,7 @@ def _check(connection: tidegate.Connection, query: str) -> None:
         raise SystemExit(f"mt_{query} differs from its query: {found} and {wanted}")
 
 
-# ---- what it comes to ----------------------------------------------------------------------------
+# ---- summary -------------------------------------------------------------------------------------
 
 
 def _summarize(figures: Sequence[Figure]) -> None:

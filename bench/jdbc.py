@@ -1,4 +1,4 @@
-"""Hive's JDBC drivers as clients: fetched once, driven by a small Java program."""
+"""Hive's JDBC drivers as clients: downloaded once, used by a small Java program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHIPPED = "2.3.10"
 """The version that comes with PySpark."""
 _JARS = Path(pyspark.__file__).parent / "jars"
 _PROGRAM = Path(__file__).with_name("Fetch.java")
-# What the standalone drivers expect their application to bring along.
+# Libraries that the standalone drivers expect from their application.
 _BESIDE = ("slf4j-api*", "hadoop-client-api*", "hadoop-client-runtime*", "commons-logging*")
 _LOGGING = ("log4j-1.2-api*", "log4j-api*", "log4j-core*", "log4j-slf4j2-impl*")
 _IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -59,7 +59,7 @@ def standalone(version: str) -> Path:
 
 
 def seconds(port: int, version: str, sql: str, rows: int, runs: int) -> dict[str, list[float]]:
-    """Return what each run took, by "small", which is SELECT 1, and "large", the query.
+    """Return the times of the runs by "small", which is SELECT 1, and "large", the query.
 
     The driver's own JVM is cold at first: callers leave the first runs out.
     """

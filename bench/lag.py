@@ -24,7 +24,7 @@ QUERIES = {
         "sum(c)",
     ),
 }
-"""What the tables hold, and how many facts they know of."""
+"""The query of each table, and the expression that counts the facts it has seen."""
 _ROWS = 10
 _POLL_SECONDS = 0.2
 _LOST_SECONDS = 120
@@ -58,14 +58,14 @@ def main() -> int:
         tidegate_server(Path(directory)) as server,
         tidegate.connect(host="127.0.0.1", port=server.port, user="bench") as connection,
     ):
-        figures = [_measured(connection, query, options) for query in options.queries]
+        figures = [_measure(connection, query, options) for query in options.queries]
     if options.json:
         report = {"machine": machine(), "figures": [asdict(figure) for figure in figures]}
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     return int(any(figure.p95 > options.freshness for figure in figures))
 
 
-def _measured(connection: tidegate.Connection, query: str, options: argparse.Namespace) -> Figure:
+def _measure(connection: tidegate.Connection, query: str, options: argparse.Namespace) -> Figure:
     text, known = QUERIES[query]
     keys = make_sources(connection, options.rows)
     run(
@@ -97,7 +97,7 @@ def _measured(connection: tidegate.Connection, query: str, options: argparse.Nam
 
 
 def _until(connection: tidegate.Connection, known: str, count: int) -> float:
-    """Return after how many seconds the table shows so many facts."""
+    """Return after how many seconds the table shows ``count`` facts."""
     began = time.monotonic()
     while time.monotonic() < began + _LOST_SECONDS:
         if run(connection, f"SELECT {known} FROM mt")[0][0] == count:

@@ -62,9 +62,9 @@ class Sampler:
                 self.peak[role] = max(self.peak.get(role, 0.0), size)
 
     def sample(self) -> dict[str, float]:
-        """Return the MiB that each role takes now.
+        """Return the MiB that each role uses now.
 
-        What the JVM starts for a moment, such as chmod, is left out: until it has begun, such a
+        Short-lived children of the JVM, such as chmod, are left out: between fork and exec such a
         process shows the memory of the JVM itself.
         """
         sizes: dict[str, float] = {}
@@ -138,7 +138,7 @@ def beeline(server: Server, *, rows: int) -> int:
     ]
     environment = {**os.environ, "SPARK_HOME": str(home)}
     lines = 0
-    # A file for the errors: a pipe that nobody empties would stop beeline.
+    # A file for the errors: beeline would block on a pipe that is not read.
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors)
         assert process.stdout is not None

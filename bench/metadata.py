@@ -1,4 +1,4 @@
-"""Times metadata calls over many tables: kept, after a change, and right after a restart."""
+"""Times metadata calls over many tables: cached, after a change, and right after a restart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main() -> int:
             figures = measure(server, options.tables, options.runs)
         with tidegate_server(Path(directory), wait_for_engine=False) as server:
             label = "GetTables right after a restart, no engine yet"
-            figures[label] = timed(server, lambda c: listed(c, options.tables), 1)
+            figures[label] = median_seconds(server, lambda c: list_tables(c, options.tables), 1)
     print(f"{options.tables:,} tables")
     for what, seconds in figures.items():
         print(f"  {what:<48} {seconds * 1000:9.1f} ms")
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def fill(data: Path, tables: int) -> None:
-    """Register the tables, before there is a server."""
+    """Register the tables before the server starts."""
     start = time.perf_counter()
     script = Path(__file__).with_name("tables.py")
     command = [sys.executable, str(script), str(data), _SCHEMA, str(tables)]
@@ -58,32 +58,32 @@ def fill(data: Path, tables: int) -> None:
 
 
 def measure(server: Server, tables: int, runs: int) -> dict[str, float]:
-    """Return seconds by what was measured."""
-    found = {"GetTables, nothing known of them": timed(server, lambda c: listed(c, tables), 1)}
-    found["GetTables"] = timed(server, lambda c: listed(c, tables), runs)
-    found["GetSchemas"] = timed(server, lambda c: c.schemas().fetchall(), runs)
+    """Return seconds by measurement."""
+    found = {"GetTables, not cached": median_seconds(server, lambda c: list_tables(c, tables), 1)}
+    found["GetTables"] = median_seconds(server, lambda c: list_tables(c, tables), runs)
+    found["GetSchemas"] = median_seconds(server, lambda c: c.schemas().fetchall(), runs)
 
-    def changed(cursor: Any) -> None:
+    def list_after_change(cursor: Any) -> None:
         cursor.execute(f"CREATE TABLE {_SCHEMA}.another (id INT) USING parquet")
         start = time.perf_counter()
-        listed(cursor, tables + 1)
+        list_tables(cursor, tables + 1)
         durations.append(time.perf_counter() - start)
         cursor.execute(f"DROP TABLE {_SCHEMA}.another")
 
     durations: list[float] = []
-    timed(server, changed, runs)
+    median_seconds(server, list_after_change, runs)
     found["GetTables after CREATE TABLE"] = statistics.median(durations)
     one = f"t{tables // 2}"
-    found["GetColumns of one table"] = timed(server, lambda c: columns(c, one, 3), runs)
-    found["GetColumns of all, not yet known"] = timed(server, lambda c: columns(c, "%", 3), 1)
-    found["GetColumns of all"] = timed(server, lambda c: columns(c, "%", 3 * tables), runs)
+    found["GetColumns of one table"] = median_seconds(server, lambda c: columns(c, one, 3), runs)
+    found["GetColumns of all, not cached"] = median_seconds(server, lambda c: columns(c, "%", 3), 1)
+    found["GetColumns of all"] = median_seconds(server, lambda c: columns(c, "%", 3 * tables), runs)
     return found
 
 
-def timed(server: Server, work: Callable[[Any], object], runs: int) -> float:
+def median_seconds(server: Server, work: Callable[[Any], object], runs: int) -> float:
     """Return the median of the seconds that ``work`` takes on an open session."""
     seconds = []
-    with connected(server) as connection, closing(connection.cursor()) as cursor:
+    with open_connection(server) as connection, closing(connection.cursor()) as cursor:
         for _ in range(runs):
             start = time.perf_counter()
             work(cursor)
@@ -91,21 +91,21 @@ def timed(server: Server, work: Callable[[Any], object], runs: int) -> float:
     return statistics.median(seconds)
 
 
-def listed(cursor: Any, tables: int) -> None:
-    """List all tables of the schema; there must be so many."""
+def list_tables(cursor: Any, tables: int) -> None:
+    """List all tables of the schema; there must be ``tables`` of them."""
     rows = cursor.tables(_SCHEMA).fetchall()
     if len(rows) != tables:
         raise SystemExit(f"{len(rows)} tables were listed, not {tables}")
 
 
 def columns(cursor: Any, table: str, least: int) -> None:
-    """List columns by a pattern of tables; there must be so many at least."""
+    """List columns by a pattern of tables; there must be at least ``least``."""
     rows = cursor.columns(_SCHEMA, table).fetchall()
     if len(rows) < least:
         raise SystemExit(f"{len(rows)} columns were listed, not {least}")
 
 
-def connected(server: Server) -> Any:
+def open_connection(server: Server) -> Any:
     """Open a connection of the driver, closed at the end of the block."""
     return closing(tidegate.connect(host="127.0.0.1", port=server.port, user="bench"))
 

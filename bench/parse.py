@@ -1,6 +1,6 @@
-"""Measures how the time to parse a statement grows with its length, for shapes that invite trouble.
+"""Measures how the time to parse a statement grows with its length, for difficult shapes.
 
-Each shape is parsed at doubling lengths. A parser of linear time shows ratios near 2; the program
+Each shape is parsed at doubling lengths. A linear-time parser shows ratios near 2; the program
 exits with 1 when the last two doublings of a shape both take more than three times as long.
 """
 
@@ -70,7 +70,7 @@ def main() -> int:
 
 def _seconds(text: str) -> float:
     started = time.perf_counter()
-    with contextlib.suppress(ServerError):  # a refusal has to be quick too
+    with contextlib.suppress(ServerError):  # a rejection has to be quick too
         parse(text)
     return time.perf_counter() - started
 

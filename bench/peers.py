@@ -1,4 +1,4 @@
-"""Measures Tidegate beside Spark's own Thrift server: the same machine, Spark, queries, clients."""
+"""Compares Tidegate with Spark's own Thrift server: same machine, Spark, queries, clients."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def measure(server: Server, runs: int, versions: Sequence[str]) -> list[Measurem
 
 
 def _warm_up(clients: dict[str, Connect]) -> None:
-    """Let the JVM compile what will be measured, so that no client profits from coming later."""
+    """Warm up the JVM for the measured statements, so that later clients have no advantage."""
     for connect in clients.values():
-        connection, cursor = _opened(connect)
+        connection, cursor = _open(connect)
         for _ in range(30):
             _rows(cursor, "SELECT 1")
         for _ in range(2):
@@ -119,15 +119,15 @@ def _warm_up(clients: dict[str, Connect]) -> None:
 
 
 def _measure_client(server: str, client: str, connect: Connect, runs: int) -> Iterator[Measurement]:
-    connecting = [timed(lambda: _close(_opened(connect)))[0] * 1000 for _ in range(runs * 4)]
+    connecting = [time_call(lambda: _close(_open(connect)))[0] * 1000 for _ in range(runs * 4)]
     yield summarise(server, client, "connect", "ms", connecting[runs:])
-    connection, cursor = _opened(connect)
+    connection, cursor = _open(connect)
     try:
-        small = [timed(lambda: _rows(cursor, "SELECT 1"))[0] * 1000 for _ in range(runs * 10)]
+        small = [time_call(lambda: _rows(cursor, "SELECT 1"))[0] * 1000 for _ in range(runs * 10)]
         yield summarise(server, client, "SELECT 1", "ms", small[runs * 2 :])
         rates = []
         for _ in range(runs + 1):
-            seconds, rows = timed(lambda: _rows(cursor, WIDE.format(rows=FETCH_ROWS)))
+            seconds, rows = time_call(lambda: _rows(cursor, WIDE.format(rows=FETCH_ROWS)))
             if rows != FETCH_ROWS:
                 raise SystemExit(f"{server} answered {rows} rows to {client}, not {FETCH_ROWS}")
             rates.append(FETCH_ROWS / seconds)
@@ -145,7 +145,7 @@ def _measure_jdbc(server: Server, version: str, runs: int) -> Iterator[Measureme
     yield summarise(server.name, client, f"fetch {FETCH_ROWS:,} x 8", "rows/s", rates)
 
 
-def _opened(connect: Connect) -> tuple[Any, Any]:
+def _open(connect: Connect) -> tuple[Any, Any]:
     """Open a session; impyla opens one per cursor, so the cursor belongs to it."""
     connection = connect()
     return connection, connection.cursor()
@@ -162,15 +162,15 @@ def _rows(cursor: Any, sql: str) -> int:
     return len(cursor.fetchall())
 
 
-def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Return the seconds ``work`` took and what it returned."""
+def time_call(work: Callable[[], T]) -> tuple[float, T]:
+    """Return the seconds that ``work`` took and its result."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
 
 
 def summarise(server: str, client: str, what: str, unit: str, values: list[float]) -> Measurement:
-    """Boil runs down to their median and spread."""
+    """Reduce runs to their median and spread."""
     return Measurement(
         server=server,
         client=client,

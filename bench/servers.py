@@ -1,4 +1,4 @@
-"""Starts the servers that are measured, each in a directory of its own, with the same settings."""
+"""Starts the measured servers, each in its own directory, with the same settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A running server and what to call it."""
+    """A running server and its name in the output."""
 
     name: str
     port: int
@@ -39,7 +39,7 @@ class Server:
 
 
 def machine() -> str:
-    """Return what the figures were taken on."""
+    """Return a description of the machine and the versions."""
     memory = psutil.virtual_memory().total / (1 << 30)
     return (
         f"{os.cpu_count()} CPUs, {memory:.0f} GiB, {platform.system()} {platform.release()}, "
@@ -50,7 +50,7 @@ def machine() -> str:
 
 @contextlib.contextmanager
 def spark_thrift_server(directory: Path) -> Iterator[Server]:
-    """Run the Thrift server that ships with Spark, with a warehouse of its own."""
+    """Run the Thrift server that ships with Spark, with its own warehouse."""
     port = free_port()
     home = Path(pyspark.__file__).parent
     settings = {
@@ -170,7 +170,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Holds many idle sessions and watches memory, then has sessions work at the same time."""
+"""Measures the memory of many idle sessions, then runs statements in sessions concurrently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SESSIONS = 1000
 WORKERS = 32
 STATEMENTS = 20
 BOUND_MIB = 100
-"""By how much all may grow for the idle sessions: gateway, engine, and what lives in the JVM."""
+"""The most that gateway, engine and live heap of the JVM may grow for the idle sessions."""
 LIVE = "jvm live"
 WORK = (
     "SELECT {n} + count(*) AS n FROM range(1000) WHERE id % 7 = {n} % 7",
@@ -65,20 +65,20 @@ def main() -> int:
 
 
 def idle(server: Server, sessions: int) -> dict[str, float]:
-    """Return by how many MiB each process grew while it held so many sessions.
+    """Return by how many MiB each process grew while it held the sessions.
 
-    What the same number of statements takes in one session is there before. Of the JVM the resident
-    memory is told and, as "jvm live", what its heap holds after a full collection.
+    The memory for the same number of statements in one session is excluded. For the JVM the result
+    has the resident memory and, as "jvm live", the heap after a full collection.
     """
     jvm = jvm_of(server)
     with ExitStack() as stack:
-        one = stack.enter_context(_connected(server))
+        one = stack.enter_context(_connect(server))
         for _ in range(sessions):
             _use(one)
         live = live_mib(jvm)
         sampler = Sampler(server.pid)
         for _ in range(sessions):
-            _use(stack.enter_context(_connected(server)))
+            _use(stack.enter_context(_connect(server)))
         time.sleep(2)
         grown_live = live_mib(jvm) - live
         after = sampler.sample()
@@ -96,23 +96,23 @@ def live_mib(jvm: psutil.Process) -> float:
     """Collect all garbage of a JVM and return the MiB that its heap holds then."""
     tool = Path(jvm.exe()).with_name("jcmd")
     command = [str(tool), str(jvm.pid), "GC.class_histogram"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    *_, total = told.strip().splitlines()
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    *_, total = output.strip().splitlines()
     return int(total.split()[2]) / (1 << 20)
 
 
 def busy(server: Server, workers: int, statements: int) -> tuple[float, list[str]]:
-    """Return statements per second over all sessions, and what went wrong."""
+    """Return statements per second over all sessions, and the errors."""
     errors: list[str] = []
 
     def work(worker: int) -> None:
-        with _connected(server) as connection, closing(connection.cursor()) as cursor:
+        with _connect(server) as connection, closing(connection.cursor()) as cursor:
             for n in range(statements):
                 try:
                     cursor.execute(WORK[n % len(WORK)].format(n=worker))
                     cursor.fetchall()
-                except tidegate.Error as problem:
-                    errors.append(str(problem))
+                except tidegate.Error as error:
+                    errors.append(str(error))
 
     start = time.perf_counter()
     with ThreadPoolExecutor(workers) as pool:
@@ -126,12 +126,12 @@ def _use(connection: Any) -> None:
         cursor.fetchall()
 
 
-def _connected(server: Server) -> Any:
+def _connect(server: Server) -> Any:
     return closing(tidegate.connect(host="127.0.0.1", port=server.port, user="bench"))
 
 
 def _allow_sockets(wanted: int) -> None:
-    """Raise this process's limit of open files, which the server inherits, as far as it goes."""
+    """Raise this process's limit of open files, which the server inherits, as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(wanted, soft), hard), hard))

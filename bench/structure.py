@@ -1,4 +1,4 @@
-"""Prints figures of how the server's source is laid out: folders, import chains, types, names."""
+"""Prints figures of the layout of the server's source: folders, imports, types, names."""
 
 from __future__ import annotations
 

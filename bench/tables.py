@@ -1,6 +1,6 @@
 """Fills a metastore with copies of one table, through the metastore's own client.
 
-What is in the metastore afterwards is what a CREATE TABLE for each would have left there, in a
+The content of the metastore is afterwards the same as after a CREATE TABLE for each, in a
 fraction of its time.
 """
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def copy(spark: Any, schema: str, tables: int) -> None:
-    """Register the table under every other number, over several clients at a time."""
+    """Register the table under the other numbers, with several clients at a time."""
     hive = spark._jvm.org.apache.hadoop.hive
     settings = hive.conf.HiveConf()
     settings.addResource(spark.sparkContext._jsc.hadoopConfiguration())

@@ -32,7 +32,7 @@ another, as a failed cast does while rows are written, the deepest one with a na
 in the refresh history too; those around it follow in `TStatus.infoMessages`, after a line in Hive's
 own form. Stack traces and paths of the server's program are in its log alone.
 
-This page is written from the table in `server/tidegate_server/core/errors.py` by
+This page is written from the table in `server/tidegate_server/core/error_codes.py` by
 `python -m tests.errors_page > docs/errors.md`; a test compares the two.
 """
 

@@ -118,27 +118,27 @@ def connect(
         ``jdbc:hive2://…``, whose parts the other arguments override.
     :param port: 10000 if left out.
     :param user: the user of the operating system if left out.
-    :param auth: ``NONE`` (SASL without a check, the default), ``PASSWORD``, ``LDAP`` or ``CUSTOM``
-        (SASL PLAIN with the password), ``NOSASL``, ``TOKEN`` (a delegation token), or
-        ``KERBEROS``.
+    :param auth: ``NONE`` (SASL without authentication, the default), ``PASSWORD``, ``LDAP`` or
+        ``CUSTOM`` (SASL PLAIN with the password), ``NOSASL``, ``TOKEN`` (a delegation token),
+        or ``KERBEROS``.
     :param schema: the current schema, ``default`` if left out.
     :param settings: settings of the session, as SET would make them; a key beginning with
         ``hivevar:`` is a variable.
-    :param connect_timeout: seconds until the session must be open, 60 if left out.
-    :param timeout: seconds that one reply may take, any time if left out. A statement that runs
-        long takes many replies, each of which the server may hold for 5 seconds.
+    :param connect_timeout: seconds in which the session must open, 60 if left out.
+    :param timeout: seconds that one reply may take, unlimited if left out. A statement that runs
+        long takes many replies, and the server may hold each of them for 5 seconds.
     :param query_timeout: seconds that a statement may run on the server.
-    :param fetch_size: rows asked for at a time; by default what the server suggests.
+    :param fetch_size: rows per fetch; by default the number that the server suggests.
     :param ssl: whether to encrypt the connection, or the context to do it with.
     :param ca: file of the certificates to trust; the system's if left out.
-    :param cert: file of the certificate to show, with its key in it or in ``key``.
+    :param cert: file of the client certificate, with its key in it or in ``key``.
     :param verify: whether to check the server's certificate, which is the default.
-    :param transport: ``binary`` (the default) or ``http``; or what makes the Thrift transport to
-        speak over.
-    :param http_path: where the server takes calls over HTTP, ``cliservice`` if left out.
+    :param transport: ``binary`` (the default) or ``http``; or a factory of the Thrift transport to
+        use.
+    :param http_path: path at which the server accepts HTTP calls, ``cliservice`` if left out.
     :param token: bearer token to log in with over HTTP, or delegation token for ``TOKEN``.
     :param principal: the server's Kerberos principal, ``hive/_HOST`` if left out.
-    :param row_factory: ``tuple_row``, ``dict_row``, ``namedtuple_row`` or one of your own.
+    :param row_factory: ``tuple_row``, ``dict_row``, ``namedtuple_row`` or a custom one.
     :raises OperationalError: if the server cannot be reached, refuses or has no such schema.
     :raises InterfaceError: if the URL is malformed.
     """
@@ -165,6 +165,6 @@ def connect(
         "principal": principal,
         "transport": transport if isinstance(transport, str) else None,
     }
-    told = {name: value for name, value in given.items() if value is not None}
+    known = {name: value for name, value in given.items() if value is not None}
     factory = None if isinstance(transport, str) else transport
-    return Connection(replace(options, **told), transport=factory, row_factory=row_factory)
+    return Connection(replace(options, **known), transport=factory, row_factory=row_factory)

@@ -74,7 +74,7 @@ class SaslTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
 
 
 def default_user() -> str:
-    """Return the name of the user who runs the program, ``anonymous`` where there is none."""
+    """Return the name of the user who runs the program, or ``anonymous``."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -82,7 +82,7 @@ def default_user() -> str:
 
 
 def nosasl(inner: Transport, options: ConnectOptions) -> Any:
-    """Say nothing about who connects."""
+    """Connect without naming a user."""
     return TBufferedTransport(inner, _READ_BUFFER)
 
 
@@ -157,7 +157,7 @@ def _token_parts(text: str) -> tuple[str, str]:
         second = data[1 + first]
         parts = data[1 : 1 + first], data[2 + first : 2 + first + second]
     except (ValueError, IndexError):
-        raise InterfaceError("the token is no delegation token") from None
+        raise InterfaceError("the token is not a delegation token") from None
     identifier, secret = (base64.b64encode(part).decode() for part in parts)
     return identifier, secret
 
@@ -195,7 +195,7 @@ _METHODS: Final[dict[str, Authenticate]] = {
 
 
 def method(options: ConnectOptions) -> Authenticate:
-    """Return what introduces the client to a server of this kind of authentication.
+    """Return the function that authenticates a connection by the configured method.
 
     :raises NotSupportedError: if the driver does not know it.
     """
@@ -204,12 +204,12 @@ def method(options: ConnectOptions) -> Authenticate:
         raise NotSupportedError(
             f"the driver does not offer auth={options.auth}; it offers {', '.join(_METHODS)}"
         )
-    # Over HTTP every request carries who sends it.
+    # Over HTTP every request carries its own credentials.
     return nosasl if options.transport == "http" else found
 
 
 def authorization(options: ConnectOptions) -> str:
-    """Return what an HTTP request says about who sends it."""
+    """Return the Authorization header of an HTTP request."""
     if options.token is not None:
         return f"Bearer {options.token}"
     if options.auth.upper() == "KERBEROS":

@@ -1,4 +1,4 @@
-"""Calls over one transport, one after the other, in the order in which threads ask."""
+"""Calls over one transport, one at a time, in the order in which threads ask."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Channel:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is under way, or an interrupted one is yet to be answered."""
+        """Whether a call is in progress, or an interrupted one still awaits its reply."""
         return self._lock.held or self._outstanding is not None
 
     def set_timeout(self, seconds: float | None) -> None:
@@ -142,7 +142,7 @@ class Channel:
             except Error:
                 raise
             except TApplicationException as error:
-                raise _refused(name, error) from error
+                raise _error_of(name, error) from error
             except (*_BROKEN, TException) as error:
                 self.close()
                 raise connection_lost(_describe(error)) from error
@@ -156,7 +156,7 @@ class Channel:
         try:
             getattr(self._client, f"send_{name}")(request)
         except BaseException:
-            # Half a request may be on its way: nothing after it could be understood.
+            # Half a request may have been sent: the server could not parse anything after it.
             self.close()
             raise
         self._outstanding = name
@@ -179,7 +179,7 @@ class Channel:
 
     def _drain(self) -> None:
         if self._outstanding is not None:
-            # Whatever an interrupted call was answered, nobody waits for it any more.
+            # The reply to an interrupted call has no reader any more.
             with contextlib.suppress(TApplicationException):
                 self._receive(self._outstanding)
 
@@ -224,7 +224,7 @@ def _unreachable(options: ConnectOptions, error: BaseException) -> OperationalEr
     )
 
 
-def _refused(name: str, error: Any) -> Error:
+def _error_of(name: str, error: Any) -> Error:
     if error.type == TApplicationException.UNKNOWN_METHOD:
         return NotSupportedError(f"the server does not offer the call {name}", sqlstate="0A000")
     return OperationalError(

@@ -35,7 +35,7 @@ from tidegate.tls import tls_context
 from tidegate.transport import SocketTransport
 from tidegate.wire.service import ttypes
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RESULT_FORMAT: Final = "tidegate.result.format"
 """The OpenSession key by which client and server agree on Arrow."""
@@ -48,7 +48,7 @@ _QUALIFIED: Final = ("hivevar:", "hiveconf:", "system:", "env:", "metaconf:")
 class Connection:
     """A session on the server; made by ``tidegate.connect``.
 
-    Threads may share it: their calls run one after the other. There are no transactions: every
+    Threads may share it: their calls run one at a time. There are no transactions: every
     statement is committed by itself.
     """
 
@@ -118,7 +118,7 @@ class Connection:
         except OperationalError as error:
             if "client_protocol" not in str(error):
                 raise
-            # Java reads a version that it does not know as none at all. Every server since
+            # Java reads an unknown version as if none was sent. Every server since
             # Hive 0.13 knows V6, the first one with columns.
             request.client_protocol = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V6
             reply = self._channel.call("OpenSession", request)
@@ -128,14 +128,14 @@ class Connection:
         """The server's warnings about the settings of the session, as PEP 249 has them."""
         self._handle = reply.sessionHandle
         self.server_settings: Mapping[str, str] = reply.configuration or {}
-        """What the server said about the session when it was opened."""
+        """The server's messages about the opening of the session."""
         self.native = RESULT_FORMAT in self.server_settings
-        """Whether the server is one that knows Tidegate's extensions."""
+        """Whether the server supports Tidegate's extensions."""
         self.sends_arrow = self.server_settings.get(RESULT_FORMAT) == "arrow"
         """Whether results arrive in Arrow's format."""
-        self.fetch_size = options.fetch_size or _suggested(self.server_settings)
-        """Rows asked for at a time."""
-        _log.info(
+        self.fetch_size = options.fetch_size or _suggested_fetch_size(self.server_settings)
+        """Rows per fetch."""
+        logger.info(
             "session opened on %s:%s as %s", options.host, options.port, options.user or "default"
         )
 
@@ -151,7 +151,7 @@ class Connection:
 
     @property
     def session_handle(self) -> Any:
-        """The server's handle of the session, for calls of one's own."""
+        """The server's handle of the session, for custom calls."""
         return self._handle
 
     def cursor(self, row_factory: RowFactory | None = None) -> Cursor:
@@ -172,7 +172,7 @@ class Connection:
         return self._channel.call(name, request)
 
     def call_aside(self, name: str, request: Any) -> Any:
-        """As ``call``, but never behind a call that is under way: by a connection of its own."""
+        """As ``call``, but over another connection, so as not to wait for a call in progress."""
         self._refuse_closed()
         if not self._channel.busy:
             return self._channel.call(name, request)
@@ -193,7 +193,7 @@ class Connection:
     def cancel_operation(self, handle: str) -> None:
         """Cancel a statement, also of another connection, by its ``Cursor.operation_handle``.
 
-        :raises ProgrammingError: if the text is no handle.
+        :raises ProgrammingError: if the text is not a handle.
         :raises Error: if the server does not know the operation, or refuses.
         """
         try:
@@ -213,7 +213,7 @@ class Connection:
         return str(reply.delegationToken)
 
     def renew_delegation_token(self, token: str) -> None:
-        """Make a token good for longer; only its renewer can.
+        """Extend the lifetime of a token; only its renewer can.
 
         :raises Error: if the server refuses.
         """
@@ -221,7 +221,7 @@ class Connection:
         check(self.call("RenewDelegationToken", request).status)
 
     def cancel_delegation_token(self, token: str) -> None:
-        """Make a token worthless.
+        """Revoke a token.
 
         :raises Error: if the server refuses.
         """
@@ -229,11 +229,11 @@ class Connection:
         check(self.call("CancelDelegationToken", request).status)
 
     def is_alive(self) -> bool:
-        """Tell whether the session can still be used."""
+        """Return whether the session can still be used."""
         try:
             self.ping()
         except Error as error:
-            _log.debug("the session does not answer: %s", error)
+            logger.debug("the session does not answer: %s", error)
             return False
         return True
 
@@ -262,7 +262,7 @@ class Connection:
                 self._channel.call("CloseSession", ttypes.TCloseSessionReq(self._handle))
         except OperationalError as error:
             # The server ends the sessions of a lost connection by itself.
-            _log.debug("the session could not be closed: %s", error)
+            logger.debug("the session could not be closed: %s", error)
         finally:
             self._channel.close()
 
@@ -284,7 +284,7 @@ class Connection:
 
 def _no_session(options: ConnectOptions, error: OperationalError) -> OperationalError:
     return OperationalError(
-        f"{options.host}:{options.port} took the connection but opened no session: {error}",
+        f"{options.host}:{options.port} accepted the connection but opened no session: {error}",
         sqlstate="08001",
         hint=f"Check that it is a HiveServer2 and expects auth={options.auth}.",
     )
@@ -306,6 +306,6 @@ def _setting(key: str) -> str:
     return f"set:{key}" if key.startswith(_QUALIFIED) else f"set:hiveconf:{key}"
 
 
-def _suggested(settings: Mapping[str, str]) -> int:
+def _suggested_fetch_size(settings: Mapping[str, str]) -> int:
     text = settings.get(_SUGGESTED_FETCH_SIZE, "")
     return int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_FETCH_SIZE

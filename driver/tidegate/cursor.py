@@ -1,4 +1,4 @@
-"""The cursor of PEP 249, with asynchronous execution, logs, Arrow, metadata besides."""
+"""The cursor of PEP 249, extended by asynchronous execution, logs, Arrow and metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegate.wire.service import ttypes
 if TYPE_CHECKING:
     from tidegate.connection import Connection
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Description = list[tuple[str, str | NestedType, None, None, int | None, int | None, bool | None]]
 
@@ -50,7 +50,7 @@ class Cursor:
         self.connection = connection
         self.row_factory = row_factory
         self.arraysize = 1
-        """Rows that ``fetchmany`` returns unless told otherwise."""
+        """Default number of rows for ``fetchmany``."""
         self.messages: list[tuple[type[Warning], Warning]] = []
         """Warnings and notes of the server about the last statement, as PEP 249 has them."""
         self._closed = False
@@ -83,7 +83,7 @@ class Cursor:
 
     @property
     def columns_info(self) -> tuple[WireColumn, ...]:
-        """The columns of the result with all that the server said about their types."""
+        """The columns of the result with complete types."""
         return self._columns
 
     @property
@@ -93,7 +93,7 @@ class Cursor:
 
     @property
     def operation_handle(self) -> str | None:
-        """What ``Connection.cancel_operation`` takes, None before the first statement."""
+        """The argument for ``Connection.cancel_operation``, None before the first statement."""
         return self._operation.portable_handle if self._operation else None
 
     # Running statements.
@@ -110,7 +110,7 @@ class Cursor:
         Markers are ``%(name)s`` with a mapping, ``%s`` or ``?`` with a sequence; without
         ``parameters`` the statement goes out as it is. ``settings`` hold for this statement only.
 
-        :raises Error: of the class that the server's SQLSTATE asks for.
+        :raises Error: of the class that matches the server's SQLSTATE.
         """
         self.execute_async(operation, parameters, settings=settings)
         return self.wait()
@@ -166,7 +166,7 @@ class Cursor:
         :raises Error: if the statement failed.
         :raises ProgrammingError: if none was started.
         """
-        status = self._started().poll()
+        status = self._require_operation().poll()
         if status.finished and self._status is None:
             self._finish(status)
         return status
@@ -177,7 +177,7 @@ class Cursor:
         :raises Error: if the statement failed.
         :raises ProgrammingError: if none was started.
         """
-        operation = self._started()
+        operation = self._require_operation()
         if self._status is None:
             try:
                 self._finish(operation.wait())
@@ -194,14 +194,14 @@ class Cursor:
 
     def fetch_logs(self) -> list[str]:
         """Return the lines of the statement's log that were not returned yet."""
-        return self._started().fetch_log()
+        return self._require_operation().fetch_log()
 
     def logs(self) -> Iterator[str]:
         """Yield the lines of the statement's log as they come, until it is done.
 
         :raises Error: at the end, if the statement failed.
         """
-        operation = self._started()
+        operation = self._require_operation()
         failure: DatabaseError | None = None
         while self._status is None and failure is None:
             yield from operation.fetch_log()
@@ -351,7 +351,7 @@ class Cursor:
         """Do nothing, as PEP 249 allows."""
 
     def close(self) -> None:
-        """Cancel what still runs and free the result; later calls do nothing."""
+        """Cancel a running statement and free the result; later calls do nothing."""
         if not self._closed:
             self._forget()
             self._closed = True
@@ -379,7 +379,7 @@ class Cursor:
         self._operation = Operation(self.connection, reply.operationHandle)
 
     def _finish(self, status: OperationStatus) -> None:
-        operation = self._started()
+        operation = self._require_operation()
         if status.has_result_set:
             self._columns = operation.columns()
         if self._columns:
@@ -409,7 +409,7 @@ class Cursor:
         if operation is not None and not self.connection.closed:
             operation.close()
 
-    def _started(self) -> Operation:
+    def _require_operation(self) -> Operation:
         self._refuse_closed()
         if self._operation is None:
             raise ProgrammingError("no statement was executed on this cursor", sqlstate="HY010")
@@ -434,7 +434,7 @@ class Cursor:
         try:
             operation.cancel()
         except Error as error:
-            _log.warning("the interrupted statement could not be canceled: %s", error)
+            logger.warning("the interrupted statement could not be canceled: %s", error)
 
     def _refuse_closed(self) -> None:
         if self._closed:

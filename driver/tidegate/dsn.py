@@ -26,7 +26,7 @@ _JDBC_UNSUPPORTED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectOptions:
-    """What a connection is told; the meaning of each field stands at ``tidegate.connect``."""
+    """The options of a connection; ``tidegate.connect`` documents each field."""
 
     host: str = "localhost"
     port: int = DEFAULT_PORT
@@ -64,7 +64,7 @@ class ConnectOptions:
 
 
 def is_url(text: str) -> bool:
-    """Tell whether ``text`` is a URL instead of a host name."""
+    """Return whether ``text`` is a URL instead of a host name."""
     return "://" in text
 
 

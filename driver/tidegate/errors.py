@@ -25,7 +25,7 @@ class Warning(Exception):  # noqa: N818 - PEP 249 names it so
     """A warning or a note of the server about a statement that went well.
 
     The driver raises none: they are in ``Cursor.messages``. ``severity`` is ``"warning"``, or
-    ``"note"`` for what only informs.
+    ``"note"`` for plain information.
     """
 
     __module__ = "tidegate"
@@ -71,7 +71,7 @@ class Error(Exception):
 
 
 class InterfaceError(Error):
-    """The driver was used in a way it cannot follow."""
+    """The driver was used incorrectly."""
 
     __module__ = "tidegate"
 
@@ -153,12 +153,12 @@ _JAVA_CLASS = re.compile(
 _PLACE = re.compile(r"\bline (\d+), (?:column (\d+)|pos (\d+))")
 _ONLY_CODES = re.compile(r"(?:\[[A-Z0-9_.]+\]\s*)*")
 _HINT = re.compile(r"^hint: *", re.IGNORECASE)
-# The message of a Tidegate server begins with its code and has no stack behind it.
+# The message of a Tidegate server begins with its code and has no stack trace.
 _TIDEGATES = re.compile(r"\[[A-Z][A-Z0-9_.]*\] (?!(?:[\w$]+\.){2,}\w*(?:Exception|Error):)")
 
 
 def error_class(sqlstate: str | None) -> type[DatabaseError]:
-    """Return the exception class of a SQLSTATE, DatabaseError where it tells nothing."""
+    """Return the exception class of a SQLSTATE, DatabaseError where it is unspecific."""
     return _BY_CLASS.get((sqlstate or "")[:2].upper(), DatabaseError)
 
 
@@ -198,7 +198,7 @@ def server_error(
 
 
 def _place(text: str) -> tuple[int, int] | None:
-    """Return line and column that a message tells, both from 1; Spark counts from position 0."""
+    """Return line and column from a message, both from 1; Spark counts positions from 0."""
     found = _PLACE.search(text)
     if found is None:
         return None
@@ -220,7 +220,7 @@ def _first_line(text: str) -> str:
 
 
 def server_message(text: str) -> Warning:
-    """Return what a server says about a statement that went well; only Tidegate marks warnings."""
+    """Return a server's messages about a successful statement; only Tidegate marks warnings."""
     for prefix, severity in (("Warning: ", "warning"), ("Note: ", "note")):
         if text.startswith(prefix):
             return Warning(text.removeprefix(prefix), severity=severity)

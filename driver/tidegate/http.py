@@ -29,7 +29,7 @@ def basic(user: str, password: str) -> str:
 
 
 class HttpTransport(TTransportBase):  # type: ignore[misc]
-    """Keeps one connection open and comes back with the cookie that the server gives out."""
+    """Keeps one connection open and sends back the cookie that the server sets."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         message = self._outgoing.getvalue()
         self._outgoing = BytesIO()
         self._incoming = BytesIO()
-        # A server may close a connection between two requests; one that is sent into such a
+        # A server may close a connection between two requests; a request sent over such a
         # connection is lost, and must not be sent twice.
         if self._connection.sock is None or _hung_up(self._connection.sock):
             self._connection.close()
@@ -135,7 +135,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         response = self._connection.getresponse()
         body = response.read()
         if response.status == http.client.UNAUTHORIZED and self._cookies:
-            # The cookie grew too old, or the server was started anew: log in again.
+            # The cookie has expired, or the server was restarted: log in again.
             self._cookies.clear()
             self._send(message)
             return self._reply()
@@ -158,7 +158,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
 
 
 def _hung_up(opened: socket.socket) -> bool:
-    """Tell whether a connection that waits for no reply has something to say, such as its end."""
+    """Return whether an idle connection has unread bytes or was closed by the server."""
     if not hasattr(select, "poll"):
         return bool(select.select([opened], [], [], 0)[0])
     poll = select.poll()
@@ -168,10 +168,10 @@ def _hung_up(opened: socket.socket) -> bool:
 
 def _refusal(response: http.client.HTTPResponse, body: bytes) -> OperationalError:
     text = body.decode("utf-8", "replace").strip()[:_MAX_TEXT]
-    told = text if response.headers.get_content_maintype() == "text" else ""
+    detail = text if response.headers.get_content_maintype() == "text" else ""
     denied = response.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
     return OperationalError(
-        f"the server answered HTTP {response.status} {response.reason}: {told}".rstrip(": "),
+        f"the server answered HTTP {response.status} {response.reason}: {detail}".rstrip(": "),
         sqlstate="28000" if denied else "08001",
         hint="Check user, password and token." if denied else "Check port and http_path.",
     )

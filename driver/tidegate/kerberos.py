@@ -19,7 +19,7 @@ Ask = Callable[[bytes], bytes]
 
 
 class KerberosLayer:
-    """Protects what is sent after the login: signed, or encrypted as well."""
+    """Protects messages after the login: signs them, or encrypts them as well."""
 
     def __init__(self, context: Any, encrypted: bool, largest: int) -> None:
         self._context = context
@@ -33,11 +33,11 @@ class KerberosLayer:
             yield self._context.wrap(part, self._encrypted).message
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Return what a frame protects.
+        """Return the payload of a frame.
 
-        :raises OperationalError: if it was changed on the way, or is not protected as agreed.
+        :raises OperationalError: if it was modified in transit, or is not protected as agreed.
         """
-        found = _checked(lambda: self._context.unwrap(frame))
+        found = _translate_errors(lambda: self._context.unwrap(frame))
         if self._encrypted and not found.encrypted:
             raise OperationalError("the server sent a frame unencrypted", sqlstate="08001")
         return bytes(found.message)
@@ -49,24 +49,24 @@ def negotiate(options: ConnectOptions) -> str:
     :raises OperationalError: if there is no ticket.
     """
     context = _context(options)
-    return f"Negotiate {base64.b64encode(_checked(context.step)).decode()}"
+    return f"Negotiate {base64.b64encode(_translate_errors(context.step)).decode()}"
 
 
 def log_in(options: ConnectOptions, ask: Ask) -> tuple[bytes, KerberosLayer | None]:
-    """Log in with a ticket; return the client's last word and the layer for what follows.
+    """Log in with a ticket; return the client's last token and the security layer.
 
     :raises OperationalError: if there is no ticket or the server is not who it should be.
     """
     context = _context(options)
-    answer = ask(_checked(context.step))
+    answer = ask(_translate_errors(context.step))
     for _ in range(_MOST_STEPS):
         if context.complete:
             break
-        answer = ask(_checked(partial(context.step, answer)) or b"")
-    offer = _checked(lambda: context.unwrap(answer)).message
+        answer = ask(_translate_errors(partial(context.step, answer)) or b"")
+    offer = _translate_errors(lambda: context.unwrap(answer)).message
     if len(offer) != 4:
         raise OperationalError("the server offers no security layer", sqlstate="08001")
-    # What TLS encrypts already needs no second layer.
+    # TLS already encrypts: no second layer is needed.
     wanted = (_CONFIDENTIALITY, _INTEGRITY, _NO_LAYER)
     chosen = next(
         (layer for layer in (wanted[::-1] if options.ssl else wanted) if layer & offer[0]),
@@ -88,7 +88,7 @@ def _context(options: ConnectOptions) -> Any:
             "auth=KERBEROS needs the package gssapi: pip install 'tidegate[kerberos]'"
         ) from error
     principal = options.principal.replace("_HOST", options.host.lower())
-    return _checked(
+    return _translate_errors(
         lambda: gssapi.SecurityContext(
             name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
             flags=gssapi.RequirementFlag.mutual_authentication
@@ -99,8 +99,8 @@ def _context(options: ConnectOptions) -> Any:
     )
 
 
-def _checked(work: Callable[[], Any]) -> Any:
-    """Return what a call of the library returns, its errors as ours."""
+def _translate_errors(work: Callable[[], Any]) -> Any:
+    """Run a call of the library, translating its errors."""
     from gssapi.exceptions import GSSError
 
     try:

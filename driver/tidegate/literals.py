@@ -132,7 +132,7 @@ def _list(value: Iterable[Any]) -> str:
 
 
 def _tuple(value: tuple[Any, ...]) -> str:
-    # An empty IN list is no SQL; comparing with NULL finds nothing either.
+    # An empty IN list is not valid SQL; comparing with NULL finds nothing either.
     return f"({', '.join(map(literal, value)) or 'NULL'})"
 
 

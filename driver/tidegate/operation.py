@@ -16,7 +16,7 @@ from tidegate.wire.columns import decode_column
 from tidegate.wire.schema import WireColumn, read_table_schema
 from tidegate.wire.service import ttypes
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FETCH_LOG: Final = 1
 _LOG_LINES: Final = 1000
@@ -51,7 +51,7 @@ _ENDED_BADLY: Final = {
 class OperationStatus:
     """How far an operation is.
 
-    ``progress`` counts from 0.0 to 1.0 where the server tells it; ``modified_rows`` is None for
+    ``progress`` counts from 0.0 to 1.0 where the server reports it; ``modified_rows`` is None for
     anything but DML, or where the server does not count. ``messages`` are the server's warnings
     and notes.
     """
@@ -69,7 +69,7 @@ class OperationStatus:
 
 
 class Caller(Protocol):
-    """What an operation needs of its connection."""
+    """The part of a connection that an operation uses."""
 
     def call(self, name: str, request: Any) -> Any: ...
     def call_aside(self, name: str, request: Any) -> Any: ...
@@ -92,7 +92,7 @@ class Operation:
                 reply = self._caller.call("GetQueryId", ttypes.TGetQueryIdReq(self.handle))
                 self._query_id = reply.queryId
             except Error as error:
-                _log.debug("the server gives no query id: %s", error)
+                logger.debug("the server gives no query id: %s", error)
             self._query_id = self._query_id or str(UUID(bytes=self.handle.operationId.guid))
         return self._query_id
 
@@ -183,7 +183,7 @@ class Operation:
         check(self._caller.call_aside("CancelOperation", request).status)
 
     def close(self) -> None:
-        """Free what the server keeps for the operation; what still runs is canceled."""
+        """Free what the server keeps for the operation; cancels it if it still runs."""
         if self._closed:
             return
         self._closed = True
@@ -194,13 +194,13 @@ class Operation:
             raise
         except Error as error:
             # It may be gone: closed with its session, expired, or lost with the connection.
-            _log.debug("the operation could not be closed: %s", error)
+            logger.debug("the operation could not be closed: %s", error)
 
 
 def cancel_request(portable_handle: str) -> Any:
     """Return the request that cancels an operation of any connection.
 
-    :raises ValueError: if the text is no handle.
+    :raises ValueError: if the text is not a handle.
     """
     guid, _, secret = portable_handle.partition(".")
     identifier = ttypes.THandleIdentifier(bytes.fromhex(guid), bytes.fromhex(secret))

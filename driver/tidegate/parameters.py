@@ -112,7 +112,7 @@ def _plain(token: Token, foreign: str) -> str:
         return "%"
     if token.kind == "stray":
         raise ProgrammingError(
-            f"a percent sign at character {token.start + 1} is no marker",
+            f"a percent sign at character {token.start + 1} is not a marker",
             hint="Write %% for a percent sign when the statement has parameters.",
         )
     if token.kind == foreign:

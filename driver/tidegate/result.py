@@ -12,13 +12,13 @@ from tidegate.wire.columns import column_length, decode_column
 from tidegate.wire.schema import WireColumn
 
 _HELD: Final = 0.2
-"""Seconds; a server that took longer to answer has held the call."""
+"""Seconds; a server that takes longer to answer holds such calls until there is news."""
 
 
 class Pause:
-    """Sleeps between calls that a server answers at once although it has nothing yet.
+    """Sleeps between calls that a server answers immediately although it has nothing yet.
 
-    A server that holds such calls is never slept upon.
+    There is no sleep for a server that holds such calls.
     """
 
     def __init__(self, shortest: float = 0.002, longest: float = 0.1) -> None:
@@ -100,7 +100,7 @@ class ResultSet:
         """Page through ``fetch``, which asks for a number of rows and answers TFetchResultsResp.
 
         ``native`` says that the server's ``hasMoreRows`` can be trusted; of others only an empty
-        page tells the end. ``arrow`` says that it sends Arrow streams in one binary column.
+        page marks the end. ``arrow`` says that it sends Arrow streams in one binary column.
         ``make_row`` is None where tuples are wanted.
         """
         self.columns = columns

@@ -1,4 +1,4 @@
-"""Row factories: what a fetched row looks like."""
+"""Row factories: the shapes of a fetched row."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 Row = tuple[Any, ...]
 RowMaker = Callable[[Row], Any]
 RowFactory = Callable[[Sequence[str]], RowMaker]
-"""Takes the names of the columns and returns what makes a row of a tuple of values."""
+"""Takes the column names and returns the function that makes a row of a tuple of values."""
 
 
 def tuple_row(names: Sequence[str]) -> RowMaker:
     """Rows are plain tuples; the default."""
-    return _unchanged
+    return _identity
 
 
-def _unchanged(values: Row) -> Row:
+def _identity(values: Row) -> Row:
     return values
 
 
@@ -32,7 +32,7 @@ def dict_row(names: Sequence[str]) -> RowMaker:
 
 
 def namedtuple_row(names: Sequence[str]) -> RowMaker:
-    """Rows are named tuples; names that are no identifiers become ``_0``, ``_1`` and so on."""
+    """Rows are named tuples; names that are not identifiers become ``_0``, ``_1`` and so on."""
     kind: Any = namedtuple("Row", tuple(names), rename=True)  # type: ignore[misc]
     make: RowMaker = kind._make
     return make

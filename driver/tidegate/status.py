@@ -17,7 +17,7 @@ _GOOD: Final = frozenset(
 
 
 def check(status: Any, *, query_id: str | None = None) -> None:
-    """Return if the status is good.
+    """Return if the status is a success.
 
     :raises Error: of the class that its SQLSTATE asks for.
     """

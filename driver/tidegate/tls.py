@@ -1,4 +1,4 @@
-"""The client's side of TLS: what is trusted, and which certificate is shown."""
+"""The client's side of TLS: trusted authorities and the client certificate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.errors import InterfaceError
 def tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
     """Return the context that the options ask for, None for an unencrypted connection.
 
-    :raises InterfaceError: if a file they name is not usable.
+    :raises InterfaceError: if a file that they name is invalid.
     """
     if isinstance(options.ssl, ssl.SSLContext) or not options.ssl:
         return options.ssl or None
@@ -22,7 +22,7 @@ def tls_context(options: ConnectOptions) -> ssl.SSLContext | None:
             context.load_cert_chain(options.cert, options.key)
     except (OSError, ValueError) as error:
         files = ", ".join(name for name in (options.ca, options.cert, options.key) if name)
-        raise InterfaceError(f"the files for TLS are not usable: {files}: {error}") from error
+        raise InterfaceError(f"the TLS files are invalid: {files}: {error}") from error
     if not options.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

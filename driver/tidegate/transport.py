@@ -16,7 +16,7 @@ _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 def keep_alive(opened: socket.socket) -> None:
-    """Have a connection probed while it is silent, and small requests sent at once."""
+    """Enable keep-alive probes, and send small requests immediately."""
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
@@ -32,7 +32,7 @@ def wait_readable(opened: socket.socket) -> None:
     if not isinstance(opened, ssl.SSLSocket):
         opened.recv(1, socket.MSG_PEEK)
         return
-    # Encrypted bytes cannot be peeked at; what was decrypted already is not on the socket.
+    # Encrypted bytes cannot be peeked at, and bytes already decrypted are not on the socket.
     if opened.pending():
         return
     with selectors.DefaultSelector() as selector:
@@ -102,10 +102,10 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
 
     def wait(self) -> None:
         """Block until a byte can be read or the peer has closed, consuming nothing."""
-        wait_readable(self._opened())
+        wait_readable(self._require_socket())
 
     def read(self, sz: int) -> bytes:
-        data: bytes = self._opened().recv(sz)
+        data: bytes = self._require_socket().recv(sz)
         if not data:
             raise EOFError("the server closed the connection")
         return data
@@ -114,7 +114,7 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
         # Thrift's own concatenates the pieces, which is quadratic in large replies.
         data = bytearray(sz)
         view = memoryview(data)
-        opened, done = self._opened(), 0
+        opened, done = self._require_socket(), 0
         while done < sz:
             count = opened.recv_into(view[done:])
             if count == 0:
@@ -123,12 +123,12 @@ class SocketTransport(TTransportBase):  # type: ignore[misc]
         return bytes(data)
 
     def write(self, buf: bytes) -> None:
-        self._opened().sendall(buf)
+        self._require_socket().sendall(buf)
 
     def flush(self) -> None:
         return None
 
-    def _opened(self) -> Any:
+    def _require_socket(self) -> Any:
         if self._socket is None:
             raise TTransportException(TTransportException.NOT_OPEN, "the connection is closed")
         return self._socket

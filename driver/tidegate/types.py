@@ -79,7 +79,7 @@ _NESTED: Final = {name: NestedType(name) for name in ("ARRAY", "MAP", "STRUCT", 
 
 
 def type_code(name: str) -> str | NestedType:
-    """Return what ``Cursor.description`` has for a SQL type's name."""
+    """Return the ``type_code`` of ``Cursor.description`` for a SQL type's name."""
     return _NESTED.get(name, name)
 
 
@@ -129,7 +129,7 @@ def _beyond_python(type_name: str, text: str) -> DataError:
     )
 
 
-def _nested(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     # Servers other than Tidegate print nested values in forms that are not JSON.
     try:
         return json.loads(text)
@@ -158,8 +158,8 @@ CONVERTERS: Final[dict[str, Callable[[str], Any]]] = {
     "DATE": _date,
     "TIMESTAMP": _timestamp,
     "INTERVAL_DAY_TIME": _day_time,
-    "ARRAY": _nested,
-    "MAP": _nested,
-    "STRUCT": _nested,
+    "ARRAY": _parse_json,
+    "MAP": _parse_json,
+    "STRUCT": _parse_json,
 }
 """How the text of a SQL type becomes a Python value; other types arrive as they are."""

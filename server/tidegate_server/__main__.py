@@ -39,7 +39,7 @@ NEEDED = (
 )
 
 _FREE_KEYS = ("options", "engine.settings", "login.custom_options")
-"""Sections whose keys hold dots themselves."""
+"""Sections whose keys contain dots."""
 
 _UNUSABLE = frozenset(
     {
@@ -82,11 +82,11 @@ then:
 
 
 class UsageError(Exception):
-    """The gateway cannot start as told; the message says why, a line per cause."""
+    """The gateway cannot start with these arguments; the message has a line per cause."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 when it could not start as told."""
+    """Run the command and return its exit code: 0, or 2 when it could not start."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         if given[:1] == ["passwd"]:
@@ -96,8 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
         config = _config(options)
         java = _java()
         return _serve(config, java, options)
-    except UsageError as problem:
-        for line in str(problem).splitlines():
+    except UsageError as error:
+        for line in str(error).splitlines():
             sys.stderr.write(f"tidegate-server: {line}\n")
         return 2
 
@@ -139,14 +139,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recover-catalog",
         action="store_true",
-        help="after store or metastore were lost: bring back, from the tables in the warehouse, "
+        help="after store or metastore were lost: restore, from the tables in the warehouse, "
         "the entries of the metastore and, suspended, the definitions of materialized tables",
     )
     parser.add_argument(
         "--ready-file",
         type=Path,
         metavar="FILE",
-        help="write host, port and process ids there as JSON, again whenever an engine is up",
+        help="write host, port and process ids as JSON to this file, on every start of an engine",
     )
     return parser
 
@@ -211,20 +211,20 @@ def _config(options: argparse.Namespace) -> Config:
     given = overrides(options)
     try:
         config = load_config(options.config, given)
-    except FileNotFoundError as problem:
-        raise UsageError(f"The {problem}.") from problem
-    except ValidationError as problem:
-        raise UsageError("\n".join(_complaints(problem))) from problem
-    except (SettingsError, ValueError) as problem:
-        raise UsageError(f"The configuration cannot be read: {problem}.") from problem
+    except FileNotFoundError as error:
+        raise UsageError(f"The {error}.") from error
+    except ValidationError as error:
+        raise UsageError("\n".join(_complaints(error))) from error
+    except (SettingsError, ValueError) as error:
+        raise UsageError(f"The configuration cannot be read: {error}.") from error
     return config
 
 
-def _complaints(problem: ValidationError) -> list[str]:
+def _complaints(error: ValidationError) -> list[str]:
     from tidegate_server.core.config import FLINKS_SECTIONS, Config
 
     lines = []
-    for item in problem.errors(include_url=False):
+    for item in error.errors(include_url=False):
         if not item["loc"]:  # about several keys at once
             lines.append(f"{item['msg'].removeprefix('Value error, ')}.")
             continue
@@ -251,8 +251,8 @@ def _java() -> Java:
 
     try:
         return find_java()
-    except JavaMissingError as problem:
-        raise UsageError(str(problem)) from problem
+    except JavaMissingError as error:
+        raise UsageError(str(error)) from error
 
 
 def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
@@ -269,19 +269,19 @@ def _serve(config: Config, java: Java, options: argparse.Namespace) -> int:
             recover_catalog=options.recover_catalog,
         )
         return run(gateway, say=_say, demo=options.demo, ready_file=options.ready_file)
-    except DataDirectoryTakenError as problem:
-        raise UsageError(str(problem)) from problem
-    except ServerError as problem:
-        text = f"{problem.message} {problem.hint}".rstrip()
-        if problem.code.startswith("STORE_"):
+    except DataDirectoryTakenError as error:
+        raise UsageError(str(error)) from error
+    except ServerError as error:
+        text = f"{error.message} {error.hint}".rstrip()
+        if error.code.startswith("STORE_"):
             text += f"\nThe store is {_store_place(config)}."
-        raise UsageError(text) from problem
-    except OSError as problem:
-        _explain(problem, config)
+        raise UsageError(text) from error
+    except OSError as error:
+        _explain(error, config)
 
 
 def _store_place(config: Config) -> str:
-    """Return where the store is, without a password."""
+    """Return the store's location, without a password."""
     from sqlalchemy import make_url
 
     url = make_url(config.store_url)
@@ -289,21 +289,21 @@ def _store_place(config: Config) -> str:
     return (url.database or ":memory:") if sqlite else url.render_as_string(hide_password=True)
 
 
-def _explain(problem: OSError, config: Config) -> NoReturn:
-    """Turn what the system refused at start into a sentence, or let it through."""
+def _explain(error: OSError, config: Config) -> NoReturn:
+    """Raise a UsageError for a common error of the operating system, or raise it unchanged."""
     address = f"{config.server.host}:{config.server.port}"
-    match problem.errno:
+    match error.errno:
         case errno.EADDRINUSE:
-            taken = problem.filename or address
+            taken = error.filename or address
             text = f"Another program listens on {taken}: stop it or choose another --port."
         case errno.EADDRNOTAVAIL:
             text = f"This machine has no address {config.server.host}: choose another --host."
         case code if code in _UNUSABLE:
-            what = problem.filename or address
-            text = f"{what} is not usable ({problem.strerror}): choose another --data or --port."
+            what = error.filename or address
+            text = f"{what} cannot be used ({error.strerror}): choose another --data or --port."
         case _:
-            raise problem
-    raise UsageError(text) from problem
+            raise error
+    raise UsageError(text) from error
 
 
 def _say(text: str) -> None:

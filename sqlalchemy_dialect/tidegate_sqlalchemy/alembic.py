@@ -1,6 +1,6 @@
 """Alembic for Tidegate: migrations with materialized tables, and autogenerate of them.
 
-``import tidegate_sqlalchemy.alembic`` at the head of ``env.py`` is all there is to do. Alembic
+To enable it, ``import tidegate_sqlalchemy.alembic`` at the head of ``env.py``. Alembic
 comes with ``pip install 'tidegate[alembic]'``.
 """
 
@@ -33,7 +33,7 @@ from tidegate_sqlalchemy.ddl import (
     SetMaterializedTableImmutable,
     SetMaterializedTableRefreshMode,
     SetMaterializedTableRefreshTrigger,
-    literally,
+    literal_dialect,
     query_text,
 )
 
@@ -44,7 +44,7 @@ Key = tuple[str | None, str]
 
 
 class TidegateImpl(DefaultImpl):
-    """What Alembic has to know of Spark: nothing is transactional, versions stand in Delta."""
+    """Alembic on Spark: DDL is not transactional, the version table is in Delta."""
 
     __dialect__ = "tidegate"
     transactional_ddl = False
@@ -57,7 +57,7 @@ class TidegateImpl(DefaultImpl):
         version_table_pk: bool,
         **kw: Any,
     ) -> sa.Table:
-        """Return the table of versions, in Delta, which alone takes UPDATE and DELETE."""
+        """Return the table of versions, in Delta, the only format with UPDATE and DELETE."""
         return sa.Table(
             version_table,
             sa.MetaData(),
@@ -86,14 +86,14 @@ def _comment_column(element: base.ColumnComment, compiler: Any, **kw: Any) -> st
 
 
 def declare(metadata: sa.MetaData, table: CreateMaterializedTable) -> CreateMaterializedTable:
-    """Say that a materialized table belongs to a MetaData, for autogenerate to compare.
+    """Declare that a materialized table belongs to a MetaData, for autogenerate to compare.
 
-    :raises sqlalchemy.exc.ArgumentError: if one of that name is declared already.
+    :raises sqlalchemy.exc.ArgumentError: if one of that name is already declared.
     """
     declared = metadata.info.setdefault(_DECLARED, {})
     key = (table.schema, table.name)
     if key in declared:
-        raise sa.exc.ArgumentError(f"materialized table {table.name} is declared already")
+        raise sa.exc.ArgumentError(f"materialized table {table.name} is already declared")
     declared[key] = table
     return table
 
@@ -105,8 +105,8 @@ def declare(metadata: sa.MetaData, table: CreateMaterializedTable) -> CreateMate
 class CreateMaterializedTableOp(MigrateOperation):
     """``op.create_materialized_table(name, query, …)``; undone by dropping it.
 
-    ``previous`` is the statement that brings the table back which this one alters, ``new_columns``
-    whether that can only be done by making it anew.
+    ``previous`` is the statement that restores the altered table, ``new_columns`` says whether
+    that needs the table to be dropped and created again.
     """
 
     def __init__(
@@ -128,21 +128,21 @@ class CreateMaterializedTableOp(MigrateOperation):
         operations.invoke(cls(CreateMaterializedTable(name, query, **clauses)))
 
     def reverse(self) -> MigrateOperation:
-        """Return what undoes it."""
+        """Return the reverse operation."""
         drop = DropMaterializedTableOp(self.table.name, schema=self.table.schema)
         if self.previous is None:
             return drop
         return DefineMaterializedTableOp(self.previous, after=drop if self.new_columns else None)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        """Return what ``alembic check`` tells."""
+        """Return the operation as ``alembic check`` reports it."""
         verb = "add" if self.previous is None else "modify"
         return (f"{verb}_materialized_table", self.table.schema, self.table.name)
 
 
 @Operations.register_operation("drop_materialized_table")
 class DropMaterializedTableOp(MigrateOperation):
-    """``op.drop_materialized_table(name)``; undone by the definition that it had."""
+    """``op.drop_materialized_table(name)``; undone by creating it with its last definition."""
 
     def __init__(
         self,
@@ -170,24 +170,24 @@ class DropMaterializedTableOp(MigrateOperation):
         operations.invoke(cls(name, schema=schema, if_exists=if_exists))
 
     def reverse(self) -> MigrateOperation:
-        """Return what undoes it.
+        """Return the reverse operation.
 
-        :raises ValueError: if nobody knows the definition.
+        :raises ValueError: if the definition is unknown.
         """
         if self.definition is None:
             raise ValueError(f"the definition of {self.name} is not known: it cannot be restored")
         return DefineMaterializedTableOp(self.definition)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        """Return what ``alembic check`` tells."""
+        """Return the operation as ``alembic check`` reports it."""
         return ("remove_materialized_table", self.schema, self.name)
 
 
 @Operations.register_operation("define_materialized_table")
 class DefineMaterializedTableOp(MigrateOperation):
-    """``op.define_materialized_table(statement)``: a definition as the server tells it.
+    """``op.define_materialized_table(statement)``: a definition as the server shows it.
 
-    ``after`` is what is written before it.
+    ``after`` is the operation written before it.
     """
 
     def __init__(self, statement: str, after: DropMaterializedTableOp | None = None) -> None:
@@ -221,7 +221,7 @@ class AlterMaterializedTableOp(MigrateOperation):
         immutable_where: str | None = None,
         drop_immutable: bool = False,
     ) -> None:
-        """Change parts of a definition; what is left out stays."""
+        """Change parts of a definition; parts left out are kept."""
         changes: list[ExecutableDDLElement] = []
         if query is not None:
             changes.append(AlterMaterializedTableQuery(name, query, schema=schema))
@@ -253,7 +253,7 @@ class RenameMaterializedTableOp(MigrateOperation):
         operations.invoke(cls(name, new_name, schema))
 
     def reverse(self) -> RenameMaterializedTableOp:
-        """Return what undoes it."""
+        """Return the reverse operation."""
         return RenameMaterializedTableOp(self.new_name, self.name, self.schema)
 
 
@@ -314,7 +314,7 @@ def _render_define(context: AutogenContext, operation: DefineMaterializedTableOp
 
 
 def _block(text: str) -> str:
-    """Return a text as Python's literal, its lines below each other."""
+    """Return a text as Python's literal, one line per line."""
     lines = text.splitlines(keepends=True)
     return repr(text) if len(lines) < 2 else "(" + "\n".join(map(repr, lines)) + ")"
 
@@ -325,10 +325,10 @@ def _block(text: str) -> str:
 def compare(
     context: AutogenContext, upgrade: UpgradeOps, schemas: set[str | None]
 ) -> PriorityDispatchResult:
-    """Add what brings the server's materialized tables to those that are declared.
+    """Add the operations that turn the server's materialized tables into the declared ones.
 
-    The server itself says what differs, by EXPLAIN CREATE OR ALTER. Without a declaration its
-    materialized tables are nobody's concern; Alembic never takes them for tables.
+    The server itself finds the differences, by EXPLAIN CREATE OR ALTER. Materialized tables
+    without a declaration are ignored; Alembic never mistakes them for tables.
     """
     connection = context.connection
     assert connection is not None  # Alembic compares online only
@@ -370,27 +370,27 @@ def _concerns(key: Key, context: AutogenContext) -> bool:
 def _bringing(
     connection: sa.Connection, key: Key, table: CreateMaterializedTable, *, exists: bool
 ) -> list[MigrateOperation]:
-    """Return what brings one table to its declaration."""
+    """Return the operations that turn one table into its declaration."""
     if not exists:
         return [CreateMaterializedTableOp(table)]
     wanted = table.altering()
-    statement = str(wanted.compile(dialect=literally(connection.dialect)))
+    statement = str(wanted.compile(dialect=literal_dialect(connection.dialect)))
     changes = connection.exec_driver_sql(f"EXPLAIN {statement}").all()
     if any(change.effect == "REJECTED" for change in changes):
         return [_dropping(connection, key), CreateMaterializedTableOp(table)]
     if not changes:
         return []
-    previous = _shown(connection, key, "CREATE OR ALTER")
+    previous = _show_create(connection, key, "CREATE OR ALTER")
     columns = any(change.object.startswith("COLUMN ") for change in changes)
     return [CreateMaterializedTableOp(wanted, previous, new_columns=columns)]
 
 
 def _dropping(connection: sa.Connection, key: Key) -> MigrateOperation:
-    definition = _shown(connection, key, "CREATE")
+    definition = _show_create(connection, key, "CREATE")
     return DropMaterializedTableOp(key[1], schema=key[0], definition=definition)
 
 
-def _shown(connection: sa.Connection, key: Key, create: str) -> str:
+def _show_create(connection: sa.Connection, key: Key, create: str) -> str:
     prepare = connection.dialect.identifier_preparer
     schema = f"{prepare.quote_schema(key[0])}." if key[0] is not None else ""
     name = f"{schema}{prepare.quote(key[1])}"
@@ -398,7 +398,7 @@ def _shown(connection: sa.Connection, key: Key, create: str) -> str:
 
 
 def _forget(upgrade: UpgradeOps, keys: set[Key]) -> None:
-    """Leave out what Alembic proposed for materialized tables, which it took for tables."""
+    """Remove Alembic's proposals for materialized tables, which it mistook for tables."""
     tables = (ops.CreateTableOp, ops.DropTableOp, ops.ModifyTableOps)
     upgrade.ops[:] = [
         operation

@@ -1,4 +1,4 @@
-"""What differs between SQLAlchemy 1.4 and 2."""
+"""Differences between SQLAlchemy 1.4 and 2."""
 
 from __future__ import annotations
 

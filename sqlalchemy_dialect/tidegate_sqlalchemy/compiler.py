@@ -11,7 +11,7 @@ from sqlalchemy.sql import compiler, elements
 
 from tidegate_sqlalchemy.types import ARRAY, INTERVAL, MAP, STRUCT
 
-# The reserved words of Spark's ANSI mode; quoting one that is free costs nothing.
+# The reserved words of Spark's ANSI mode; quoting other words is harmless.
 _WORDS = """
     all and anti any array as at authorization between both by case cast check collate column
     constraint create cross current_date current_time current_timestamp current_user delete
@@ -44,7 +44,7 @@ class TidegateCompiler(compiler.SQLCompiler):
     """Writes statements and expressions as Spark reads them."""
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
-        """Write LIMIT and OFFSET, each only when it is asked for."""
+        """Write LIMIT and OFFSET, each only if requested."""
         text = ""
         if select._limit_clause is not None:
             text += f"\n LIMIT {self.process(select._limit_clause, **kw)}"
@@ -242,7 +242,7 @@ class TidegateTypeCompiler(compiler.GenericTypeCompiler):
         return self.visit_DECIMAL(type_, **kw)
 
     def visit_DECIMAL(self, type_: Any, **kw: Any) -> str:  # noqa: N802
-        # Spark's bare DECIMAL is DECIMAL(10, 0), which would cut every fraction off.
+        # Spark's bare DECIMAL is DECIMAL(10, 0), which would truncate every fraction.
         if type_.precision is None:
             return "DECIMAL(38, 18)"
         return f"DECIMAL({type_.precision}, {type_.scale or 0})"

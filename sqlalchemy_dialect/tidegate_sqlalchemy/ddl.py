@@ -37,7 +37,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
     ``columns`` reorders the query's columns by name; ``primary_key`` is declared NOT ENFORCED;
     the two exclude each other. ``options`` go into WITH. Without ``freshness`` and ``refresh_mode``
     the server chooses. ``immutable_where`` is the condition of rows that refreshes leave as they
-    are, ``backfill_from`` the table from which they are copied, its name as it stands in SQL.
+    are, ``backfill_from`` the table from which they are copied, its name as written in SQL.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class CreateMaterializedTable(_MaterializedTableElement):
         self.backfill_from = backfill_from
 
     def clauses(self) -> dict[str, Any]:
-        """Return the arguments besides name and query that say something, as plain values."""
+        """Return the arguments besides name and query that are set, as plain values."""
         freshness = self.freshness
         given = {
             "schema": self.schema,
@@ -294,8 +294,8 @@ def interval_literal(freshness: Freshness) -> str:
     return f"INTERVAL '{int(seconds) // size}' {unit}"
 
 
-def literally(dialect: Dialect) -> Dialect:
-    """Return a dialect like this one whose texts go out as they are, percent signs single."""
+def literal_dialect(dialect: Dialect) -> Dialect:
+    """Return a copy of the dialect that does not double percent signs."""
     made: Callable[..., Dialect] = type(dialect)
     return made(paramstyle="named")
 
@@ -304,7 +304,9 @@ def query_text(query: Query, dialect: Dialect) -> str:
     """Return a query as text, its parameters written out."""
     if isinstance(query, str):
         return query
-    return str(query.compile(dialect=literally(dialect), compile_kwargs={"literal_binds": True}))
+    return str(
+        query.compile(dialect=literal_dialect(dialect), compile_kwargs={"literal_binds": True})
+    )
 
 
 @compiles(CreateMaterializedTable, "tidegate")
@@ -418,7 +420,7 @@ def _rename(element: RenameMaterializedTable, compiler: Any, **kw: Any) -> str:
 
 @compiles(SwapMaterializedTables, "tidegate")
 def _swap(element: SwapMaterializedTables, compiler: Any, **kw: Any) -> str:
-    other = _qualified(element.other, element.schema, compiler)
+    other = _qualify(element.other, element.schema, compiler)
     return _alter(element, compiler, f"SWAP WITH {other}")
 
 
@@ -460,10 +462,10 @@ def _alter(element: _MaterializedTableElement, compiler: Any, action: str) -> st
 
 
 def _name(element: _MaterializedTableElement, compiler: Any) -> str:
-    return _qualified(element.name, element.schema, compiler)
+    return _qualify(element.name, element.schema, compiler)
 
 
-def _qualified(name: str, schema: str | None, compiler: Any) -> str:
+def _qualify(name: str, schema: str | None, compiler: Any) -> str:
     quoted = compiler.preparer.quote(name)
     if schema is None:
         return str(quoted)

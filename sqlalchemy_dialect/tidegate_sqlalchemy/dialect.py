@@ -105,10 +105,10 @@ class TidegateDialect(ReflectionMixin, _DefaultDialect):
         return (plain.render_as_string(hide_password=False),), {}
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Run a statement; text that SQLAlchemy did not compile goes out as it is.
+        """Run a statement; text that SQLAlchemy did not compile is sent unchanged.
 
-        In compiled text every percent sign is doubled, in text by hand it is not. DDL that has
-        nothing to say to Spark, such as that of an index, is empty and goes nowhere.
+        Compiled text has doubled percent signs, other text does not. DDL without an equivalent
+        in Spark, such as that of an index, compiles to nothing and is not sent.
         """
         if not statement:
             return
@@ -116,17 +116,17 @@ class TidegateDialect(ReflectionMixin, _DefaultDialect):
         cursor.execute(statement, None if by_hand else parameters)
 
     def do_ping(self, dbapi_connection: DBAPIConnection) -> bool:
-        """Tell whether the session still answers, without asking Spark."""
+        """Return whether the session still answers, without asking Spark."""
         session: Any = dbapi_connection
         session.ping()
         return True
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
-        """Tell whether an error means that the session is gone."""
+        """Return whether an error means that the session is gone."""
         if not isinstance(e, self.loaded_dbapi.Error):
             return False
         code = getattr(e, "code", None) or ""
-        # A lost engine is replaced behind the same session.
+        # A lost engine is replaced, and the session continues.
         if code.startswith("ENGINE_"):
             return False
         sqlstate = getattr(e, "sqlstate", None) or ""
@@ -139,25 +139,25 @@ class TidegateDialect(ReflectionMixin, _DefaultDialect):
         """Do nothing: every statement is its own transaction."""
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """Do nothing: what ran stays."""
+        """Do nothing: there is no transaction to roll back."""
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
-        """Return the only level there is."""
+        """Return the only isolation level."""
         return ["AUTOCOMMIT"]
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
-        """Return the only level there is."""
+        """Return the only isolation level."""
         return "AUTOCOMMIT"
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Return the only level there is."""
+        """Return the only isolation level."""
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """Accept the only level there is."""
+        """Accept the only isolation level."""
 
     def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
-        """Say that every statement commits itself."""
+        """Return True: every statement commits itself."""
         return True
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...] | None:

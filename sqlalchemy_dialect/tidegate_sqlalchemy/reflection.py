@@ -28,7 +28,7 @@ MetadataRow = dict[str, Any]
 
 
 class ReflectionMixin:
-    """What an Inspector asks; answered without a query, so that Spark need not be awake."""
+    """The Inspector's methods; none runs a query, so the Spark engine need not be running."""
 
     default_schema_name: str | None
     identifier_preparer: Any
@@ -86,7 +86,7 @@ class ReflectionMixin:
         name = self.identifier_preparer.quote(view_name)
         if schema is not None:
             name = f"{self.identifier_preparer.quote_schema(schema)}.{name}"
-        # Text by hand goes out as it is, but the preparer doubles percent signs.
+        # This text is sent unchanged, but the preparer doubles percent signs.
         name = name.replace("%%", "%")
         return str(connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").scalar())
 
@@ -94,8 +94,8 @@ class ReflectionMixin:
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Tell whether a table, view or materialized table of that name exists."""
-        return self._listed(connection, table_name, schema) is not None
+        """Return whether a table, view or materialized table of that name exists."""
+        return self._find(connection, table_name, schema) is not None
 
     def has_sequence(
         self, connection: Connection, sequence_name: str, schema: str | None = None, **kw: Any
@@ -108,7 +108,7 @@ class ReflectionMixin:
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedColumn]:
         """Return the columns with types, nullability, comments."""
-        pattern = (self._pattern_of(schema), _escaped(table_name))
+        pattern = (self._pattern_of(schema), _escape(table_name))
         rows = _metadata(connection, lambda cursor: cursor.columns(*pattern))
         own = [row for row in rows if row["TABLE_NAME"].lower() == table_name.lower()]
         if not own and not self.has_table(connection, table_name, schema):
@@ -122,7 +122,7 @@ class ReflectionMixin:
     ) -> ReflectedPrimaryKeyConstraint:
         """Return the declared primary key of a materialized table, or an empty one."""
         self._require(connection, table_name, schema)
-        pattern = (self._pattern_of(schema), _escaped(table_name))
+        pattern = (self._pattern_of(schema), _escape(table_name))
         try:
             rows = _metadata(connection, lambda cursor: cursor.primary_keys(*pattern))
         except self.loaded_dbapi.NotSupportedError:
@@ -177,14 +177,14 @@ class ReflectionMixin:
         return list(dict.fromkeys(row["TABLE_NAME"] for row in rows))
 
     def _require(self, connection: Connection, table: str, schema: str | None) -> MetadataRow:
-        row = self._listed(connection, table, schema)
+        row = self._find(connection, table, schema)
         if row is None:
             raise exc.NoSuchTableError(table)
         return row
 
-    def _listed(self, connection: Connection, table: str, schema: str | None) -> MetadataRow | None:
+    def _find(self, connection: Connection, table: str, schema: str | None) -> MetadataRow | None:
         pattern = self._pattern_of(schema)
-        rows = _metadata(connection, lambda cursor: cursor.tables(pattern, _escaped(table)))
+        rows = _metadata(connection, lambda cursor: cursor.tables(pattern, _escape(table)))
         return next((row for row in rows if row["TABLE_NAME"].lower() == table.lower()), None)
 
     def _schema_of(self, schema: str | None) -> str | None:
@@ -194,7 +194,7 @@ class ReflectionMixin:
 
     def _pattern_of(self, schema: str | None) -> str | None:
         name = self._schema_of(schema)
-        return None if name is None else _escaped(name)
+        return None if name is None else _escape(name)
 
 
 def _metadata(connection: Connection, call: Callable[[Any], object]) -> list[MetadataRow]:
@@ -227,6 +227,6 @@ def _type_text(row: MetadataRow) -> str:
     return f"{name}({sizes.format(size=row['COLUMN_SIZE'], digits=row['DECIMAL_DIGITS'] or 0)})"
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     """Return a pattern that only this name matches."""
     return _WILDCARD.sub(r"\\\1", name)

@@ -12,7 +12,7 @@ _CLOSED: Any = property(lambda _: exclusions.closed())  # type: ignore[no-untype
 
 
 class Requirements(SuiteRequirements):
-    """Open where Spark and Delta have it, closed where they have not."""
+    """Open for the features that Spark and Delta have, closed for the others."""
 
     # Statements.
     create_table = _OPEN
@@ -59,7 +59,7 @@ class Requirements(SuiteRequirements):
     precision_numerics_retains_significant_digits = _OPEN
     nvarchar_types = _OPEN
     unicode_ddl = _OPEN
-    # Delta takes no blanks and brackets in the names of columns, unless columns are mapped.
+    # Delta allows no blanks and brackets in column names, unless columns are mapped.
     unusual_column_name_characters = _CLOSED
     comment_reflection = _OPEN
     comment_reflection_full_unicode = _OPEN
@@ -69,7 +69,7 @@ class Requirements(SuiteRequirements):
     time_implicit_bound = _CLOSED
     time_microseconds = _CLOSED
 
-    # There are no keys, constraints or indexes that a table enforces.
+    # Tables enforce no keys, constraints or indexes.
     foreign_keys = _CLOSED
     foreign_key_ddl = _OPEN
     foreign_key_constraint_reflection = _CLOSED

@@ -119,7 +119,7 @@ class TidegateEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has 
         url: URL,
         engine_kwargs: dict[str, Any],
     ) -> tuple[URL, dict[str, Any]]:
-        """Log in as the database's user and act as the one of Superset."""
+        """Log in as the database's user and impersonate Superset's user."""
         if username is not None:
             url = url.update_query_dict({"hive.server2.proxy.user": username})
         return url, engine_kwargs
@@ -146,7 +146,7 @@ class TidegateEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has 
             changed = cls._note_progress(query, status.progress)
             if cls._note_job(query, cursor.fetch_logs()) or changed:
                 db.session.commit()
-            time.sleep(0.1)  # the server holds an answer while there is nothing new
+            time.sleep(0.1)  # the server holds its reply while there is nothing new
 
     @classmethod
     def _note_progress(cls, query: Any, progress: float | None) -> bool:
@@ -167,7 +167,7 @@ class TidegateEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has 
 
     @classmethod
     def get_cancel_query_id(cls, cursor: Any, query: Any) -> str | None:
-        """Return the handle of the operation, by which any connection can cancel it."""
+        """Return the handle of the operation, with which any connection can cancel it."""
         handle: str | None = cursor.operation_handle
         return handle
 
@@ -256,15 +256,15 @@ class TidegateEngineSpec(BaseEngineSpec):  # type: ignore[misc]  # Superset has 
 
     @classmethod
     def _latest_partition_query(cls, table: Table, columns: list[str]) -> str:
-        listed = ", ".join(_quoted(column) for column in columns)
-        order = ", ".join(f"{_quoted(column)} DESC NULLS LAST" for column in columns)
+        listed = ", ".join(_quote(column) for column in columns)
+        order = ", ".join(f"{_quote(column)} DESC NULLS LAST" for column in columns)
         return f"SELECT {listed} FROM {_name(table)} ORDER BY {order} LIMIT 1"
 
 
 def _name(table: Table) -> str:
     parts = (table.catalog, table.schema, table.table)
-    return ".".join(_quoted(part) for part in parts if part)
+    return ".".join(_quote(part) for part in parts if part)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

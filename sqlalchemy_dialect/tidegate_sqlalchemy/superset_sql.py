@@ -1,4 +1,4 @@
-"""How Superset reads statements for Tidegate: parsed to be judged, sent as they were written."""
+"""Superset's statements for Tidegate: parsed for checks, but sent as written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READING = frozenset(
 )
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 _READ_ONLY = (exp.Query, exp.Values, exp.Describe, exp.Show, exp.Set, exp.Use)
-_QUERY_BEHIND = re.compile(r"\bAS\s+(?=(?:SELECT|WITH|FROM|VALUES)\b|\()", re.IGNORECASE)
+_QUERY_AFTER_AS = re.compile(r"\bAS\s+(?=(?:SELECT|WITH|FROM|VALUES)\b|\()", re.IGNORECASE)
 _NOTHING_BUT_COMMENTS = compile_tokens(r"(?P<never> (?!) )")
 
 
@@ -35,10 +35,10 @@ class TidegateSQL(Spark):
 
 
 class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no types here
-    """A statement whose text goes out as it is, in a query with a LIMIT around it.
+    """A statement whose text is sent unchanged, or wrapped in a query with a LIMIT.
 
-    Superset writes other statements from its parser's tree, which changes literals and knows
-    nothing of materialized tables. The tree says only what a statement reads and changes.
+    Superset generates other statements from its parser's tree, which changes literals and knows
+    no materialized tables. Here the tree only tells which tables are read and changed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
 
     @classmethod
     def _parse_statement(cls, statement: str, engine: str) -> exp.Expression:
-        """Parse one statement; one of Tidegate's own becomes a command.
+        """Parse one statement; a statement of Tidegate's becomes a command.
 
         :raises SupersetParseError: for a query that cannot be parsed: its tables are unknown.
         """
@@ -77,7 +77,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
 
     @classmethod
     def _extract_tables_from_statement(cls, parsed: exp.Expression, engine: str) -> set[Any]:
-        """Return what a statement reads, in a command what the query in it reads.
+        """Return the tables that a statement, or the query in a command, reads.
 
         :raises SupersetParseError: for a query that cannot be parsed.
         """
@@ -85,22 +85,22 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
         if isinstance(parsed, exp.Command) and parsed.name.upper() not in _READING:
             # sqlglot itself has plain text there, this class a literal.
             text = str(getattr(parsed.expression, "name", parsed.expression))
-            if (found := _QUERY_BEHIND.search(text)) is not None:
+            if (found := _QUERY_AFTER_AS.search(text)) is not None:
                 tables |= cls(text[found.end() :], engine).tables
         return tables
 
     def is_mutating(self) -> bool:
-        """Return whether the statement may change something: all but queries and listings do."""
+        """Return whether the statement may change data: all but queries and listings may."""
         if isinstance(self._parsed, exp.Command):
             return self._parsed.name.upper() not in _READING
         return not isinstance(self._parsed, _READ_ONLY) or bool(super().is_mutating())
 
     def format(self, comments: bool = True) -> str:
-        """Return the text of the statement; a query with a limit is wrapped into another one."""
+        """Return the text of the statement; a query with a limit is wrapped in another one."""
         if self._source is None:
             return str(super().format(comments))
         text = self._source if comments else _without_comments(self._source)
-        # What is put after the text must not end in a comment of it.
+        # The appended text must not become part of a trailing comment.
         end = "\n" if "--" in text.rpartition("\n")[2] else ""
         if self._limit is None:
             return text + end
@@ -108,7 +108,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
         return f"SELECT * FROM ({text}\n) LIMIT {self._limit}"
 
     def set_limit_value(self, limit: int, method: LimitMethod = LimitMethod.FORCE_LIMIT) -> None:
-        """Bound the rows of a query; of other statements the fetch does."""
+        """Limit the rows of a query; those of other statements are limited by the fetch."""
         if self._source is None:
             super().set_limit_value(limit, method)
         elif isinstance(self._parsed, exp.Query):
@@ -119,7 +119,7 @@ class TidegateStatement(SQLStatement):  # type: ignore[misc]  # Superset has no 
         return copy.deepcopy(self)
 
     def apply_rls(self, *arguments: Any, **options: Any) -> None:
-        """Add the predicates of row level security, for which the text is written again."""
+        """Add the predicates of row level security, with the text generated from the tree."""
         before = self._parsed.sql(dialect=TidegateSQL)
         super().apply_rls(*arguments, **options)
         if self._parsed.sql(dialect=TidegateSQL) != before:

@@ -208,7 +208,7 @@ class _Reader:
 
     def finish(self) -> None:
         if self._next < len(self._tokens):
-            raise ValueError("text behind the type")
+            raise ValueError("text after the type")
 
     def _array(self) -> AnyType:
         if not self._takes("<"):

@@ -160,7 +160,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "another"}', '{"version": 1}'])
 def test_a_mark_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MARK).write_text(text)
-    assert "is not readable" in refused(tmp_path)
+    assert "cannot be read" in refused(tmp_path)
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:

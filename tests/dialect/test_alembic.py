@@ -152,5 +152,5 @@ def test_a_name_is_declared_once() -> None:
     metadata = sa.MetaData()
     declare(metadata, CreateMaterializedTable("m", "SELECT 1"))
     declare(metadata, CreateMaterializedTable("m", "SELECT 1", schema="s"))
-    with pytest.raises(sa.exc.ArgumentError, match="m is declared already"):
+    with pytest.raises(sa.exc.ArgumentError, match="m is already declared"):
         declare(metadata, CreateMaterializedTable("m", "SELECT 2"))

@@ -48,7 +48,7 @@ def _main(arguments: Arguments, connect: Connect) -> int:
         scripts = [_read(script) for script in (*arguments.init, *_scripts(arguments))]
         shell = _shell() if _is_interactive(arguments) else None
     except (MissingExtraError, UnreadableFileError) as error:
-        bench.display.complain(f"ERROR {error}")
+        bench.display.write_error(f"ERROR {error}")
         return WRONG_USAGE
     target = arguments.target
     if arguments.ask_password:
@@ -56,10 +56,10 @@ def _main(arguments: Arguments, connect: Connect) -> int:
     try:
         bench.open(connect_options(target))
     except tidegate.InterfaceError as error:
-        bench.display.complain(describe_error(error))
+        bench.display.write_error(describe_error(error))
         return WRONG_USAGE
     except tidegate.Error as error:
-        bench.display.complain(describe_error(error))
+        bench.display.write_error(describe_error(error))
         return NO_CONNECTION
     try:
         succeeded = _run(bench, scripts, force=arguments.force)
@@ -87,8 +87,8 @@ def _close(bench: Workbench) -> None:
     try:
         bench.close()
     except tidegate.Error as error:
-        # Everything was done: a connection that broke meanwhile is only worth a word.
-        bench.display.complain(f"WARNING closing the session: {error}")
+        # All statements are done: a connection that broke meanwhile only deserves a warning.
+        bench.display.write_error(f"WARNING closing the session: {error}")
 
 
 def _is_interactive(arguments: Arguments) -> bool:

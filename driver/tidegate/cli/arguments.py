@@ -59,7 +59,7 @@ class Target:
     schema: str | None = None
     settings: Settings = ()
     defaults: Settings = ()
-    """What files say; a URL and ``settings`` are over it."""
+    """Settings from files; a URL and ``settings`` override them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="FILE",
         help="file of session settings, a line key = value each, such as sql-context.conf; "
-        f"over those in {_shown(defaults_path())}, under those of the URL and --set",
+        f"over those in {_abbreviate(defaults_path())}, under those of the URL and --set",
     )
 
 
@@ -215,7 +215,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _shown(path: Path) -> str:
+def _abbreviate(path: Path) -> str:
     home = str(Path.home())
     return "~" + str(path).removeprefix(home) if str(path).startswith(home) else str(path)
 
@@ -228,8 +228,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Settings:
-    everybodys = defaults_path()
-    files = [str(everybodys)] if everybodys.exists() else []
+    shared = defaults_path()
+    files = [str(shared)] if shared.exists() else []
     try:
         return tuple(
             setting for name in (*files, *given.context) for setting in read_settings(name)

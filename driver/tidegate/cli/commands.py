@@ -26,7 +26,7 @@ class QuitShellError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: what follows its name, one line of help, what it does."""
+    """A command: its arguments, one line of help, its function."""
 
     usage: str
     help: str
@@ -72,7 +72,7 @@ def _tables(bench: Workbench, arguments: Sequence[str]) -> None:
     _list(bench, lambda cursor: cursor.tables(schema, table), _TABLE_COLUMNS)
 
 
-def _materialized(bench: Workbench, arguments: Sequence[str]) -> None:
+def _materialized_tables(bench: Workbench, arguments: Sequence[str]) -> None:
     schema, table = _pattern("mts", arguments)
     types = ["MATERIALIZED_TABLE"]
     _list(bench, lambda cursor: cursor.tables(schema, table, types), _TABLE_COLUMNS)
@@ -151,7 +151,7 @@ def _run(bench: Workbench, arguments: Sequence[str]) -> None:
     except UnreadableFileError as error:
         raise CommandError(f"The script was not run: {error}.") from error
     if not run_text(bench, text, command=run_command, source=arguments[0]):
-        raise CommandError(f"{arguments[0]} was not run to its end.")
+        raise CommandError(f"{arguments[0]} did not run to the end.")
 
 
 def _history(bench: Workbench, arguments: Sequence[str]) -> None:
@@ -181,7 +181,7 @@ def _on_off(value: bool) -> str:
 COMMANDS: dict[str, Command] = {
     "help": Command("", "list the commands", _help),
     "tables": Command("[[SCHEMA.]PATTERN]", "list tables, views, materialized tables", _tables),
-    "mts": Command("[[SCHEMA.]PATTERN]", "list materialized tables", _materialized),
+    "mts": Command("[[SCHEMA.]PATTERN]", "list materialized tables", _materialized_tables),
     "columns": Command("[SCHEMA.]TABLE", "list the columns of a table", _columns),
     "schemas": Command("", "list schemas", _schemas),
     "functions": Command("", "list functions", _functions),
@@ -190,7 +190,7 @@ COMMANDS: dict[str, Command] = {
     "close": Command("", "close the connection", _close),
     "set": Command("[NAME VALUE]", "show or change how results are written", _set),
     "run": Command("FILE", "run a file of statements", _run),
-    "history": Command("", "list what was entered", _history),
+    "history": Command("", "list the entered lines", _history),
     "sh": Command("COMMAND", "run a command of the system's shell", lambda _, words: _shell("")),
     "quit": Command("", "leave (also Ctrl-D)", _quit),
 }

@@ -28,14 +28,14 @@ LoadNames = Callable[[], Iterable[str]]
 
 
 class ShellCompleter(Completer):
-    """Offers what fits the word before the cursor; table names are loaded when first needed."""
+    """Offers completions of the word before the cursor; loads table names on first use."""
 
     def __init__(self, load_names: LoadNames) -> None:
         self._load_names = load_names
         self._names: tuple[str, ...] | None = None
 
     def forget(self) -> None:
-        """Load table names anew the next time, because a statement may have changed them."""
+        """Reload table names next time, because a statement may have changed them."""
         self._names = None
 
     def get_completions(

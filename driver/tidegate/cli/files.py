@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 STDIN: Final = "-"
-"""What stands for standard input where a file is named."""
+"""The file name that means standard input."""
 
 
 class UnreadableFileError(Exception):

@@ -1,4 +1,4 @@
-"""Errors as text that shows where and what to do."""
+"""Errors as text with their position and hint."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ class Display:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """Write a line as :meth:`notice` does, even if notices are not wanted."""
+        """Write a line as :meth:`notice` does, even if notices are turned off."""
         beside_the_data = self.format == "table" and self.out.isatty()
         stream = self.out if beside_the_data else self.err
         self.out.flush()
         stream.write(text + "\n")
         stream.flush()
 
-    def complain(self, text: str) -> None:
+    def write_error(self, text: str) -> None:
         """Write an error."""
         self.out.flush()
         self.err.write(text + "\n")
@@ -144,7 +144,7 @@ def _run(cursor: Cursor, execute: Execute, display: Display, chosen: Sequence[st
         names = [str(column[0]) for column in cursor.description]
         pages = _pages(lambda: in_background(lambda: cursor.fetchmany(PAGE_ROWS)))
         if chosen is not None:
-            names, pages = _projected(names, pages, chosen)
+            names, pages = _project(names, pages, chosen)
         count = FORMATS[display.format](names, pages, display.out, display.header)
     display.out.flush()
     rows = "row" if count == 1 else "rows"
@@ -166,7 +166,7 @@ def _follow(cursor: Cursor, note: Note) -> None:
             return
         for line in cursor.fetch_logs():
             note(line)
-        # Some servers answer a poll at once: do not hurry them.
+        # Some servers answer a poll immediately: do not flood them.
         time.sleep(max(0.0, _POLL_SECONDS - (time.monotonic() - asked)))
 
 
@@ -178,12 +178,12 @@ def _wait(
 ) -> T:
     """Wait for a call that runs in the background; an interrupt cancels the statement.
 
-    The call is never torn in the middle of an answer, so the connection stays usable.
+    The call is never interrupted in the middle of a reply, so the connection stays usable.
     """
     while not future.done():
         wait([future], timeout=_TICK_SECONDS)
         if interrupted.is_set():
-            # At every tick: the statement may not have had its handle the first time.
+            # At every tick: at first the statement may not have a handle yet.
             _cancel(cursor)
         elif tick is not None:
             tick()
@@ -196,7 +196,7 @@ def _wait(
 def _interrupts() -> Iterator[threading.Event]:
     """Turn Ctrl-C into an event; a second one interrupts Python itself.
 
-    An exception out of nowhere would tear the driver's calls and the thread pool apart.
+    An exception at an arbitrary point would break the driver's calls and the thread pool.
     """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -227,10 +227,10 @@ def _pages(fetch: Callable[[], Page]) -> Iterator[Page]:
         yield page
 
 
-def _projected(
+def _project(
     names: Sequence[str], pages: Iterator[Page], chosen: Sequence[str]
 ) -> tuple[list[str], Iterator[Page]]:
-    """Keep the chosen columns, in their order; all when the server names them otherwise."""
+    """Keep the chosen columns, in their order; all of them if the server uses other names."""
     places = [names.index(name) for name in chosen if name in names]
     if not places:
         return list(names), pages

@@ -1,4 +1,4 @@
-"""Runs statements and commands one after the other, reporting each error."""
+"""Runs statements and commands in sequence, reporting each error."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class NotConnectedError(Exception):
 
 
 class CommandError(Exception):
-    """A shell command was written wrongly; the message says how it is written."""
+    """A shell command was misspelled; the message shows its syntax."""
 
 
 @dataclass(slots=True)
 class Workbench:
-    """What statements and commands work on: a connection that may change, and a display."""
+    """The state of statements and commands: a connection that may change, and a display."""
 
     display: Display
     connect: Connect
@@ -74,7 +74,7 @@ def connect(options: ConnectOptions) -> Connection:
 
 
 def connect_options(target: Target) -> ConnectOptions:
-    """Return the options of a URL or host, overlaid with what else the command line says.
+    """Return the options of a URL or host, overlaid with the other arguments of the command line.
 
     :raises tidegate.Error: if the URL cannot be used.
     """
@@ -103,7 +103,7 @@ def run_text(
     source: str | None = None,
     force: bool = False,
 ) -> bool:
-    """Run a script, and return whether all of it went well.
+    """Run a script, and return whether all of it succeeded.
 
     It stops at the first error unless ``force``. ``source`` is the name that errors show.
 
@@ -137,10 +137,10 @@ def _run_part(bench: Workbench, part: Part, command: RunCommand, source: str | N
         else:
             run_statement(bench.require(), part.sql, bench.display)
     except tidegate.Error as error:
-        bench.display.complain(describe_error(error, part, source))
+        bench.display.write_error(describe_error(error, part, source))
         return False
     except (CommandError, MissingExtraError, NotConnectedError) as error:
         where = f"{source}:{part.line}: " if source is not None else ""
-        bench.display.complain(f"{where}ERROR {error}")
+        bench.display.write_error(f"{where}ERROR {error}")
         return False
     return True

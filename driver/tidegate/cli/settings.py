@@ -1,4 +1,4 @@
-"""Session settings from files: everybody's ``sql-defaults.conf``, and that of one context."""
+"""Session settings from files: the user's ``sql-defaults.conf``, and the file of one context."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def read_settings(name: str) -> Settings:
         delimiters=("=", ":"), comment_prefixes=("#", "--", "//"), empty_lines_in_values=False
     )
     try:
-        # One line more, of which errors must not speak.
+        # The parser needs a section; errors must not count its line.
         parser.read_string(f"[{_SECTION}]\n{read_script(name)}", name)
     except configparser.Error as error:
-        raise UnreadableFileError(f"cannot read {name}: {_told(error)}") from error
+        raise UnreadableFileError(f"cannot read {name}: {_describe(error)}") from error
     for section in parser.sections():
         if section != _SECTION:
-            raise UnreadableFileError(f"cannot read {name}: [{section}] is no setting")
+            raise UnreadableFileError(f"cannot read {name}: [{section}] is not a setting")
     return tuple((_bare(key), _bare(value)) for key, value in parser.items(_SECTION))
 
 
@@ -47,14 +47,14 @@ class _Parser(configparser.RawConfigParser):
         return optionstr
 
 
-def _told(error: configparser.Error) -> str:
+def _describe(error: configparser.Error) -> str:
     match error:
         case configparser.DuplicateOptionError():
             return f"line {(error.lineno or 1) - 1} sets {error.option} again"
         case configparser.ParsingError(errors=[(line, _), *_]):
             return f"line {line - 1} is not of the form key = value"
         case configparser.DuplicateSectionError():
-            return f"[{error.section}] is no setting"
+            return f"[{error.section}] is not a setting"
     return error.message
 
 

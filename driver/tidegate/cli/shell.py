@@ -38,7 +38,7 @@ _CHANGES_NAMES = re.compile(r"\b(create|drop|alter|use|rename)\b|!(re)?connect",
 
 
 class StatementHistory(FileHistory):
-    """Remembers what was entered, but never a line that may hold a password."""
+    """Stores entered lines, except those that may hold a password."""
 
     def store_string(self, string: str) -> None:
         """Store one entry."""
@@ -70,7 +70,7 @@ def run_shell(bench: Workbench) -> None:
             text = session.prompt(_PROMPT)
             run_text(bench, text, command=command)
         except InterruptedStatementError:
-            bench.display.complain("The statement was canceled.")
+            bench.display.write_error("The statement was canceled.")
         except KeyboardInterrupt:
             continue
         except (EOFError, QuitShellError):

@@ -94,13 +94,13 @@ class _Blocks:
         self.previous = token
 
     def ended(self) -> bool:
-        """Take a semicolon, and tell whether it ends the statement."""
+        """Take a semicolon, and return whether it ends the statement."""
         bare = self.previous == "BEGIN" and self.depth == 1
         self.previous = ";"
         return bare or self.depth <= 0
 
     def _opens(self, token: str) -> bool:
-        # if(…) and repeat(…) are functions too: only at a statement's begin do they open a block.
+        # if(…) and repeat(…) are functions too: they open a block only at the start of a statement.
         if token in ("CASE", "DO"):
             return self.previous != "END"
         return token in _STATEMENT_OPENERS and self.previous in _STATEMENT_BEGINS
@@ -131,7 +131,7 @@ def split(script: str) -> Iterator[Part]:
 
 
 def is_complete(text: str) -> bool:
-    """Tell whether a buffer needs no further line: every statement of it is terminated."""
+    """Return whether every statement of a buffer is terminated."""
     parts = deque(split(text), maxlen=1)
     if not parts:
         return True

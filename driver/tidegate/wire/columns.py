@@ -35,7 +35,7 @@ _BITS: Final = tuple(tuple(bool(byte >> bit & 1) for bit in range(8)) for byte i
 def null_bitmap(values: Sequence[object]) -> bytes:
     """Return the bitmap of the Nones in ``values``, lowest bit first; none at all is ``b""``.
 
-    No bit stands at or above the number of values.
+    No bit is set at or above the number of values.
     """
     bits = 0
     for position, value in enumerate(values):
@@ -53,7 +53,7 @@ def null_flags(bitmap: bytes, count: int) -> list[bool]:
 def encode_column(type_name: str, values: Sequence[Any]) -> Any:
     """Return the TColumn of ``values`` for a type name of TYPE_IDS.
 
-    Text may be str or bytes already in UTF-8; everything that has no member of its own is text.
+    Text may be str or bytes already in UTF-8; types without their own member are text.
     """
     member, column_class, placeholder = _MEMBERS.get(type_name, _TEXT)
     nulls = null_bitmap(values)

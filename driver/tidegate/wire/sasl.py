@@ -24,7 +24,7 @@ _DATA = struct.Struct(">i")
 
 
 class SaslError(Exception):
-    """The other side broke the framing or refused; the text says what came."""
+    """The peer broke the framing or rejected the login; the message says how."""
 
 
 class SaslStatus(IntEnum):
@@ -54,7 +54,7 @@ def parse_negotiation_header(
         status = SaslStatus(number)
     except ValueError:
         raise SaslError(f"expected a SASL status from 1 to 5, but {number} came") from None
-    return status, _checked(length, limit, "negotiation message")
+    return status, _check_length(length, limit, "negotiation message")
 
 
 def data_frame(payload: bytes) -> bytes:
@@ -68,10 +68,10 @@ def parse_data_header(header: bytes, *, limit: int = MAX_DATA_BYTES) -> int:
     :raises SaslError: if it is negative or above ``limit``.
     """
     (length,) = _DATA.unpack(header)
-    return _checked(length, limit, "data frame")
+    return _check_length(length, limit, "data frame")
 
 
-def _checked(length: int, limit: int, what: str) -> int:
+def _check_length(length: int, limit: int, what: str) -> int:
     if not 0 <= length <= limit:
         raise SaslError(f"expected a {what} of at most {limit} bytes, but {length} were announced")
     return length
@@ -79,7 +79,7 @@ def _checked(length: int, limit: int, what: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainCredentials:
-    """What a client says with the mechanism PLAIN; ``authorization`` is whom to act as."""
+    """A client's message of the mechanism PLAIN; ``authorization`` is the user to act as."""
 
     user: str
     password: str
@@ -101,7 +101,7 @@ def plain_response(credentials: PlainCredentials) -> bytes:
 
 
 def parse_plain_response(payload: bytes) -> PlainCredentials:
-    """Take an initial response of PLAIN apart.
+    """Parse an initial response of PLAIN.
 
     :raises SaslError: if it has not three parts in UTF-8 or names no user.
     """

@@ -19,7 +19,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
 TYPE_IDS: Final[dict[str, int]] = {name: number for number, name in TYPE_NAMES.items()}
 """TTypeId by type name."""
 
-# The first protocol whose clients know the type, with the name that older ones are told.
+# The first protocol whose clients know the type, with the name that older ones get.
 _SINCE: Final[dict[str, tuple[int, str]]] = {
     "INTERVAL_YEAR_MONTH": (ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V8, "STRING"),
     "INTERVAL_DAY_TIME": (ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V8, "STRING"),
@@ -33,7 +33,7 @@ class WireType:
     """A column type: its name out of TYPE_NAMES and the sizes that go with it.
 
     ``precision`` and ``scale`` count decimal digits, ``length`` counts characters, ``zone`` is
-    the session zone of a TIMESTAMP where the server tells it.
+    the session zone of a TIMESTAMP where the server sends it.
     """
 
     name: str
@@ -59,7 +59,7 @@ def type_desc(
 ) -> Any:
     """Return the TTypeDesc, with a name that clients of ``protocol`` know.
 
-    :raises KeyError: if the type's name is none of TYPE_IDS.
+    :raises KeyError: if the type's name is not in TYPE_IDS.
     """
     since, older = _SINCE.get(wire_type.name, (protocol, wire_type.name))
     name = wire_type.name if protocol >= since else older

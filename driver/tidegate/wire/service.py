@@ -37,7 +37,7 @@ CALLS: Final[frozenset[str]] = frozenset(
 """The names of the calls our IDL has."""
 
 MAX_MESSAGE_BYTES: Final = 1 << 30
-"""The longest single string or container a peer may announce unless told otherwise."""
+"""The longest single string or container a peer may announce by default."""
 
 
 def args_class(call: str) -> Any:
@@ -64,7 +64,7 @@ def accelerated_protocol(transport: Any, *, max_bytes: int = MAX_MESSAGE_BYTES) 
     """Return the binary protocol over ``transport``, coded in C where thrift offers that.
 
     Reading is only fast over a transport that C code can read, such as TMemoryBuffer or
-    TBufferedTransport; :func:`is_accelerated` tells.
+    TBufferedTransport; see :func:`is_accelerated`.
     """
     return TBinaryProtocolAccelerated(
         transport, string_length_limit=max_bytes, container_length_limit=max_bytes
@@ -72,7 +72,7 @@ def accelerated_protocol(transport: Any, *, max_bytes: int = MAX_MESSAGE_BYTES) 
 
 
 def is_accelerated(protocol: Any) -> bool:
-    """Tell whether ``protocol`` reads and writes structs in C instead of in Python."""
+    """Return whether ``protocol`` reads and writes structs in C instead of in Python."""
     return (
         protocol._fast_encode is not None
         and protocol._fast_decode is not None

@@ -19,7 +19,7 @@ from pydantic_settings import (
 from tidegate_server.core.model.zones import LOCAL_ZONE, SESSION_ZONE, UNSET, parse_zone
 
 SCHEDULER_OPTIONS = "workflow-scheduler."
-"""How the names of options begin that are the server's alone, and reach its scheduler."""
+"""Prefix of the options that only the server sets, and passes to its scheduler."""
 SCHEDULER_TYPE_OPTION = f"{SCHEDULER_OPTIONS}type"
 MAX_CONCURRENT_OPTION = "materialized-table.refresh.max-concurrent"
 STORE_KIND_OPTION = "table.catalog-store.kind"
@@ -52,20 +52,20 @@ class ServerSection(_Section):
     insecure: bool = False
     """Allow a non-loopback address without authentication."""
     plaintext_passwords: bool = False
-    """Take passwords and tokens without TLS from other machines too."""
+    """Accept passwords and tokens without TLS from other machines too."""
     workers: Annotated[int, Field(ge=1)] = 32
     """Threads that run statements and encode results."""
     max_sessions: Annotated[int, Field(ge=1)] = 2000
     max_sessions_per_user: Annotated[int, Field(ge=0)] = 0
-    """Sessions that one login may have open; 0 means as many as there may be."""
+    """Open sessions per login; 0 means no limit besides ``max_sessions``."""
     max_statements_per_user: Annotated[int, Field(ge=0)] = 0
-    """Statements that one login may have waiting or at work; 0 means as many as it likes."""
+    """Queued or running statements per login; 0 means no limit."""
     session_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
     """Seconds without a call or running work after which a session is closed."""
     operation_idle_timeout: Annotated[float, Field(gt=0)] = 6 * 3600.0
-    """Seconds after which the result of a statement is freed that nobody asks for."""
+    """Seconds after which a statement's result is freed if it is not fetched."""
     query_timeout: Annotated[float, Field(ge=0)] = 0.0
-    """Seconds that a statement may run, whatever its client asks for; 0 means without end."""
+    """Seconds that a statement may run, whatever its client asks for; 0 means no limit."""
     login_timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds a connection may take until its first complete request."""
     disconnect_grace: Annotated[float, Field(ge=0)] = 30.0
@@ -75,20 +75,20 @@ class ServerSection(_Section):
     fetch_size: Annotated[int, Field(ge=1)] = 10_000
     """Rows per fetch suggested to clients."""
     materialized_as_table: bool = False
-    """Show materialized tables as TABLE in metadata calls, whatever types they ask for."""
+    """Show materialized tables as TABLE in metadata calls, whatever types are requested."""
     http_port: Annotated[int, Field(ge=-1, le=65535)] = 10002
     """Port of the REST interface, metrics and health; -1 means none."""
     http_token: str = ""
     """Bearer token that the REST interface and the metrics ask for."""
     http_user: str = "rest"
-    """Whom calls of the REST interface act as."""
+    """The user that calls of the REST interface act as."""
 
     @property
     def rest_port(self) -> int | None:
         """The port of the REST interface; None means none.
 
-        Unless it is configured it follows ``port``, so that two gateways of one machine differ
-        in one key.
+        Unless configured it follows ``port``, so that two gateways on one machine need to differ
+        in one key only.
         """
         if self.http_port == -1:
             return None
@@ -108,15 +108,15 @@ class LoginSection(_Section):
     timeout: Annotated[float, Field(gt=0)] = 15.0
     """Seconds that one check may take."""
     max_concurrent: Annotated[int, Field(ge=1)] = 8
-    """Checks under way at the same time; four times as many may wait."""
+    """Concurrent checks; up to four times as many are queued."""
     token_lifetime: Annotated[float, Field(gt=0)] = 86400.0
-    """Seconds for which a delegation token is good without being renewed."""
+    """Seconds for which a delegation token is valid without renewal."""
     token_max_lifetime: Annotated[float, Field(gt=0)] = 7 * 86400.0
-    """Seconds after which a delegation token cannot be renewed any more."""
+    """Seconds after which a delegation token can no longer be renewed."""
 
 
 class LdapSection(_Section):
-    """The directory that LDAP asks."""
+    """The directory server for LDAP."""
 
     url: str = ""
     user_dn: str = ""
@@ -124,34 +124,34 @@ class LdapSection(_Section):
     base_dn: str = ""
     user_filter: str = "(uid={user})"
     bind_dn: str = ""
-    """Who searches; empty searches anonymously."""
+    """User for searches; empty searches anonymously."""
     bind_password_file: str = ""
     start_tls: bool = False
     ca: str = ""
-    """File of certificates that vouch for the directory; empty means the system's."""
+    """File of trusted certificates; empty means the system's."""
     timeout: Annotated[int, Field(ge=1)] = 5
     """Whole seconds for connecting and for each answer."""
 
 
 class JwtSection(_Section):
-    """The bearer tokens that the HTTP transport takes."""
+    """The bearer tokens that the HTTP transport accepts."""
 
     jwks: str = ""
-    """File or URL of the keys that sign tokens; empty means no token is taken."""
+    """File or URL of the keys that sign tokens; empty means no token is accepted."""
     issuer: str = ""
     audience: str = ""
     user_claim: str = "sub"
 
 
 class KerberosSection(_Section):
-    """The service's own place in a Kerberos realm."""
+    """The service's identity in a Kerberos realm."""
 
     keytab: str = ""
     """File with the service's keys."""
     realm: str = ""
-    """Realm whose principals are known by their first part alone."""
+    """Realm whose principals are shortened to their first part."""
     qop: Literal["auth", "auth-int", "auth-conf"] = "auth"
-    """Least protection that binary clients must choose."""
+    """Minimum protection for binary clients."""
 
 
 class TlsSection(_Section):
@@ -161,9 +161,9 @@ class TlsSection(_Section):
     """PEM file of the certificate with its chain; empty means no TLS."""
     key: str = ""
     require: bool = False
-    """Refuse connections without TLS."""
+    """Reject connections without TLS."""
     client_ca: str = ""
-    """PEM file of the authorities whose client certificates are taken."""
+    """PEM file of the authorities of accepted client certificates."""
     client_certificates: Literal["optional", "required"] = "optional"
 
 
@@ -172,22 +172,22 @@ class HttpSection(_Section):
 
     path: Annotated[str, Field(pattern=r"^/?[\w/.-]*$")] = "cliservice"
     cookie_max_age: Annotated[float, Field(ge=0)] = 3600.0
-    """Seconds for which the login cookie is good; 0 gives out none."""
+    """Seconds for which the login cookie is valid; 0 means no cookie."""
     idle_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a connection without a request is closed."""
     xsrf_header: bool = False
-    """Take only requests that carry the header X-XSRF-HEADER."""
+    """Accept only requests with the header X-XSRF-HEADER."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
 
 
 class ProxySection(_Section):
-    """Whom one user may act as."""
+    """The users that one user may impersonate."""
 
     users: tuple[str, ...] = ()
-    """Names, or ``*`` for everybody."""
+    """Names, or ``*`` for all."""
     hosts: tuple[str, ...] = ()
-    """Addresses and networks to come from; none means any."""
+    """Allowed client addresses and networks; none means any."""
 
 
 class EngineSection(_Section):
@@ -211,14 +211,14 @@ class EngineSection(_Section):
 
 
 class SchedulerSection(_Section):
-    """Who fires schedules, and the watching of sources."""
+    """The scheduler, and the polling of sources."""
 
     type: str = "embedded"
     """``embedded``, ``none``, or another scheduler: an entry point or ``module:Class``."""
     endpoint: str = ""
     """URL under which another scheduler reaches the REST interface; empty means its address."""
     poll_interval: Annotated[float, Field(gt=0)] = 0.5
-    """Seconds between looks for due workflows and changed sources."""
+    """Seconds between checks for due workflows and changed sources."""
     lease: Annotated[float, Field(gt=1)] = 30.0
     """Seconds a claim on a table lasts unless extended."""
     max_concurrent: Annotated[int, Field(ge=1)] = 2
@@ -232,7 +232,7 @@ class SchedulerSection(_Section):
 
 
 class LoggingSection(_Section):
-    """What the gateway writes down about itself."""
+    """The gateway's log."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["json", "text"] = "json"
@@ -241,33 +241,33 @@ class LoggingSection(_Section):
 
 
 class AuthorizationSection(_Section):
-    """Who may do what with materialized tables."""
+    """Privileges on materialized tables."""
 
     enabled: bool = False
     administrators: tuple[str, ...] = ()
     """Users who may do everything."""
     allow: tuple[Hazard, ...] = ()
-    """What users who are no administrators may do besides, although it reaches beyond tables."""
+    """Hazards that users other than administrators may use."""
 
 
 class AlertsSection(_Section):
-    """Who is told of failures and of lag, and how."""
+    """Alerts about failures and lag."""
 
     webhook: str = Field(default="", repr=False)
-    """URL that takes each alert as JSON by POST; empty means none."""
+    """URL that receives each alert as JSON by POST; empty means none."""
     webhook_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     """Headers of these calls, for example ``Authorization``."""
     command: tuple[str, ...] = ()
-    """Program and arguments that are run for each alert, which stands on standard input."""
+    """Program and arguments that are run for each alert, with the alert on standard input."""
     events: tuple[AlertKind, ...] = ("failed", "suspended", "lag")
     timeout: Annotated[float, Field(gt=0)] = 10.0
     """Seconds that one attempt may take."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 3
-    """How often delivery is tried."""
+    """Attempts at delivery."""
     lag_interval: Annotated[float, Field(gt=0)] = 15.0
-    """Seconds between looks at how far the tables lag."""
+    """Seconds between checks of the tables' lag."""
     lag_grace: Annotated[float, Field(ge=0)] = 60.0
-    """Seconds by which a lag may exceed the freshness before it is told."""
+    """Seconds by which a lag may exceed the freshness before an alert."""
 
 
 class StoreSection(_Section):
@@ -278,7 +278,7 @@ class StoreSection(_Section):
 
 
 class Config(BaseSettings):
-    """Everything a gateway is told, frozen; environment names look like TIDEGATE_SERVER__PORT."""
+    """The whole configuration, frozen; environment names look like TIDEGATE_SERVER__PORT."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix=_PREFIX, env_nested_delimiter="__"
@@ -300,14 +300,14 @@ class Config(BaseSettings):
     tls: TlsSection = TlsSection()
     http: HttpSection = HttpSection()
     proxy: dict[str, ProxySection] = Field(default_factory=dict)
-    """User names and whom they may act as."""
+    """Impersonation rules by user name."""
     options: dict[str, str] = Field(default_factory=dict)
     """Server-wide defaults of materialized-table.* and workflow-scheduler.* options."""
 
     @model_validator(mode="before")
     @classmethod
     def _flinks_spelling(cls, given: Any) -> Any:
-        """Take Flink's sections, such as ``[workflow-scheduler]``, for the options they spell."""
+        """Turn Flink's sections, such as ``[workflow-scheduler]``, into options."""
         if not isinstance(given, dict) or not isinstance(given.get("options", {}), dict):
             return given
         theirs = {key for key in given if key.partition(".")[0] in FLINKS_SECTIONS}
@@ -344,7 +344,7 @@ class Config(BaseSettings):
 
     @property
     def timezone(self) -> str:
-        """The time zone of schedules and date-formatters whose table and session say none."""
+        """The default time zone of schedules and date-formatters."""
         own = self.scheduler.timezone.strip()
         return own or self.engine.settings.get(SESSION_ZONE) or self.session_timezone or "UTC"
 
@@ -356,12 +356,12 @@ class Config(BaseSettings):
 
     @property
     def scheduler_type(self) -> str:
-        """Who fires schedules; Flink's key in ``options`` says it as well."""
+        """The scheduler's type; Flink's key in ``options`` overrides the section."""
         return self.options.get(SCHEDULER_TYPE_OPTION, self.scheduler.type).strip()
 
     @property
     def fires_itself(self) -> bool:
-        """Whether no other scheduler fires the schedules."""
+        """Whether schedules are not fired by an external scheduler."""
         return self.scheduler_type in ("embedded", "none")
 
     @property
@@ -383,9 +383,9 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:
-    """Refuse variables that look like keys and are none: the layers below would pass them over.
+    """Reject variables that look like keys but are not: pydantic would silently ignore them.
 
-    Other variables may begin alike, such as those that Kubernetes makes of a service's name.
+    Others may share the prefix, such as those that Kubernetes derives from a service's name.
 
     :raises ValueError: naming the variable and the nearest one that is a key.
     """
@@ -418,7 +418,7 @@ def _keys() -> Iterator[tuple[str, str]]:
 def load_config(file: Path | None, overrides: dict[str, Any]) -> Config:
     """Read the layers and lay ``overrides`` (nested, from the command line) on top.
 
-    :raises pydantic.ValidationError: naming each unusable or unknown key.
+    :raises pydantic.ValidationError: naming each invalid or unknown key.
     :raises ValueError: naming an environment variable that looks like a key.
     :raises FileNotFoundError: if ``file`` is given and does not exist.
     """

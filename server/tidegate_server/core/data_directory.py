@@ -1,4 +1,4 @@
-"""The data directory: its mark, which makes it Tidegate's own before anything is written there."""
+"""The data directory, and the mark that claims it before anything else is written there."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _LOCK, _STORE = "gateway.lock", "store.db"
 _ENGINES = frozenset({"warehouse", "metastore", "spool", "logs", "tmp"})
 _GATEWAYS = frozenset({_LOCK, _STORE, f"{_STORE}-wal", f"{_STORE}-shm", "metastore.msgpack"})
 _OWN = _ENGINES | _GATEWAYS | {"system"}
-"""What releases without marks put into a data directory."""
+"""Files that releases without marks put into a data directory."""
 _OF_FILE_SYSTEMS = frozenset({"lost+found", ".snapshot", ".DS_Store"})
-"""What file systems put into a directory that is empty otherwise."""
+"""Files that file systems put into an otherwise empty directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What the mark of a data directory says."""
+    """The content of a data directory's mark."""
 
     version: int
     """The format of the directory; see :data:`FORMAT_VERSION`."""
     id: str
-    """A UUID that was drawn when the directory was marked."""
+    """A UUID generated when the directory was marked."""
 
 
 def claim(data: Path) -> Mark:
@@ -41,8 +41,8 @@ def claim(data: Path) -> Mark:
 
     A directory that holds anything else is left exactly as it is. Claiming it again is harmless.
 
-    :raises ServerError: DATA_DIRECTORY if it holds other files, is no directory, was written by a
-        newer release, or if its mark cannot be read.
+    :raises ServerError: DATA_DIRECTORY if it holds other files, is not a directory, was written by
+        a newer release, or if its mark cannot be read.
     :raises OSError: if it cannot be created, read or written.
     """
     if data.exists() and not data.is_dir():
@@ -72,7 +72,7 @@ def _read(data: Path) -> Mark | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as problem:
-        raise _refusal(data, f"its mark {MARK} is not readable") from problem
+        raise _refusal(data, f"its mark {MARK} cannot be read") from problem
     if mark.version > FORMAT_VERSION:
         raise error(
             Code.DATA_DIRECTORY,
@@ -85,7 +85,7 @@ def _read(data: Path) -> Mark | None:
 
 
 def _write(data: Path, mark: Mark) -> None:
-    """Put the mark in place whole, and only if there is none yet."""
+    """Create the mark atomically, and only if there is none yet."""
     partial = data / f".{MARK}.{mark.id}"
     content = {"kind": _KIND, "version": mark.version, "id": mark.id}
     with partial.open("x", encoding="utf-8") as file:
@@ -97,23 +97,23 @@ def _write(data: Path, mark: Mark) -> None:
         with contextlib.suppress(FileExistsError):
             (data / MARK).hardlink_to(partial)
     except OSError:
-        # Some network file systems have no links; the lock of the gateway still comes after this.
+        # Some network file systems have no links; the gateway's lock, taken next, still protects.
         partial.replace(data / MARK)
     finally:
         partial.unlink(missing_ok=True)
 
 
 def _strangers(names: Iterable[str]) -> list[str]:
-    """Return what keeps a directory from counting as empty."""
+    """Return the names that keep a directory from counting as empty."""
     begun = f".{MARK}."  # a first start that was killed
     return sorted(n for n in names if n not in _OF_FILE_SYSTEMS and not n.startswith(begun))
 
 
 def _is_older(data: Path) -> bool:
-    """Say whether a release without marks used the directory.
+    """Return whether a release without marks used the directory.
 
-    A gateway left its lock, with its store or an engine's metastore, or with nothing that is not
-    its own; an engine without a gateway its metastore and the settings of its log.
+    A gateway left its lock, with its store or an engine's metastore, or with nothing but its
+    own files; an engine without a gateway left its metastore and its log settings.
     """
     if not _is_lock(data / _LOCK):
         return _has_metastore(data) and (data / "logs" / "log4j2.properties").is_file()
@@ -123,7 +123,7 @@ def _is_older(data: Path) -> bool:
 
 
 def _is_lock(path: Path) -> bool:
-    """Say whether a file holds a process id in one line, or nothing."""
+    """Return whether a file holds just a process id, or nothing."""
     if not path.is_file() or path.stat().st_size > 32:
         return False
     text = path.read_bytes().strip()
@@ -136,18 +136,18 @@ def _has_metastore(data: Path) -> bool:
 
 
 def _is_store(path: Path) -> bool:
-    """Say whether a file is a SQLite database with the tables of a store."""
+    """Return whether a file is a SQLite database with the tables of a store."""
     if not path.is_file() or path.stat().st_size == 0:
         return False
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
             return False
     try:
-        # mode=ro: neither the database nor a journal beside it is created or changed.
+        # mode=ro creates and changes neither the database nor its journal.
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as opened:
             rows = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error:
-        # A damaged store beside a lock: what it lacks is said when it is opened.
+        # A damaged store beside a lock: opening it reports the damage.
         return True
     return {"schema_version", "materialized_tables"} <= {name for (name,) in rows}
 

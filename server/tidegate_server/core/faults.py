@@ -1,4 +1,4 @@
-"""Places at which a test holds a process still, to kill or stop it there.
+"""Places at which a test can pause a process, to kill or stop it there.
 
 Nothing happens unless ``TIDEGATE_FAULTS`` names a folder and a test has put a file there.
 """
@@ -15,10 +15,10 @@ _PAUSE = 0.01
 
 
 class Point(Enum):
-    """A place; a refresh comes by the first seven in this order.
+    """A place; a refresh passes the first seven in this order.
 
-    The others are of SWAP WITH, ROLLBACK TO VERSION ... BOTH, CREATE, DROP, RENAME and CONVERT TO
-    TABLE: before and after the change of the storage.
+    The others belong to SWAP WITH, ROLLBACK TO VERSION ... BOTH, CREATE, DROP, RENAME and CONVERT
+    TO TABLE: before and after the change of the storage.
     """
 
     BEFORE_LEASE = "before-lease"
@@ -41,8 +41,8 @@ class Point(Enum):
     AFTER_RELEASE = "after-release"
 
 
-def hold(point: Point) -> None:
-    """Wait here if a test armed this point, until it lets go; once for each time it is armed."""
+def pause_at(point: Point) -> None:
+    """Wait here if a test armed this point, until it releases it; once per arming."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
         return

@@ -1,4 +1,4 @@
-"""Whom the present thread or task works for, so that every log line can say so."""
+"""The ids that the current thread or task adds to its log lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogContext:
-    """The ids of the work at hand; None where there is no such thing.
+    """The ids of the current work; None where one does not apply.
 
     An operation's id is what clients get from GetQueryId.
     """
@@ -21,7 +21,7 @@ class LogContext:
     refresh_id: str | None = None
 
     def fields(self) -> Mapping[str, str]:
-        """Return what is known, under the names that stand in a log line."""
+        """Return the known ids by their names in a log line."""
         known = {
             "user": self.user,
             "session_id": self.session_id,
@@ -32,17 +32,17 @@ class LogContext:
         return {name: value for name, value in known.items() if value is not None}
 
 
-_NOBODY = LogContext()
-_served: ContextVar[LogContext] = ContextVar("tidegate_served", default=_NOBODY)
+_EMPTY = LogContext()
+_current: ContextVar[LogContext] = ContextVar("tidegate_log_context", default=_EMPTY)
 
 
-def served() -> LogContext:
-    """Return whom this thread or task works for."""
-    return _served.get()
+def current_log_context() -> LogContext:
+    """Return the ids of this thread or task."""
+    return _current.get()
 
 
 @contextmanager
-def serving(
+def log_context(
     *,
     user: str | None = None,
     session_id: str | None = None,
@@ -57,13 +57,15 @@ def serving(
         "refresh_id": refresh_id,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    token = _served.set(replace(_served.get(), **known))
+    token = _current.set(replace(_current.get(), **known))
     try:
         yield
     finally:
-        _served.reset(token)
+        _current.reset(token)
 
 
-def note(*, user: str, session_id: str, operation_id: str | None = None) -> None:
-    """Add ids to the log lines of the rest of the present task, which nothing else shares."""
-    _served.set(replace(_served.get(), user=user, session_id=session_id, operation_id=operation_id))
+def bind_log_context(*, user: str, session_id: str, operation_id: str | None = None) -> None:
+    """Add ids to the log lines of the rest of the current task, which must not be shared."""
+    _current.set(
+        replace(_current.get(), user=user, session_id=session_id, operation_id=operation_id)
+    )

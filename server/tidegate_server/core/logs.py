@@ -1,4 +1,4 @@
-"""The forms of a log line, and the places log lines go to."""
+"""Formats and destinations of log lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tidegate_server.core.config import LoggingSection
-from tidegate_server.core.log_context import served
+from tidegate_server.core.log_context import current_log_context
 
 LOG_FILE = "gateway.log"
 
@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "thread": record.threadName,
-            **served().fields(),
+            **current_log_context().fields(),
             "message": record.getMessage(),
         }
         if record.exc_info:
@@ -38,11 +38,11 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Formats a log record for people; only a trace takes further lines."""
+    """Formats a log record as human-readable text; only a trace takes further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        ids = " ".join(f"{name}={value}" for name, value in served().fields().items())
-        # What a user wrote must not begin a line that looks like another record.
+        ids = " ".join(f"{name}={value}" for name, value in current_log_context().fields().items())
+        # Text from users must not be able to forge another record.
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         head = f"{_moment(record)} {record.levelname} {record.name}"
         line = f"{head} [{ids}] {message}" if ids else f"{head} {message}"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.log_context import serving
+from tidegate_server.core.log_context import log_context
 from tidegate_server.core.messages.answers import (
     Analysis,
     Answer,
@@ -189,7 +189,7 @@ class Handlers:
 
     def execute(self, request: Execute, operation: Operation) -> Executed:
         with (
-            serving(session_id=request.session_id, operation_id=operation.id),
+            log_context(session_id=request.session_id, operation_id=operation.id),
             self._sessions.using(request.session_id) as child,
         ):
             changes = self._sessions.changes
@@ -304,7 +304,7 @@ class Handlers:
         task: T,
     ) -> Refreshed:
         """Run an order and add the metrics of its Spark tasks."""
-        with serving(refresh_id=operation.id):
+        with log_context(refresh_id=operation.id):
             outcome = run(order, task, self._spark, self._tables, operation)
             read_again(self._spark, order.name)
             if outcome.plan.strategy is not Strategy.NO_DATA:

@@ -320,7 +320,7 @@ def test_what_other_systems_write_is_told_in_the_words_of_this_one(text: str, hi
 def test_clauses_out_of_order_are_told_their_order() -> None:
     with pytest.raises(ServerError) as caught:
         parse("CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL COMMENT 'x' AS SELECT 1")
-    assert caught.value.hint.startswith("The clauses stand in this order: COMMENT")
+    assert caught.value.hint.startswith("The order of the clauses is: COMMENT")
 
 
 def test_expectations_are_read_with_their_consequence() -> None:

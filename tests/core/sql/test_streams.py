@@ -86,7 +86,7 @@ def test_a_stream_is_written_as_it_is_read(options: dict[str, str], path: str) -
 
 def test_hiding_a_stream_moves_nothing_else() -> None:
     text = "SELECT a\nFROM STREAM read_files('/ü',\n  format => 'csv') f\nWHERE b"
-    hidden = found(text).hidden(text)
+    hidden = found(text).with_view(text)
     assert [len(line) for line in hidden.split("\n")] == [len(line) for line in text.split("\n")]
     assert VIEW in hidden
     assert hidden.endswith(" f\nWHERE b")

@@ -220,7 +220,7 @@ def test_settings_come_from_files_the_url_and_arguments(
     [
         (None, "No such file"),
         ("a = 1\nb\n", "line 2 is not of the form key = value"),
-        ("a = 1\n[b]\n", "[b] is no setting"),
+        ("a = 1\n[b]\n", "[b] is not a setting"),
         ("a = 1\n\na = 2\n", "line 3 sets a again"),
     ],
 )

@@ -38,7 +38,9 @@ def test_a_refresh_that_does_not_end_stops_a_change(statement: str) -> None:
     world.ledger.leases[world.table("base").id] = "server-2/r"
     problem = refusal(world, statement)
     assert problem.code == "MT_STATE"
-    assert problem.message == "c.d.base is being refreshed; this statement needs it to be at rest."
+    assert (
+        problem.message == "c.d.base is being refreshed; this statement requires it to be at rest."
+    )
     assert "CANCEL REFRESH" in problem.hint
     assert world.ledger.leases == {world.table("base").id: "server-2/r"}
 

@@ -133,7 +133,7 @@ def test_no_versions_that_agree_is_an_error_with_a_way_out(torn: Torn) -> None:
     with pytest.raises(ServerError) as caught:
         torn.execute(BOTH)
     assert (caught.value.code, caught.value.sqlstate) == ("MT_SNAPSHOT_UNAVAILABLE", "55000")
-    assert caught.value.message.startswith("No versions of c.d.m, c.d.n that agree can be read: ")
+    assert caught.value.message.startswith("No consistent versions of c.d.m, c.d.n can be read: ")
     assert "no earlier version of c.d.m agrees with the others" in caught.value.message
     assert "REFRESH CASCADE" in caught.value.hint
     assert f"SET '{KEY}' = 'LATEST'" in caught.value.hint

@@ -129,7 +129,7 @@ def test_what_a_new_engine_lacks_is_told_once(world: World) -> None:
     with pytest.raises(ServerError) as caught:
         world.execute("SELECT * FROM v")
     assert caught.value.code == Code.SESSION_OBJECTS_LOST.name
-    assert "without variable x, view v of this session" in caught.value.message
+    assert "this session lost variable x, view v" in caught.value.message
     assert len(world.engine.asked(OpenSession)) == 2
     world.execute("SELECT 1")
     world.engine.generation += 1

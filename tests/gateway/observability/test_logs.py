@@ -12,7 +12,7 @@ import pytest
 import tidegate
 from tests.gateway.protocol.gateway import Gateway, running_gateway
 from tidegate_server.core.config import LoggingSection
-from tidegate_server.core.log_context import served, serving
+from tidegate_server.core.log_context import current_log_context, log_context
 from tidegate_server.core.logs import LOG_FILE, JsonLines, TextLines, logging_to
 
 log = logging.getLogger("tests.logs")
@@ -23,7 +23,7 @@ def record(message: str = "hello %s", *arguments: object) -> logging.LogRecord:
 
 
 def test_a_json_line_names_whom_the_work_is_for() -> None:
-    with serving(user="ann", session_id="s", operation_id="o"):
+    with log_context(user="ann", session_id="s", operation_id="o"):
         line = json.loads(JsonLines().format(record("hello %s", "world")))
     assert (line["message"], line["user"], line["session_id"]) == ("hello world", "ann", "s")
     assert line["operation_id"] == line["query_id"] == "o"
@@ -34,7 +34,7 @@ def test_without_work_at_hand_there_are_no_ids() -> None:
 
 
 def test_a_text_line_stays_one_line() -> None:
-    with serving(user="ann"):
+    with log_context(user="ann"):
         line = TextLines().format(record("one\ntwo\rthree"))
     assert "\n" not in line
     assert line.endswith("INFO some.logger [user=ann] one\\ntwo\\rthree")
@@ -51,14 +51,14 @@ def test_a_trace_follows_its_line() -> None:
 
 
 def test_ids_add_up_and_end_with_their_block() -> None:
-    with serving(user="ann"), serving(session_id="s"):
-        assert dict(served().fields()) == {"user": "ann", "session_id": "s"}
-    assert dict(served().fields()) == {}
+    with log_context(user="ann"), log_context(session_id="s"):
+        assert dict(current_log_context().fields()) == {"user": "ann", "session_id": "s"}
+    assert dict(current_log_context().fields()) == {}
 
 
 def test_other_threads_do_not_see_them() -> None:
-    with serving(user="ann"), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(served).result().user is None
+    with log_context(user="ann"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(current_log_context).result().user is None
 
 
 def test_lines_go_to_the_file_and_if_wanted_to_standard_error(

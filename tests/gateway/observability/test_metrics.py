@@ -11,7 +11,7 @@ import pytest
 import tidegate
 from tests.contract.examples import NOON, run
 from tests.gateway.protocol.gateway import Gateway, running_gateway
-from tidegate_server.core.log_context import served
+from tidegate_server.core.log_context import current_log_context
 from tidegate_server.core.model.runs import RefreshRun, Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.refresh.request import RefreshRequest
@@ -53,14 +53,14 @@ def test_a_refresh_is_counted_with_its_strategy_and_its_time() -> None:
     told: list[tuple[str | None, str | None]] = []
 
     def run_refresh(asked: RefreshRequest) -> RefreshRun:
-        told.append((asked.refresh_id, served().refresh_id))
+        told.append((asked.refresh_id, current_log_context().refresh_id))
         return ended
 
     carried_out = observed(run_refresh, metrics, lambda: "r-new")
     assert carried_out(request) is ended
     carried_out(replace(request, refresh_id="r-7"))
     assert told == [("r-new", "r-new"), ("r-7", "r-7")]
-    assert served().refresh_id is None
+    assert current_log_context().refresh_id is None
     metrics.refresh_ended(run(state=RunState.SKIPPED, finished_at=NOON))
     text = metrics.text().decode()
     assert (

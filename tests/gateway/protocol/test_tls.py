@@ -163,7 +163,7 @@ def test_a_server_without_tls_says_so(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("file", ["/nowhere/ca.pem", __file__])
 def test_files_that_are_no_certificates_are_named(secured: Gateway, file: str) -> None:
-    with pytest.raises(tidegate.InterfaceError, match="not usable") as caught:
+    with pytest.raises(tidegate.InterfaceError, match="TLS files are invalid") as caught:
         connect(secured, ssl=True, ca=file)
     assert file in str(caught.value)
 

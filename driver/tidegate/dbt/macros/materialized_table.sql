@@ -117,10 +117,10 @@ AS {{ sql }}
 
 
 {#- What the server says it would change, such as QUERY or FRESHNESS; the refresh that follows and
-    its checks are told behind it. -#}
+    its checks are listed after it. -#}
 {% macro materialized_table_changes(definition) -%}
-  {%- set told = run_query('EXPLAIN ' ~ definition).columns['object'].values() | list -%}
-  {{ return(told | reject('in', ['REFRESH', 'CHECK', 'HELD']) | list) }}
+  {%- set rows = run_query('EXPLAIN ' ~ definition).columns['object'].values() | list -%}
+  {{ return(rows | reject('in', ['REFRESH', 'CHECK', 'HELD']) | list) }}
 {%- endmacro %}
 
 

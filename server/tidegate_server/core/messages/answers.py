@@ -1,4 +1,4 @@
-"""What the engine answers: one record for each kind of answer, a failure among them."""
+"""The engine's answers: one record for each kind of answer, including failures."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidegate_server.core.refresh.upkeep import FilesFound, FilesRemoved, FilesR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The request was carried out and has nothing to say."""
+    """The request was carried out and has no result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChecked:
-    """Spark takes the settings."""
+    """Spark accepts the settings."""
 
     similar: Mapping[str, str] = field(default_factory=dict)
-    """Settings that Spark does not know, with the known one that each resembles."""
+    """Settings unknown to Spark, each with a similar known one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the running jobs of an operation are, for people to read."""
+    """Progress of the running jobs of an operation, as human-readable text."""
 
     stages_done: int
     stages_total: int
@@ -48,7 +48,7 @@ class Progress:
     tasks_total: int
     message: str = ""
     tracking_url: str = ""
-    """The page of the first of these jobs in Spark's UI; empty where that is off."""
+    """URL of the first of these jobs in Spark's UI; empty if the UI is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,27 +73,27 @@ class Executed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What Spark's analyzer says of a definition query."""
+    """The analysis of a definition query by Spark."""
 
     schema: Schema
     expanded_query: str
     sources: tuple[Source, ...]
     temporary_objects: tuple[str, ...] = ()
-    """Temporary things the query reads: ``view name``, ``function name``, ``variable name``."""
+    """Temporary objects that the query reads, as ``view name``, ``function name`` and so on."""
     lineage: tuple[ColumnOrigin, ...] = ()
-    """The source columns of which each column is made."""
+    """The source columns that each column is computed from."""
     unstable: tuple[str, ...] = ()
-    """What may give other rows from the same sources, each after its class: D1 is one value in
-    one run (``D1 current_date``), D2 depends on the order of equal rows (``D2 row_number``), D3
-    is another value each time or nobody knows (``D3 rand``)."""
+    """Expressions that may give other rows from the same sources, each after its class: D1 is
+    one value per run (``D1 current_date``), D2 depends on the order of equal rows
+    (``D2 row_number``), D3 is another value each time or unknown (``D3 rand``)."""
     time_zone: str = ""
-    """That of the session in which the query was analyzed."""
+    """The value of the session in which the query was analyzed."""
 
 
 class Reach(Enum):
     """A way from SQL to files, programs and the JVM; the value is its name in the configuration.
 
-    UNKNOWN is what cannot be judged before it runs.
+    UNKNOWN cannot be judged before the statement runs.
     """
 
     RESOURCES = "resources"
@@ -107,10 +107,10 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A place where a statement reads a table, views looked through.
+    """A place where a statement reads a table; views are resolved to the tables they read.
 
     ``name`` is None for files that were named by their path; ``location`` is the directory read.
-    ``travelled`` says that the statement, or a view, chooses the version.
+    ``travelled`` means that the statement, or a view, chooses the version.
     """
 
     name: TableName | None = None
@@ -134,7 +134,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """What a statement would read and how it reaches beyond tables.
+    """The tables that a statement would read, and its hazards beyond tables.
 
     ``mentions`` are those of a plain query on ``information_schema``. ``locations`` are the places
     written in the statement, ``settings`` the keys it sets.
@@ -150,7 +150,7 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCreated:
-    """The storage stands."""
+    """The storage exists."""
 
     location: str
     table_id: str
@@ -158,7 +158,7 @@ class TableCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesPlaced:
-    """The names point there; ``table_ids`` are the format's own identities of the tables."""
+    """The names point to their storages; ``table_ids`` are the format's ids of the tables."""
 
     table_ids: tuple[str, ...]
 
@@ -195,7 +195,7 @@ NO_MEMORY_EXIT = 71
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMemory:
-    """How full the memory of the engine's JVM is, in bytes, and the time of its collections."""
+    """Memory use of the engine's JVM in bytes, and the time of its garbage collections."""
 
     heap_used: int
     heap_limit: int
@@ -206,8 +206,8 @@ class EngineMemory:
     """Milliseconds of garbage collections since the JVM's start."""
     uptime_ms: int
     in_use: int = 0
-    """Requests at work, results that wait to be read and sessions with temporary objects: what the
-    end of the engine would interrupt or lose; counted when it was asked for."""
+    """Running requests, unread results and sessions with temporary objects, which the end of the
+    engine would interrupt or lose; counted only on request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class FoundTable:
     """A Delta table without an entry in the metastore, as its own log describes it."""
 
     directory: TableName | None
-    """The name that its directory says; None for one that is not in the warehouse."""
+    """The name derived from its directory; None outside of the warehouse."""
     location: str
     table_id: str
     """The id of the materialized table that it is; empty for another table."""
@@ -239,7 +239,7 @@ class DefinitionsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionsChecked:
-    """The columns that computed expressions make, in the order asked."""
+    """The columns of computed expressions, in the order of the request."""
 
     computed: Schema
 
@@ -253,7 +253,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
-    """A refresh ended well."""
+    """A refresh succeeded."""
 
     outcome: RefreshOutcome
 
@@ -267,7 +267,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What the comparison of a version with its definition query found."""
+    """The differences between a version and its definition query."""
 
     version: int
     epoch: int
@@ -288,21 +288,21 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """Newest versions by table id; a source that is gone, or tells nothing, is missing."""
+    """Newest versions by table id, without sources that are gone or have no version."""
 
     versions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesInspected:
-    """What is known of a table's files; None if the table is gone."""
+    """Statistics of a table's files; None if the table is gone."""
 
     found: FilesFound | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceDone:
-    """What became of a table's files."""
+    """The changes of a table's files."""
 
     rewritten: FilesRewritten = FilesRewritten()
     removed: FilesRemoved = FilesRemoved()
@@ -337,7 +337,7 @@ class TableList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaNames:
-    """The names in one schema; a view is no table here."""
+    """The names in one schema; views do not count as tables here."""
 
     schema: str
     tables: tuple[str, ...] = ()
@@ -383,16 +383,16 @@ class Failure:
         )
 
 
-def failure(err: ServerError) -> Failure:
-    """Return the message that carries ``err`` across."""
+def failure(error: ServerError) -> Failure:
+    """Return the message that carries ``error`` across."""
     return Failure(
-        code=err.code,
-        sqlstate=err.sqlstate,
-        message=err.message,
-        hint=err.hint,
-        line=err.line,
-        column=err.column,
-        detail=err.detail,
+        code=error.code,
+        sqlstate=error.sqlstate,
+        message=error.message,
+        hint=error.hint,
+        line=error.line,
+        column=error.column,
+        detail=error.detail,
     )
 
 

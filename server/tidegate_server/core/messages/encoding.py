@@ -1,4 +1,4 @@
-"""The records between gateway and engine as MessagePack, told apart by their class names."""
+"""The records between gateway and engine as MessagePack, distinguished by their class names."""
 
 from __future__ import annotations
 

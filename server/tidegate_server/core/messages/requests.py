@@ -1,4 +1,4 @@
-"""What the gateway asks of the engine: how to start, then one record for each request."""
+"""The gateway's requests to the engine: how to start, then one record for each request."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ A = TypeVar("A")
 
 
 class Request(Generic[A]):
-    """Asks the engine for something; it answers with an ``A``, or fails."""
+    """A request to the engine, answered with an ``A`` or a failure."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How an engine process is to come up; the first line on its standard input, as JSON.
+    """The start parameters of an engine process; the first line on its standard input, as JSON.
 
-    The gateway keeps that pipe open: its end tells the engine that the gateway is gone.
+    The gateway keeps that pipe open: when it closes, the engine knows that the gateway is gone.
     """
 
     socket: str
@@ -71,12 +71,12 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping(Request[EngineInfo]):
-    """Ask whether Spark is up."""
+    """Ask whether Spark is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession(Request[Done]):
-    """Make a child SparkSession of the given id.
+    """Create a child SparkSession with the given id.
 
     Opening an id that exists is harmless: settings and schema are applied again.
     """
@@ -88,9 +88,9 @@ class OpenSession(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings(Request[SettingsChecked]):
-    """Try Spark settings in a session of their own.
+    """Try Spark settings in a separate session.
 
-    One that SET would refuse is answered with the same error.
+    A setting that SET would reject is answered with the same error.
     """
 
     settings: Mapping[str, str]
@@ -105,14 +105,14 @@ class CloseSession(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedTable:
-    """A materialized table whose query is to be read in the place of its rows."""
+    """A materialized table to be read as its query instead of its rows."""
 
     name: TableName
     query: str
     """Gives the table's columns with their names and types."""
     columns: tuple[str, ...]
     settings: Mapping[str, str]
-    """Those of Spark's under which the query is to be read."""
+    """Spark settings for the query."""
     mentioned: bool
     """Whether the statement reads the table itself, and not only through another one's query."""
 
@@ -131,15 +131,15 @@ class PinnedVersions:
 
     tables: tuple[TableVersion, ...]
     sources: Mapping[str, int] = field(default_factory=dict)
-    """Those of tables that are not materialized, by the format's own identity."""
+    """Versions of tables that are not materialized, by the format's own identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execute(Request[Executed]):
     """Run SQL verbatim in a session.
 
-    ``settings`` hold for this statement alone. ``inline_bytes`` bounds the Arrow bytes that may
-    ride in the answer. With ``inlined`` the SQL is one query, in which those tables are replaced;
+    ``settings`` apply to this statement only. ``inline_bytes`` bounds the Arrow bytes that may
+    be part of the answer. With ``inlined`` the SQL is one query, and those tables are replaced;
     with ``pinned`` one in which every table is read at one version, wherever it is mentioned.
     """
 
@@ -147,9 +147,9 @@ class Execute(Request[Executed]):
     operation_id: str
     sql: str
     owner: str = ""
-    """The login whose share of the spool the result takes."""
+    """The login whose quota of the spool the result uses."""
     user: str = ""
-    """For whom it runs: the owner of the tables it makes."""
+    """The user it runs for: the owner of the tables it creates."""
     settings: Mapping[str, str] = field(default_factory=dict)
     inline_bytes: int = 1 << 20
     inlined: tuple[InlinedTable, ...] = ()
@@ -186,7 +186,7 @@ class Analyze(Request[Analysis]):
 class Survey(Request[Surveyed]):
     """Ask what a statement would read, without running it.
 
-    ``settings`` hold for this look alone. Its jobs end with the operation, as those of
+    ``settings`` apply to this request only. Its jobs end with the operation, as those of
     :class:`Analyze`.
     """
 
@@ -200,7 +200,7 @@ class Survey(Request[Surveyed]):
 class CreateTable(Request[TableCreated]):
     """Create the empty storage of a materialized table.
 
-    A storage of the same ``tidegate.id`` is kept, also if the metastore does not know it any more.
+    A storage of the same ``tidegate.id`` is kept, even if the metastore no longer knows it.
     """
 
     name: TableName
@@ -241,7 +241,7 @@ class EvolveTable(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameTable(Request[Done]):
-    """Give a storage another name.
+    """Rename a storage.
 
     Nothing happens when ``name`` does not carry this ``tidegate.id``, as after doing it before.
     """
@@ -262,9 +262,9 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceTables(Request[TablesPlaced]):
-    """Let names that exist point at storages, one after the other.
+    """Point existing names at storages, one by one.
 
-    A name finds some whole table at every moment. Doing it again is harmless.
+    A name finds a complete table at every moment. Repeating it is harmless.
     """
 
     places: tuple[TablePlace, ...]
@@ -294,9 +294,9 @@ class PutView(Request[Done]):
     comment: str | None
     settings: Mapping[str, str] = field(default_factory=dict)
     holding: tuple[Expectation, ...] = ()
-    """Expectations whose violating rows the view leaves out."""
+    """Expectations whose violating rows the view omits."""
     quarantine_of: TableName | None = None
-    """The materialized table for which the view shows those rows instead, and which they break."""
+    """The materialized table of a quarantine view, which shows the violating rows instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,22 +309,22 @@ class DropView(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectTable(Request[Inspected]):
-    """Ask what a plain table is made of."""
+    """Ask for the schema and properties of a plain table."""
 
     name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListDefinitions(Request[DefinitionsFound]):
-    """Ask for the definitions that stand in the properties of tables."""
+    """Ask for the definitions in the properties of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectMemory(Request[EngineMemory]):
-    """Ask how full the memory of the engine's JVM is."""
+    """Ask for the memory use of the engine's JVM."""
 
     with_use: bool = False
-    """Whether to count what the end of the engine would interrupt or lose."""
+    """Whether to count the work that the end of the engine would interrupt or lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +350,7 @@ class CheckExpressions(Request[ExpressionsChecked]):
     """Analyze expressions over columns without running them.
 
     ``computed`` are name and text over ``columns``; ``watermark`` and ``conditions`` are texts
-    over both. ``stable`` conditions have to give the same answer about a row at any time.
+    over both. ``stable`` conditions must give the same answer about a row at any time.
     ``assertions`` are conditions over aggregates of ``columns``. ``region`` is the condition of
     immutable rows over ``columns``.
     """
@@ -384,12 +384,12 @@ class DropTable(Request[Done]):
     name: TableName
     table_id: str
     location: str = ""
-    """Where the storage lies, should the metastore not know it any more; empty if unknown."""
+    """The storage's location, in case the metastore has lost it; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardHeld(Request[Done]):
-    """Throw away the version that a materialized table holds back."""
+    """Delete the held version of a materialized table."""
 
     name: TableName
     table_id: str
@@ -448,7 +448,7 @@ class VerifyTable(Request[Verified]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectFiles(Request[FilesInspected]):
-    """Ask for what is known of a materialized table's files, when ``versions`` were made, and the
+    """Ask for statistics of a materialized table's files, when ``versions`` were made, and the
     one ``back`` before the newest."""
 
     name: TableName
@@ -461,7 +461,7 @@ class InspectFiles(Request[FilesInspected]):
 class RewriteFiles(Request[MaintenanceDone]):
     """Write a materialized table's small files as large ones.
 
-    The asker holds the table's lease."""
+    The caller holds the table's lease."""
 
     upkeep_id: str
     name: TableName
@@ -489,7 +489,7 @@ class SourceVersions(Request[Versions]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommit(Request[LastCommitted]):
-    """Ask what a materialized table's own last refresh commit says."""
+    """Ask for the content of a materialized table's last refresh commit."""
 
     name: TableName
     table_id: str
@@ -537,7 +537,7 @@ class ListTemporaryFunctions(Request[FunctionList]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterSystemTable(Request[Done]):
-    """Make a Delta directory readable as a table of a system schema."""
+    """Register a Delta directory as a table of a system schema."""
 
     name: TableName
     location: str

@@ -1,4 +1,4 @@
-"""The grammar of ALTER MATERIALIZED TABLE: which word after the name leads to which rule."""
+"""The grammar of ALTER MATERIALIZED TABLE: a table from words after the name to rules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SET_ELSEWHERE: Mapping[str, str] = {
     "COMMENT": "Use CREATE OR ALTER MATERIALIZED TABLE with the COMMENT.",
     "TARGET_LAG": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
     "SCHEDULE": "Write SET FRESHNESS = INTERVAL '10' MINUTE.",
-    "OWNER": "The owner of a table is who created it.",
+    "OWNER": "The owner of a table is the user who created it.",
 }
 
 
@@ -59,7 +59,7 @@ def alter(at: Cursor) -> Statement:
     name = clauses.table_name(at)
     word = at.accept_any(*ALTER_RULES)
     if word is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     return ALTER_RULES[word](at, name)
 
 
@@ -102,7 +102,7 @@ def _refresh_scope(
     if at.accept("WHERE"):
         predicate = at.slice_until("CASCADE", "SYNC", "ASYNC", ";")
         if not predicate:
-            raise at.unexpected("a condition")
+            raise at.unexpected_token("a condition")
         return None, None, predicate
     return None, None, None
 
@@ -130,8 +130,8 @@ def _set(at: Cursor, name: Name) -> Statement:
         return AlterSetImmutable(name=name, predicate=clauses.immutable(at))
     _refuse_empty(at, "SET", "SET ('key' = 'value')")
     if not at.sees("("):
-        at.accept("(")  # remembered as possible here
-        raise at.unexpected(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
+        at.accept("(")  # recorded as possible here
+        raise at.unexpected_token(hint=_SET_ELSEWHERE.get(at.spelling(), ""))
     return AlterSetOptions(name=name, options=clauses.options(at))
 
 
@@ -171,7 +171,7 @@ def _drop_part(at: Cursor, name: Name) -> Statement:
 
 def _rename(at: Cursor, name: Name) -> Statement:
     if not at.accept("TO"):
-        raise at.unexpected(hint=_COLUMN_NAMES if at.sees("COLUMN") else "")
+        raise at.unexpected_token(hint=_COLUMN_NAMES if at.sees("COLUMN") else "")
     return AlterRename(name=name, new_name=clauses.table_name(at))
 
 

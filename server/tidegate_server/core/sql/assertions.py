@@ -1,7 +1,7 @@
 """The condition of an ASSERT as Spark reads it.
 
 ``row_count`` is the number of rows: an unquoted word that is neither a function nor a part of a
-longer name. ``previous(x)`` is ``x`` over the version that is served. All else is Spark's own.
+longer name. ``previous(x)`` is ``x`` over the served version. Everything else is Spark SQL.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _PREVIOUS = "PREVIOUS"
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A place in a condition where something else has to stand."""
+    """A place in a condition where something else is expected."""
 
     offset: int
     found: str
     expected: str
 
 
-def misplaced(condition: str) -> Misplaced | None:
+def find_misplaced(condition: str) -> Misplaced | None:
     """Return the first wrong use of ``previous``, or None."""
     tokens = tokenize(condition)
     end = -1
@@ -34,14 +34,14 @@ def misplaced(condition: str) -> Misplaced | None:
         if call.opens + 1 == call.closes:
             return _wrong(condition, tokens[call.closes], "an aggregate")
         if call.opens < end:
-            inside = "an aggregate of the version that is served, without previous within it"
+            inside = "an aggregate of the served version, without a nested previous"
             return _wrong(condition, tokens[call.opens - 1], inside)
         end = max(end, call.closes)
     return None
 
 
 def measures(condition: str) -> tuple[str, ...]:
-    """Return what the two versions are compared by, or else the number of rows."""
+    """Return the expressions by which the versions are compared; by default the row count."""
     tokens = tokenize(condition)
     found = (
         condition[tokens[c.opens].end + 1 : tokens[c.closes].start].strip() for c in _calls(tokens)
@@ -52,7 +52,7 @@ def measures(condition: str) -> tuple[str, ...]:
 def spark_condition(condition: str, served: str) -> str:
     """Return the condition over aggregates of the rows it will be selected from.
 
-    :param served: what stands behind FROM to read the version that is served.
+    :param served: the relation after FROM that reads the served version.
     """
     tokens = tokenize(condition)
     edits = {i: "count(1)" for i in range(len(tokens)) if _is_row_count(tokens, i)}
@@ -67,7 +67,7 @@ def spark_condition(condition: str, served: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The brackets of one ``previous(...)``, as places among the tokens."""
+    """The brackets of one ``previous(...)``, as token indexes."""
 
     opens: int
     closes: int

@@ -24,7 +24,7 @@ _OTHER_UNITS = frozenset(
 )
 _LARGEST = 2**31 - 1
 _MOST_BUCKETS = 100_000
-_UNIT_BEHIND = "The unit stands behind the quotes: INTERVAL '5' MINUTE."
+_UNIT_AFTER_QUOTES = "The unit comes after the quotes: INTERVAL '5' MINUTE."
 _QUOTE = "Options are written ('key' = 'value', ...)."
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE"})
 
@@ -58,12 +58,12 @@ def option_keys(at: Cursor) -> tuple[str, ...]:
 def partition(at: Cursor) -> dict[str, str]:
     """Read ``(k = v, ...)``, each column once; literals become strings."""
     found: dict[str, str] = {}
-    told: set[str] = set()
+    seen: set[str] = set()
     for offset, key, value in _list(at, lambda: (at.offset, *_partition_value(at))):
-        if key.lower() in told:
-            wanted = "a column that is not named before"
+        if key.lower() in seen:
+            wanted = "a column that is not named yet"
             raise at.failure(Code.PARSE_SYNTAX, offset=offset, found=key, expected=wanted)
-        told.add(key.lower())
+        seen.add(key.lower())
         found[key] = value
     return found
 
@@ -72,7 +72,7 @@ def query(at: Cursor) -> str:
     """Read the definition query to the end of the statement; the text stays as written."""
     start = at.passed
     if at.ended or at.sees(";"):
-        raise at.unexpected("a query")
+        raise at.unexpected_token("a query")
     if at.spelling() not in _QUERY_WORDS:
         found = shorten(at.text[at.offset :].split(maxsplit=1)[0])
         raise at.failure(
@@ -89,7 +89,7 @@ def freshness(at: Cursor) -> Freshness | Downstream:
     """Read what follows ``FRESHNESS``."""
     at.expect("=")
     if at.ended:
-        raise at.unexpected("INTERVAL")
+        raise at.unexpected_token("INTERVAL")
     if at.accept("DOWNSTREAM"):
         return Downstream.DOWNSTREAM
     if not at.sees("INTERVAL") or not at.sees_string(1):
@@ -105,7 +105,7 @@ def interval(at: Cursor, positive: Code = Code.MT_FRESHNESS_POSITIVE) -> Freshne
     start = at.offset
     text = at.string("a quoted number")
     if at.spelling() not in UNITS and any(letter.isalpha() for letter in text):
-        raise at.unexpected(*(unit.name for unit in TimeUnit), hint=_UNIT_BEHIND)
+        raise at.unexpected_token(*(unit.name for unit in TimeUnit), hint=_UNIT_AFTER_QUOTES)
     unit = _unit(at)
     value = _positive(text)
     if value is None:
@@ -125,7 +125,7 @@ def refresh_mode(at: Cursor) -> RequestedMode:
     at.expect("=")
     match at.accept_any("CONTINUOUS", "FULL", "INCREMENTAL"):
         case None:
-            raise at.unexpected()
+            raise at.unexpected_token()
         case "INCREMENTAL":
             strict = at.accept("STRICT")
             return RequestedMode.INCREMENTAL_STRICT if strict else RequestedMode.INCREMENTAL
@@ -147,7 +147,7 @@ def refresh_trigger(at: Cursor) -> OnUpdate | None:
         case "SCHEDULE":
             return None
         case _:
-            raise at.unexpected()
+            raise at.unexpected_token()
 
 
 def execute_as(at: Cursor) -> str | None:
@@ -167,7 +167,7 @@ def immutable(at: Cursor) -> str:
     at.expect("(")
     predicate = at.slice_until(";")
     if not predicate:
-        raise at.unexpected("a condition")
+        raise at.unexpected_token("a condition")
     at.expect(")")
     return predicate
 
@@ -177,7 +177,7 @@ def start_mode(at: Cursor) -> StartMode:
     at.expect("=")
     word = at.accept_any(*(kind.value for kind in StartKind))
     if word is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     kind = StartKind(word)
     match kind:
         case StartKind.FROM_NOW | StartKind.RESUME_OR_FROM_NOW:
@@ -222,7 +222,7 @@ def _list(at: Cursor, item: Callable[[], T]) -> list[T]:
 
 def _option(at: Cursor) -> tuple[str, str]:
     if at.sees_name():
-        raise at.unexpected("an option key in quotes", hint=_QUOTE)
+        raise at.unexpected_token("an option key in quotes", hint=_QUOTE)
     key = at.string("an option key in quotes")
     at.expect("=")
     return key, at.string("an option value in quotes")
@@ -242,7 +242,7 @@ def _partition_value(at: Cursor) -> tuple[str, str]:
         return key, sign + at.advance().text
     word = None if sign else at.accept_any("TRUE", "FALSE")
     if word is None:
-        raise at.unexpected("a literal")
+        raise at.unexpected_token("a literal")
     return key, word.lower()
 
 
@@ -252,7 +252,7 @@ def _unit(at: Cursor) -> TimeUnit:
         shown = f"{spelling} TO {at.spelling(2)}" if at.spelling(1) == "TO" else spelling
         raise at.failure(Code.MT_FRESHNESS_UNIT, unit=shown)
     if spelling not in UNITS:
-        raise at.unexpected(*(unit.name for unit in TimeUnit))
+        raise at.unexpected_token(*(unit.name for unit in TimeUnit))
     at.advance()
     return UNITS[spelling]
 
@@ -279,7 +279,7 @@ def _start_timestamp(at: Cursor, kind: StartKind) -> StartMode:
     at.expect("(")
     if not at.sees("TIMESTAMP"):
         if kind is StartKind.RESUME_OR_FROM_TIMESTAMP:
-            raise at.unexpected("TIMESTAMP")
+            raise at.unexpected_token("TIMESTAMP")
         raise _start_argument(at, kind, "a timestamp")
     at.expect("TIMESTAMP")
     local_zone = at.accept("WITH", "LOCAL", "TIME", "ZONE")

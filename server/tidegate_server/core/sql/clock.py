@@ -1,4 +1,4 @@
-"""A condition with a moment in the place of the clock's."""
+"""Replaces the clock functions in a condition with a fixed moment."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _CLOCKS: Mapping[str, str] = {
     "LOCALTIMESTAMP": "CAST({moment} AS TIMESTAMP_NTZ)",
 }
 _BARE = frozenset({"CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP"})
-"""Those that are functions without brackets too, unless a column has the name."""
+"""Functions that need no brackets, unless a column has the name."""
 
 
 def at_moment(condition: str, moment: datetime, columns: Collection[str]) -> str:
-    """Return the condition with ``current_timestamp`` and its like being ``moment``.
+    """Return the condition with ``current_timestamp`` and similar functions replaced by ``moment``.
 
-    Spellings that are not known stay, for Spark's analyzer to find.
+    Unknown spellings are kept, for Spark's analyzer to find.
 
-    :param columns: names that mean a column where they stand without brackets.
+    :param columns: names that mean a column unless followed by brackets.
     """
     literal = f"TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%fZ}'"
     shadowed = {name.upper() for name in columns}

@@ -8,7 +8,7 @@ from tidegate_server.core.errors import Code
 from tidegate_server.core.model.clauses import Assertion, Expectation, Violation, Watermark
 from tidegate_server.core.model.types import spark_type
 from tidegate_server.core.sql import clauses
-from tidegate_server.core.sql.assertions import misplaced
+from tidegate_server.core.sql.assertions import find_misplaced
 from tidegate_server.core.sql.cursor import Cursor
 from tidegate_server.core.sql.statements import (
     ColumnChange,
@@ -27,14 +27,14 @@ _TYPE_ENDS = frozenset(
     | {"DEFAULT", "GENERATED", "REFERENCES", "CHECK"}
 )
 _DEEPEST = 100
-"""Levels of a nested type: it is taken apart level by level."""
+"""The most levels of a nested type: it is parsed recursively."""
 _EXPRESSION_ENDS = (",", ")", ";")
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "EXPECT", "ASSERT", "CHECK", "FOREIGN"})
 
 
 @dataclass(slots=True, kw_only=True)
 class ColumnList:
-    """What stands between the brackets behind a table's name, gathered item by item."""
+    """The column list in the brackets after a table's name, gathered item by item."""
 
     columns: list[ColumnItem] = field(default_factory=list)
     primary_key: PrimaryKeyClause | None = None
@@ -44,7 +44,7 @@ class ColumnList:
 
     @property
     def only_names(self) -> bool | None:
-        """Whether there are names alone so far; None while there is nothing."""
+        """Whether there are only names so far; None while the list is empty."""
         others = (self.primary_key, self.watermark, self.expectations, self.assertions)
         if any(others):
             return False
@@ -106,7 +106,7 @@ def _column_item(at: Cursor, found: ColumnList) -> None:
     name = at.name("a column name")
     bare = at.sees(",") or at.sees(")")
     if only_names is True and not bare:
-        raise at.unexpected(
+        raise at.unexpected_token(
             ",", ")", hint="A column list has either names alone or complete definitions."
         )
     if bare and only_names is not False:
@@ -121,7 +121,7 @@ def _column_item(at: Cursor, found: ColumnList) -> None:
 
 def _refuse_beside_names(at: Cursor, found: ColumnList) -> None:
     if found.only_names:
-        raise at.unexpected("a column name")
+        raise at.unexpected_token("a column name")
 
 
 def _set_key(at: Cursor, found: ColumnList, key: PrimaryKeyClause, offset: int) -> None:
@@ -147,19 +147,19 @@ def _definition(at: Cursor, name: str) -> tuple[ColumnItem, PrimaryKeyClause | N
 
 def _data_type(at: Cursor) -> str:
     if not at.sees_name() or at.spelling() in _TYPE_ENDS:
-        raise at.unexpected("a data type")
+        raise at.unexpected_token("a data type")
     start, depth = at.offset, 0
     while not at.ended and (depth > 0 or at.spelling() not in _TYPE_ENDS):
         spelling = at.spelling()
         depth += spelling.count("(") + (0 if spelling in ("->", "=>") else spelling.count("<"))
         depth -= spelling.count(")") + (0 if spelling in ("->", "=>") else spelling.count(">"))
         if depth < 0:
-            raise at.unexpected("a data type")
+            raise at.unexpected_token("a data type")
         if depth > _DEEPEST:
-            raise at.unexpected(f"a data type of at most {_DEEPEST} levels")
+            raise at.unexpected_token(f"a data type of at most {_DEEPEST} levels")
         at.advance()
     if depth:
-        raise at.unexpected("the end of the data type")
+        raise at.unexpected_token("the end of the data type")
     return at.text[start : at.passed]
 
 
@@ -194,7 +194,7 @@ def _expression(at: Cursor) -> str:
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(at.spelling(), 0)
         at.advance()
     if at.passed <= start:
-        raise at.unexpected("an expression")
+        raise at.unexpected_token("an expression")
     return at.text[start : at.passed]
 
 
@@ -240,10 +240,10 @@ def _table_constraint(at: Cursor) -> PrimaryKeyClause:
         raise at.failure(Code.MT_UNIQUE_UNSUPPORTED)
     if at.sees("CHECK"):
         hint = "Write CONSTRAINT name EXPECT (condition) instead of CHECK."
-        raise at.unexpected("PRIMARY KEY", "EXPECT", hint=hint)
+        raise at.unexpected_token("PRIMARY KEY", "EXPECT", hint=hint)
     if at.spelling() in ("EXPECT", "ASSERT"):
         hint = "Expectations and assertions are declared in CREATE OR ALTER MATERIALIZED TABLE."
-        raise at.unexpected("PRIMARY KEY", hint=hint)
+        raise at.unexpected_token("PRIMARY KEY", hint=hint)
     at.expect("PRIMARY", "KEY")
     columns = clauses.names(at)
     _not_enforced(at, name or f"PK_{'_'.join(columns)}")
@@ -263,7 +263,7 @@ def _assertion(at: Cursor, found: ColumnList) -> Assertion:
     at.expect("ASSERT", "(")
     begins = at.offset
     condition = _condition(at)
-    wrong = misplaced(condition)
+    wrong = find_misplaced(condition)
     if wrong is not None:
         raise at.failure(
             Code.PARSE_SYNTAX,
@@ -277,17 +277,17 @@ def _assertion(at: Cursor, found: ColumnList) -> Assertion:
 
 
 def _own_name(at: Cursor, found: ColumnList) -> str:
-    """Read the name of a constraint under which something is counted."""
+    """Read the name of a constraint that has its own count of violations."""
     at.expect("CONSTRAINT")
     if at.word() in {**found.expectations, **found.assertions}:
-        raise at.unexpected("a name no other expectation or assertion has")
+        raise at.unexpected_token("a name that no other expectation or assertion has")
     return at.name("a constraint name")
 
 
 def _condition(at: Cursor) -> str:
     condition = at.slice_until(";")
     if not condition:
-        raise at.unexpected("a condition")
+        raise at.unexpected_token("a condition")
     at.expect(")")
     return condition
 
@@ -297,7 +297,7 @@ def _violation(at: Cursor, *actions: str) -> Violation:
         return Violation.WARN
     word = at.accept_any(*actions)
     if word is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     if word == "FAIL":
         at.accept("UPDATE")
     return Violation(word)
@@ -330,11 +330,11 @@ def _change(at: Cursor) -> SchemaChange:
     at.accept("COLUMN")
     column, key = _definition(at, at.name("a column name"))
     if key is not None:
-        raise at.unexpected("PRIMARY KEY (...) as a change of its own")
-    return _placed(at, column)
+        raise at.unexpected_token("PRIMARY KEY (...) as a separate change")
+    return _with_position(at, column)
 
 
-def _placed(at: Cursor, column: ColumnItem) -> ColumnChange:
+def _with_position(at: Cursor, column: ColumnItem) -> ColumnChange:
     if at.accept("FIRST"):
         return ColumnChange(column=column, first=True)
     after = at.name("a column name") if at.accept("AFTER") else None

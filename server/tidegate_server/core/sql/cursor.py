@@ -25,10 +25,10 @@ class Cursor:
         self._index = 0
         self._tried: list[str] = []
 
-    # ---- looking
+    # ---- looking ahead
 
     def token(self, ahead: int = 0) -> Token | None:
-        """Return a token without moving, or None behind the end."""
+        """Return a token without moving, or None after the end."""
         at = self._index + ahead
         return self._tokens[at] if at < len(self._tokens) else None
 
@@ -40,11 +40,11 @@ class Cursor:
         return token.text.upper() if token.text.isascii() else token.text
 
     def sees(self, *spellings: str) -> bool:
-        """Say whether the next tokens are these words and symbols."""
+        """Return whether the next tokens are these words and symbols."""
         return all(self.spelling(i) == wanted for i, wanted in enumerate(spellings))
 
     def sees_name(self, ahead: int = 0) -> bool:
-        """Say whether a token could be an identifier."""
+        """Return whether a token could be an identifier."""
         token = self.token(ahead)
         if token is None:
             return False
@@ -58,7 +58,7 @@ class Cursor:
         return token.text if token is not None and self.sees_name() else None
 
     def sees_string(self, ahead: int = 0) -> bool:
-        """Say whether a token is a string literal."""
+        """Return whether a token is a string literal."""
         token = self.token(ahead)
         return token is not None and token.token_type in _STRINGS
 
@@ -96,25 +96,25 @@ class Cursor:
         """
         for spelling in spellings:
             if not self.accept(spelling):
-                raise self.unexpected()
+                raise self.unexpected_token()
 
     def name(self, what: str = "a name") -> str:
         """Step over an identifier and return it."""
         if not self.sees_name():
-            raise self.unexpected(what, hint=_BACKTICKS if self.sees_string() else "")
+            raise self.unexpected_token(what, hint=_BACKTICKS if self.sees_string() else "")
         return self.advance().text
 
     def string(self, what: str = "a string literal") -> str:
         """Step over a string literal and return its value."""
         if not self.sees_string():
-            raise self.unexpected(what)
+            raise self.unexpected_token(what)
         return self.advance().text
 
     def integer(self, what: str = "a whole number") -> int:
         """Step over an unsigned whole number and return it."""
         token = self.token()
         if token is None or not _whole(token):
-            raise self.unexpected(what)
+            raise self.unexpected_token(what)
         return int(self.advance().text)
 
     def end(self) -> None:
@@ -123,7 +123,7 @@ class Cursor:
         while self.accept(";"):
             more = True
         if not self.ended:
-            raise self.unexpected("the end of the statement", hint=ONE_BY_ONE if more else "")
+            raise self.unexpected_token("the end of the statement", hint=ONE_BY_ONE if more else "")
 
     # ---- slices of the text
 
@@ -138,8 +138,8 @@ class Cursor:
         """Where the last token that was stepped over ends (exclusive)."""
         return self._tokens[self._index - 1].end + 1 if self._index else 0
 
-    def begun(self, tokens: int) -> int:
-        """Return where the first of the last so many tokens that were stepped over begins."""
+    def start_of_last(self, tokens: int) -> int:
+        """Return the offset of the first of the last ``tokens`` tokens that were stepped over."""
         return self._tokens[self._index - tokens].start
 
     def slice_until(self, *stops: str) -> str:
@@ -159,8 +159,8 @@ class Cursor:
 
     # ---- errors
 
-    def unexpected(self, *wanted: str, hint: str = "") -> ServerError:
-        """Return the syntax error at the next token; names everything that was tried there."""
+    def unexpected_token(self, *wanted: str, hint: str = "") -> ServerError:
+        """Return the syntax error at the next token; it lists everything that was tried there."""
         expected = list(dict.fromkeys((*self._tried, *wanted)))
         hint = hint or _suggestion(self.spelling(), expected)
         token = self.token()

@@ -1,6 +1,6 @@
-"""Tidegate's SQL dialect: Spark's, with words left as plain words.
+"""Tidegate's SQL dialect: Spark's, with keywords left as plain words.
 
-Which words mean something depends on the place in a statement, so the grammar decides, not the
+The meaning of a word depends on its place in a statement, so the grammar decides, not the
 tokenizer. ``//`` begins a comment because Flink's tools allow it; this tokenizer only ever reads
 Tidegate's own statements and the heads of others.
 """
@@ -13,7 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-_HEAD = 2048  # characters; ample for the words that tell what a statement is
+_HEAD = 2048  # characters; ample for the leading words that identify a statement
 
 
 class Tidegate(Spark):

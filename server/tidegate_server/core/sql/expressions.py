@@ -1,4 +1,4 @@
-"""The SQL expressions that a statement about a materialized table holds besides its query."""
+"""The SQL expressions in a statement about a materialized table besides its query."""
 
 from __future__ import annotations
 

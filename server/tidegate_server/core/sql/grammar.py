@@ -1,4 +1,4 @@
-"""The grammar: which words lead to which rule, as tables."""
+"""The grammar: tables from leading words to rules."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ TABLE = ("MATERIALIZED", "TABLE")
 
 _CLAUSES = ("COMMENT", "DISTRIBUTED", "PARTITIONED", "WITH", "START_MODE", "FRESHNESS")
 _LAST = ("REFRESH_MODE", "REFRESH_TRIGGER", "EXECUTE", "IMMUTABLE")
-_NO_REGION = "BACKFILL FROM stands behind IMMUTABLE WHERE (condition), whose rows it copies."
-_ORDER = f"The clauses stand in this order: {', '.join((*_CLAUSES, *_LAST))}, AS."
-_OR_ALTER = "OR ALTER says what becomes of a table that exists already: leave IF NOT EXISTS out."
+_NO_REGION = "BACKFILL FROM follows IMMUTABLE WHERE (condition), whose rows it copies."
+_ORDER = f"The order of the clauses is: {', '.join((*_CLAUSES, *_LAST))}, AS."
+_OR_ALTER = "OR ALTER applies to a table that already exists: leave IF NOT EXISTS out."
 _PACE = "Write FRESHNESS = INTERVAL '10' MINUTE."
 _ELSEWHERE: Mapping[str, str] = {
     "TBLPROPERTIES": "Options are written WITH ('key' = 'value').",
@@ -49,7 +49,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "USING": "A materialized table is stored as Delta Lake: leave USING out.",
     "CLUSTER": "Write DISTRIBUTED BY (column).",
     "CLUSTERED": "Write DISTRIBUTED BY (column) INTO n BUCKETS.",
-    "LOCATION": "Its place follows from its name: leave LOCATION out.",
+    "LOCATION": "Its location follows from its name: leave LOCATION out.",
     "TARGET_LAG": _PACE,
     "LAG": _PACE,
     "SCHEDULE": _PACE,
@@ -57,7 +57,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "WAREHOUSE": "All refreshes run on the gateway's engine: leave WAREHOUSE out.",
     "INITIALIZE": "Write WITH ('materialized-table.initialize' = 'ON_CREATE').",
 }
-"""What other systems write between the name and AS, with what it is here."""
+"""Clauses of other systems between the name and AS, with the equivalents here."""
 
 
 # ---- CREATE ----------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ _ELSEWHERE: Mapping[str, str] = {
 
 def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
     if or_alter and at.sees("IF", "NOT", "EXISTS"):
-        raise at.unexpected("a table name", hint=_OR_ALTER)
+        raise at.unexpected_token("a table name", hint=_OR_ALTER)
     if_not_exists = not or_alter and at.accept("IF", "NOT", "EXISTS")
     name = clauses.table_name(at)
     listed = column_list(at) if at.sees("(") else _no_list(at)
@@ -94,7 +94,7 @@ def _create(at: Cursor, or_alter: bool = False) -> CreateMaterializedTable:
 
 
 def _no_list(at: Cursor) -> ColumnList:
-    at.accept("(")  # remembered as possible here
+    at.accept("(")  # recorded as possible here
     return ColumnList()
 
 
@@ -109,7 +109,7 @@ def _immutable(at: Cursor) -> str | None:
     if at.accept("IMMUTABLE"):
         return clauses.immutable(at)
     if at.sees("BACKFILL"):
-        raise at.unexpected("AS", hint=_NO_REGION)
+        raise at.unexpected_token("AS", hint=_NO_REGION)
     return None
 
 
@@ -122,9 +122,9 @@ def _backfill_from(at: Cursor) -> Name | None:
 
 def _as_query(at: Cursor) -> str:
     if at.spelling() in (*_CLAUSES, *_LAST):
-        raise at.unexpected("AS", hint=_ORDER)
+        raise at.unexpected_token("AS", hint=_ORDER)
     if not at.accept("AS"):
-        raise at.unexpected(hint=_ELSEWHERE.get(at.spelling(), ""))
+        raise at.unexpected_token(hint=_ELSEWHERE.get(at.spelling(), ""))
     return clauses.query(at)
 
 
@@ -141,7 +141,7 @@ def _temporary(at: Cursor) -> Statement:
 
 
 def _refresh_first(at: Cursor) -> Statement:
-    """Refuse what Spark would take for a path whose cached data it has to read again."""
+    """Reject a statement that Spark would read as REFRESH of a path's cached data."""
     if at.sees_name(1):
         at.accept("CONCURRENTLY")
     name = clauses.table_name(at)
@@ -153,12 +153,12 @@ def _refresh_first(at: Cursor) -> Statement:
 
 
 def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
-    """Refuse what other systems call a materialized table."""
+    """Reject other systems' names for a materialized table."""
 
     def refuse(at: Cursor) -> Statement:
         raise at.failure(
             Code.PARSE_SYNTAX,
-            offset=at.begun(len(words)),
+            offset=at.start_of_last(len(words)),
             found=" ".join(words),
             expected=f"MATERIALIZED TABLE{'S' if words[-1].endswith('S') else ''}",
             hint=f"Write {wanted}.",
@@ -167,9 +167,9 @@ def _foreign(words: tuple[str, ...], wanted: str) -> Rule:
     return refuse
 
 
-def _unsupported(what: str, hint: str) -> Rule:
+def _refuse_as_unsupported(what: str, hint: str) -> Rule:
     def refuse(at: Cursor) -> Statement:
-        raise at.failure(Code.NOT_SUPPORTED, offset=at.begun(1), what=what, hint=hint)
+        raise at.failure(Code.NOT_SUPPORTED, offset=at.start_of_last(1), what=what, hint=hint)
 
     return refuse
 
@@ -192,7 +192,7 @@ def _show_tables(at: Cursor) -> Statement:
     negated = at.accept("NOT")
     like = at.accept_any("LIKE", "ILIKE")
     if negated and like is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     return ShowMaterializedTables(
         schema=schema,
         extended=extended,
@@ -265,9 +265,9 @@ _EXPLAINED: Mapping[tuple[str, ...], Callable[[Cursor], Explain]] = {
 
 
 def _in_detail(detail: str, rule: Callable[[Cursor], Explain]) -> Rule:
-    """Return the rule of a statement of which Spark is to tell more; only CREATE has a query."""
+    """Return the rule of EXPLAIN with a detail of Spark's; only CREATE has a query to detail."""
 
-    def detailed(at: Cursor) -> Statement:
+    def parse_detailed(at: Cursor) -> Statement:
         found = rule(at)
         if not isinstance(found.statement, CreateMaterializedTable):
             hint = f"Leave {detail} out: it is for EXPLAIN of a query, or of CREATE."
@@ -277,7 +277,7 @@ def _in_detail(detail: str, rule: Callable[[Cursor], Explain]) -> Rule:
             )
         return replace(found, detail=detail)
 
-    return detailed
+    return parse_detailed
 
 
 def _verify(at: Cursor) -> VerifyMaterializedTable:
@@ -323,7 +323,7 @@ _FOREIGN: Mapping[str, str] = {
     "SHOW CREATE": "SHOW CREATE MATERIALIZED TABLE name",
     "COMMENT ON": "CREATE OR ALTER MATERIALIZED TABLE name with the COMMENT",
 }
-"""Statements of other systems for their like of a materialized table, with what to write."""
+"""Statements of other systems about similar tables, with the equivalents here."""
 
 RULES: Mapping[tuple[str, ...], Rule] = {
     **{
@@ -339,11 +339,11 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         ("SHOW", kind, "TABLES"): _foreign((kind, "TABLES"), "SHOW MATERIALIZED TABLES")
         for kind in ("DYNAMIC", "STREAMING")
     },
-    ("COMMENT", "ON", *TABLE): _unsupported(
+    ("COMMENT", "ON", *TABLE): _refuse_as_unsupported(
         "COMMENT ON MATERIALIZED TABLE", f"Write {_FOREIGN['COMMENT ON']}."
     ),
     **{
-        (word, "STATEMENT", "SET"): _unsupported(
+        (word, "STATEMENT", "SET"): _refuse_as_unsupported(
             "A statement set", "Send its statements one by one."
         )
         for word in ("BEGIN", "EXECUTE")
@@ -380,7 +380,7 @@ RULES: Mapping[tuple[str, ...], Rule] = {
         for words, rule in _EXPLAINED.items()
     },
 }
-"""Statements that are ours by their leading words, and nothing else may be."""
+"""Statements that the leading words alone identify as Tidegate's."""
 
 LOOSE_RULES: Mapping[str, Rule] = {
     "DESC": _describe,
@@ -388,9 +388,9 @@ LOOSE_RULES: Mapping[str, Rule] = {
     "SET": _set_option,
     "RESET": _reset_option,
 }
-"""Statements Spark has too: what does not fit the rule exactly is Spark's."""
+"""Statements that Spark has too: text that does not fit the rule exactly is Spark's."""
 
 PRIVILEGE_RULES: Mapping[str, Rule] = {"GRANT": privileges.grant, "REVOKE": privileges.revoke}
-"""Statements that are ours when they name a materialized table or a schema."""
+"""Statements that are Tidegate's if they name a materialized table or a schema."""
 
 LONGEST = max(len(words) for words in RULES)

@@ -1,4 +1,4 @@
-"""The one way from text to a statement."""
+"""Parses text to a statement: the only entry point."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tidegate_server.core.sql.statements import (
     Statement,
 )
 
-# What Spark's own parser takes for SET key = value, RESET key; anything else of SET is another
-# statement (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
-# Nothing but single characters is possessive: CPython before 3.11.5 gets groups that are wrong.
+# The forms that Spark's own parser reads as SET key = value, RESET key; other forms of SET are
+# other statements (SET TIME ZONE, SET CATALOG, SET VARIABLE, ...).
+# Only single characters are possessive: CPython before 3.11.5 captures wrong groups otherwise.
 _NAME = r"`(?P<quoted>[^`]+(?:``[^`]*)*|(?:``[^`]*)+)`"
 _KEY = (
     r"(?:hive(?:conf|var):|(?!hive(?:conf|var):))"
@@ -48,7 +48,7 @@ _NOT_TABLES = frozenset(
 
 
 def parse(text: str) -> Statement:
-    """Read one statement; what is not Tidegate's comes back byte for byte as SparkStatement.
+    """Read one statement; any other than Tidegate's is returned unchanged as SparkStatement.
 
     Only ``//`` comments are respelled as ``--``, which Spark knows, and ``EXPLAIN PLAN FOR`` is
     EXPLAIN.
@@ -67,16 +67,16 @@ def parse(text: str) -> Statement:
     if first and first[0] in ("SET", "RESET"):
         return _setting(text, leading[0].start, LOOSE_RULES[first[0]])
     if first and first[0] in ("DESC", "DESCRIBE") and not _NOT_TABLES.intersection(first[1:2]):
-        return _loose(text, LOOSE_RULES[first[0]])
+        return _parse_shared(text, LOOSE_RULES[first[0]])
     if first[:3] == ["SHOW", "CREATE", "TABLE"]:
-        return _loose(text, show_create_table, 3)
+        return _parse_shared(text, show_create_table, 3)
     if first[:3] == ["EXPLAIN", "PLAN", "FOR"]:
-        text = _without(text, leading[1].start, leading[2].end + 1)
+        text = _blank_out(text, leading[1].start, leading[2].end + 1)
     return _spark(text)
 
 
-def _without(text: str, start: int, end: int) -> str:
-    """Return a text with blanks in one place; nothing moves."""
+def _blank_out(text: str, start: int, end: int) -> str:
+    """Return a text with one part replaced by blanks, so that offsets stay the same."""
     return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
 
 
@@ -105,7 +105,7 @@ def _read(text: str, rule: Rule, length: int) -> Statement:
     return statement
 
 
-def _loose(text: str, rule: Rule, length: int = 1) -> Statement:
+def _parse_shared(text: str, rule: Rule, length: int = 1) -> Statement:
     """Read a statement that Spark also has; a form only Spark knows is Spark's.
 
     :param length: how many words the rule leaves to its caller.
@@ -123,18 +123,18 @@ def _setting(text: str, start: int, rule: Rule) -> Statement:
             return ShowOption(key=key or "")
         value = found["value"].strip()
         quoted = _QUOTED.fullmatch(value)
-        return SetOption(key=key, value=_unquoted(quoted[1]) if quoted else value)
+        return SetOption(key=key, value=_unescape(quoted[1]) if quoted else value)
     if found := _BARE_RESET.fullmatch(text, start):
         return ResetOption(key=_bare(found))
-    return _loose(text, rule)
+    return _parse_shared(text, rule)
 
 
 def _bare(found: re.Match[str]) -> str | None:
     """Return the key of SET and RESET, which Spark also takes in backticks."""
-    return found["key"] if found["quoted"] is None else _unquoted(found["quoted"])
+    return found["key"] if found["quoted"] is None else _unescape(found["quoted"])
 
 
-def _unquoted(name: str) -> str:
+def _unescape(name: str) -> str:
     return name.replace("``", "`")
 
 
@@ -153,10 +153,10 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _unreadable(text: str, problem: TokenError) -> int:
-    """Return the offset of what does not end; sqlglot puts it last in its message."""
-    told = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
-    if told and int(told[1]) < len(text):
-        return int(told[1])
+    """Return the offset of the unfinished token; sqlglot puts it last in its message."""
+    found = re.search(r"from \d+:(\d+)$", str(problem.__cause__))
+    if found and int(found[1]) < len(text):
+        return int(found[1])
     return max(text.rfind("/*"), 0)
 
 

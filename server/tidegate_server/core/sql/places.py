@@ -1,4 +1,4 @@
-"""Where a name stands in a statement that was read already."""
+"""Finds the position of a name in a statement that was already parsed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate_server.core.sql.dialect import tokenize
 
 
 def place_of(text: str, name: str, *clause: str) -> tuple[int, int] | None:
-    """Return line and column of the first mention of a name behind the words of a clause.
+    """Return line and column of the first mention of a name after the words of a clause.
 
     The clause is that of a statement's own part, which comes before any query.
     """
@@ -44,7 +44,7 @@ def place_of_table(text: str, table: str) -> tuple[int, int] | None:
     return None
 
 
-def place_behind(text: str, *words: str) -> tuple[int, int] | tuple[None, None]:
+def place_after(text: str, *words: str) -> tuple[int, int] | tuple[None, None]:
     """Return line and column of what follows the first mention of some words."""
     at = Cursor(text, tokenize(text))
     while not at.ended:

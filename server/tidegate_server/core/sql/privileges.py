@@ -22,7 +22,7 @@ _PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
 def is_ours(text: str) -> bool:
-    """Say whether a GRANT or REVOKE is about materialized tables; any other one is Spark's."""
+    """Return whether a GRANT or REVOKE is about materialized tables; others are Spark's."""
     at = Cursor(text, head(text, _HEAD))
     while not at.ended:
         if at.accept("ON"):
@@ -48,7 +48,7 @@ def revoke(at: Cursor) -> RevokePrivileges:
 def show_grants(at: Cursor) -> ShowGrants:
     """Read the rest of a SHOW GRANTS."""
     on = _object(at) if at.sees("ON") else None
-    at.accept("ON")  # remembered as possible here
+    at.accept("ON")  # recorded as possible here
     return ShowGrants(on=on, user=_user(at) if at.accept("FOR") else None)
 
 
@@ -56,9 +56,9 @@ def render(statement: GrantPrivileges | RevokePrivileges | ShowGrants) -> str:
     """Return the statement as SQL."""
     match statement:
         case GrantPrivileges(on=on, user=user):
-            return f"GRANT {_listed(statement)} {_on(on)} TO USER {quote_identifier(user)}"
+            return f"GRANT {_join(statement)} {_on(on)} TO USER {quote_identifier(user)}"
         case RevokePrivileges(on=on, user=user):
-            return f"REVOKE {_listed(statement)} {_on(on)} FROM USER {quote_identifier(user)}"
+            return f"REVOKE {_join(statement)} {_on(on)} FROM USER {quote_identifier(user)}"
         case ShowGrants(on=on, user=user):
             where = f" {_on(on)}" if on is not None else ""
             whose = f" FOR USER {quote_identifier(user)}" if user is not None else ""
@@ -75,7 +75,7 @@ def _privileges(at: Cursor) -> tuple[Privilege, ...]:
 def _privilege(at: Cursor) -> Privilege:
     word = at.accept_any(*_PRIVILEGES)
     if word is None:
-        raise at.unexpected()
+        raise at.unexpected_token()
     return Privilege(word)
 
 
@@ -94,14 +94,14 @@ def _schema_name(at: Cursor) -> Name:
 
 def _user(at: Cursor) -> str:
     if not at.accept("USER"):
-        raise at.unexpected(hint="Privileges are those of users: write USER before the name.")
+        raise at.unexpected_token(hint="Only users have privileges: write USER before the name.")
     user = at.string() if at.sees_string() else at.name("a user name")
     if not user.strip():
         raise at.failure(Code.INVALID_REQUEST, reason="a user has a name")
     return user
 
 
-def _listed(statement: GrantPrivileges | RevokePrivileges) -> str:
+def _join(statement: GrantPrivileges | RevokePrivileges) -> str:
     return ", ".join(privilege.value for privilege in statement.privileges)
 
 

@@ -1,4 +1,4 @@
-"""Pure questions about a statement's text that need no grammar of queries."""
+"""Classifies a statement's text without parsing its query."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WITHOUT_ROWS = (
     *("MSCK", "REFRESH", "REPAIR", "RESET", "SHOW", "TRUNCATE", "UNCACHE", "UNSET", "USE"),
 )
 _NAMED_ONLY = ("VIEW", "FUNCTION", "SCHEMA", "DATABASE", "NAMESPACE")
-"""What CREATE makes from a text that is not run yet."""
+"""Objects that CREATE makes from a text without running it."""
 
 
 def spark_text(query: str) -> str:
-    """Return a query with ``//`` comments respelled as ``--``; nothing moves."""
+    """Return a query with ``//`` comments respelled as ``--``; offsets stay the same."""
     if "//" not in query:
         return query
     try:
@@ -37,16 +37,16 @@ def spark_text(query: str) -> str:
         return query
     text, at = [], 0
     for start, end in ((token.start, token.end + 1) for token in tokens):
-        text += [_COMMENT.sub(_respelled, query[at:start]), query[start:end]]
+        text += [_COMMENT.sub(_respell, query[at:start]), query[start:end]]
         at = end
-    return "".join([*text, _COMMENT.sub(_respelled, query[at:])])
+    return "".join([*text, _COMMENT.sub(_respell, query[at:])])
 
 
 def spark_statement(text: str) -> str:
     """Return a statement as Spark reads it, with ``//`` comments respelled as ``--``.
 
-    Behind words that a path may follow without quotes, as in ``ADD JAR hdfs://host/x.jar``, only
-    the comments before them are.
+    After words that a path may follow without quotes, as in ``ADD JAR hdfs://host/x.jar``, only
+    the comments before these words are respelled.
     """
     words = head(text, 1) if "//" in text else []
     if not words or Cursor("", words).spelling() not in _BEFORE_PATHS:
@@ -65,7 +65,7 @@ def second_statement(text: str) -> int | None:
     try:
         tokens = tokenize(text)
     except TokenError:
-        return None  # Spark says what does not end
+        return None  # Spark reports the unfinished token
     at = Cursor(text, tokens)
     ended = False
     while not at.ended:
@@ -81,7 +81,7 @@ def second_statement(text: str) -> int | None:
 
 
 def begins_like_rows(text: str) -> bool:
-    """Say whether Spark answers this statement with rows, by its words alone."""
+    """Return whether Spark answers this statement with rows, by its words alone."""
     words = head(text, 1)
     if not words or Cursor("", words).spelling() not in _ROWS:
         return False
@@ -89,31 +89,31 @@ def begins_like_rows(text: str) -> bool:
 
 
 def runs_others(text: str) -> bool:
-    """Say whether a statement runs others: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
+    """Return whether a statement runs others: BEGIN ... END, EXECUTE IMMEDIATE, CALL."""
     words = head(text, 1)
     return bool(words) and Cursor("", words).spelling() in _AROUND_OTHERS
 
 
 def lists_tables(text: str) -> bool:
-    """Say whether this is SHOW TABLES or SHOW TABLE EXTENDED, by its first words alone."""
+    """Return whether this is SHOW TABLES or SHOW TABLE EXTENDED, by its first words alone."""
     at = Cursor("", head(text, 2))
     return at.accept("SHOW") and at.accept_any("TABLES", "TABLE") is not None
 
 
 def shows_tables_extended(text: str) -> bool:
-    """Say whether this is SHOW TABLE EXTENDED, by its first words alone."""
+    """Return whether this is SHOW TABLE EXTENDED, by its first words alone."""
     at = Cursor("", head(text, 3))
     return at.accept("SHOW", "TABLE", "EXTENDED")
 
 
 def lists_names(text: str) -> bool:
-    """Say whether this is SHOW TABLES or SHOW VIEWS, by its first words alone."""
+    """Return whether this is SHOW TABLES or SHOW VIEWS, by its first words alone."""
     at = Cursor("", head(text, 2))
     return at.accept("SHOW") and at.accept_any("TABLES", "VIEWS") is not None
 
 
 def may_read_rows(text: str) -> bool:
-    """Say whether running a statement may read rows of tables, by its first words alone."""
+    """Return whether running a statement may read rows of tables, by its first words alone."""
     at = Cursor("", head(text, 8))
     if at.accept_any(*_WITHOUT_ROWS):
         return False
@@ -125,7 +125,7 @@ def may_read_rows(text: str) -> bool:
 
 
 def sets_time_zone(text: str) -> bool:
-    """Say whether this is SET TIME ZONE, or runs other statements, which may include it."""
+    """Return whether this is SET TIME ZONE, or runs other statements, which may include it."""
     at = Cursor("", head(text, 3))
     if at.accept("SET"):
         return at.accept("TIME", "ZONE")
@@ -133,13 +133,13 @@ def sets_time_zone(text: str) -> bool:
 
 
 def temporary_object(text: str) -> str | None:
-    """Return what a statement makes for its session alone, such as ``view v``; None for any
+    """Return the temporary object that a statement makes, such as ``view v``; None for any
     other statement."""
     at = Cursor(text, head(text, 16))
     if at.accept("DECLARE"):
         at.accept("OR", "REPLACE")
         at.accept_any("VARIABLE", "VAR")
-        return _named("VARIABLE", at)
+        return _kind_and_name("VARIABLE", at)
     if not at.accept("CREATE"):
         return None
     at.accept("OR", "REPLACE")
@@ -148,31 +148,31 @@ def temporary_object(text: str) -> str | None:
         return None
     kind = at.accept_any("VIEW", "FUNCTION")
     at.accept("IF", "NOT", "EXISTS")
-    return _named(kind, at)
+    return _kind_and_name(kind, at)
 
 
 def dropped_object(text: str) -> str | None:
-    """Return what a statement drops that a session may have made for itself, in the same words."""
+    """Return the possibly temporary object that a statement drops, in the same words."""
     at = Cursor(text, head(text, 8))
     if not at.accept("DROP"):
         return None
     at.accept_any("TEMPORARY", "TEMP")
     kind = at.accept_any("VIEW", "FUNCTION", "VARIABLE")
     at.accept("IF", "EXISTS")
-    return _named(kind, at)
+    return _kind_and_name(kind, at)
 
 
-def _named(kind: str | None, at: Cursor) -> str | None:
+def _kind_and_name(kind: str | None, at: Cursor) -> str | None:
     name = at.word()
     return None if kind is None or name is None else f"{kind.lower()} {name.lower()}"
 
 
-def _respelled(comment: re.Match[str]) -> str:
+def _respell(comment: re.Match[str]) -> str:
     return comment[0].replace("//", "--", 1) if comment[0].startswith("//") else comment[0]
 
 
 def _inserts(text: str, first: str) -> bool:
-    """Say whether this is WITH ... INSERT or FROM ... INSERT."""
+    """Return whether this is WITH ... INSERT or FROM ... INSERT."""
     if first not in ("WITH", "FROM") or not _INSERT.search(text):
         return False
     at = Cursor(text, readable(text))

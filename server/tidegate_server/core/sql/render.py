@@ -117,7 +117,7 @@ def render(statement: Statement) -> str:
 
 
 def render_create(statement: CreateMaterializedTable, *, start_note: str | None = None) -> str:
-    """Return a CREATE, one clause a line; ``start_note`` is a comment behind START_MODE."""
+    """Return a CREATE, one clause a line; ``start_note`` is a comment after START_MODE."""
     words = "OR ALTER MATERIALIZED" if statement.or_alter else "MATERIALIZED"
     guard = "IF NOT EXISTS " if statement.if_not_exists else ""
     lines = [f"CREATE {words} TABLE {guard}{_name(statement.name)}{_column_list(statement)}"]
@@ -282,7 +282,7 @@ def _alteration(statement: Alteration) -> str:
         case AlterModify(changes=changes):
             return f"MODIFY {_changes(changes)}"
         case AlterDrop():
-            return f"DROP {_dropped(statement)}"
+            return f"DROP {_drop_target(statement)}"
         case AlterRename(new_name=new_name):
             return f"RENAME TO {_name(new_name)}"
         case AlterSwap(other=other):
@@ -333,7 +333,7 @@ def _change(change: SchemaChange) -> str:
             assert_never(change)
 
 
-def _dropped(statement: AlterDrop) -> str:
+def _drop_target(statement: AlterDrop) -> str:
     if statement.part is not None:
         return statement.part.value
     if statement.constraint is not None:

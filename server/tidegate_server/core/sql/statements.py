@@ -1,4 +1,4 @@
-"""Every statement Tidegate knows, as frozen data."""
+"""Every statement of Tidegate, as frozen data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Name = tuple[str, ...]
 
 
 class RequestedMode(Enum):
-    """What REFRESH_MODE asks for; the value is its spelling."""
+    """The requested REFRESH_MODE; the value is its spelling."""
 
     CONTINUOUS = "CONTINUOUS"
     FULL = "FULL"
@@ -90,7 +90,7 @@ class PrimaryKeyClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChange:
-    """A column of ADD or MODIFY and where it goes; ``after`` None and not ``first`` means last."""
+    """A column of ADD or MODIFY and its position; ``after`` None and not ``first`` means last."""
 
     column: ColumnItem
     first: bool = False
@@ -147,7 +147,7 @@ class AlterResume:
 
 
 class Cascade(Enum):
-    """Which related tables a REFRESH takes along."""
+    """The related tables that a REFRESH includes."""
 
     DOWNSTREAM = "DOWNSTREAM"
     UPSTREAM = "UPSTREAM"
@@ -304,7 +304,7 @@ class AlterSwap:
 
 
 class RolledBack(Enum):
-    """What of a table goes back to a version of its data."""
+    """The part of a table that a rollback restores."""
 
     DATA = "DATA"
     DEFINITION = "DEFINITION"
@@ -315,7 +315,7 @@ class RolledBack(Enum):
 class AlterRollback:
     """ALTER MATERIALIZED TABLE t ROLLBACK TO VERSION n [DATA | DEFINITION | BOTH].
 
-    The data as they were, the definition they were made by, or both.
+    Restores the data, the definition that made them, or both.
     """
 
     name: Name
@@ -325,21 +325,21 @@ class AlterRollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPublishHeld:
-    """ALTER MATERIALIZED TABLE t PUBLISH HELD VERSION: the version that is held is served."""
+    """ALTER MATERIALIZED TABLE t PUBLISH HELD VERSION: serve the held version."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterDiscardHeld:
-    """ALTER MATERIALIZED TABLE t DISCARD HELD VERSION: it is thrown away."""
+    """ALTER MATERIALIZED TABLE t DISCARD HELD VERSION: delete the held version."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterRollbackDefinition:
-    """ALTER MATERIALIZED TABLE t ROLLBACK DEFINITION [TO VERSION n]; None is the one before."""
+    """ALTER MATERIALIZED TABLE t ROLLBACK DEFINITION [TO VERSION n]; None is the previous one."""
 
     name: Name
     version: int | None = None
@@ -398,7 +398,7 @@ class ShowRefreshHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowLineage:
-    """SHOW LINEAGE t [COLUMNS]: which tables, or which columns, it is made of."""
+    """SHOW LINEAGE t [COLUMNS]: the tables, or the columns, that it is computed from."""
 
     name: Name
     columns: bool = False
@@ -434,7 +434,7 @@ class DescribeTable:
 
 
 EXPLAIN_DETAILS = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
-"""What Spark's EXPLAIN takes before a query."""
+"""The details that Spark's EXPLAIN accepts before a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,7 +443,7 @@ class Explain:
 
     statement: CreateMaterializedTable | AlterAsQuery | AlterRollbackDefinition | AlterRefresh
     detail: str = ""
-    """How much Spark tells of the query of a CREATE: one of ``EXPLAIN_DETAILS``, or nothing."""
+    """The detail for the query of a CREATE: one of ``EXPLAIN_DETAILS``, or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -517,7 +517,7 @@ class ShowGrants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkStatement:
-    """Anything that is not ours, byte for byte."""
+    """Any other statement, byte for byte."""
 
     text: str
 

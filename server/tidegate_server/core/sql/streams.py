@@ -24,13 +24,13 @@ VIEW = "__stream"
 _SCHEMA = "STREAM"
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _MENTIONED = re.compile(r"\b(?:stream|read_files|read_kafka)\b", re.IGNORECASE)
-_LIMITS = "one refresh takes all that has arrived, in one commit"
-_ELSEWHERE = "the place of a stream is kept by the table itself"
+_LIMITS = "one refresh ingests everything that has arrived, in one commit"
+_ELSEWHERE = "the table itself stores its position in the stream"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger"), _LIMITS),
     **dict.fromkeys(("minoffsetspertrigger", "maxtriggerdelay"), _LIMITS),
     **dict.fromkeys(("checkpointlocation", "schemalocation", "includeexistingfiles"), _ELSEWHERE),
-    **dict.fromkeys(("cleansource", "sourcearchivedir"), "files stay where they arrived"),
+    **dict.fromkeys(("cleansource", "sourcearchivedir"), "ingested files are left in place"),
     **dict.fromkeys(
         ("schemahints", "inferschema", "infercolumntypes", "schemaevolutionmode"),
         "the columns are fixed when the table is created: write schema => '...'",
@@ -43,14 +43,14 @@ class Kind:
     """A function that names a stream, in terms of Spark's streaming sources."""
 
     needs: tuple[tuple[str, ...], ...] = ()
-    """Of each of these groups one parameter is written."""
+    """From each of these groups one parameter is required."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Options of Spark by the parameters, in lower case, that are called otherwise."""
+    """Spark's option names by parameters, in lower case, that have a different name."""
     source: str = ""
-    """Spark's name of the source; empty where the parameter ``format`` tells."""
+    """Spark's name of the source; if empty, the parameter ``format`` is the name."""
     formats: tuple[str, ...] = ()
     identity: tuple[str, ...] = ()
-    """Parameters in lower case that tell which stream this is."""
+    """Parameters, in lower case, that identify the stream."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -68,23 +68,23 @@ KINDS: Mapping[str, Kind] = {
     ),
     "rate": Kind(source="rate"),
 }
-"""What can stand behind STREAM."""
+"""The functions that can follow STREAM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """A stream as a query names it."""
+    """A stream as written in a query."""
 
     function: str
     parameters: Mapping[str, str]
     """Values by their names as written; ``path`` and ``format`` in lower case."""
     start: int
-    """Where it stands in the query."""
+    """Its offset in the query."""
     end: int
 
     @property
     def path(self) -> str | None:
-        """The place whose files are read."""
+        """The directory whose files are read."""
         return self.parameters.get("path")
 
     @property
@@ -110,23 +110,23 @@ class Stream:
     @property
     def name(self) -> TableName:
         """The name under which the stream is a source; the same stream has the same one."""
-        told = {key.lower(): value for key, value in self.parameters.items()}
-        which = [told[key] for key in KINDS[self.function].identity if key in told]
+        given = {key.lower(): value for key, value in self.parameters.items()}
+        which = [given[key] for key in KINDS[self.function].identity if key in given]
         return TableName(DEFAULT_CATALOG, _SCHEMA, f"{self.function}({', '.join(which)})")
 
     def with_schema(self, schema: str) -> Stream:
-        """Return the stream with its columns told."""
+        """Return the stream with explicit columns."""
         return replace(self, parameters={**self.parameters, "schema": schema})
 
     def sql(self) -> str:
-        """Return the stream as a query may name it."""
+        """Return the stream as SQL."""
         written = (
-            f"{_written(key)} => {quote_literal(value)}" for key, value in self.parameters.items()
+            f"{_spell_key(key)} => {quote_literal(value)}" for key, value in self.parameters.items()
         )
         return f"STREAM {self.function}({', '.join(written)})"
 
-    def hidden(self, text: str) -> str:
-        """Return the query with a view's name in the stream's place; nothing else moves."""
+    def with_view(self, text: str) -> str:
+        """Return the query with the stream replaced by a view's name; other offsets stay."""
         blanks = "".join(
             letter if letter == "\n" else " " for letter in text[self.start : self.end]
         )
@@ -146,18 +146,18 @@ def find_stream(text: str) -> Stream | None:
         start = at.offset
         if _begins(at, 1) and at.accept("STREAM"):
             if found is not None:
-                raise _unusable("a query reads one stream", text, start)
+                raise _invalid("a query reads one stream", text, start)
             found = _stream(at, start)
         elif at.spelling() in ("READ_FILES", "READ_KAFKA") and _begins(at, 0):
             name = at.spelling().lower()
-            raise _unusable(f"{name} is read as a stream: STREAM {name}(...)", text, start)
+            raise _invalid(f"{name} is read as a stream: STREAM {name}(...)", text, start)
         else:
             at.advance()
     return found
 
 
 def _begins(at: Cursor, ahead: int) -> bool:
-    """Say whether the call of a function that names a stream is so far ahead."""
+    """Return whether a call of a stream function comes at this distance ahead."""
     if ahead and not at.sees("STREAM"):
         return False
     return at.spelling(ahead).lower() in KINDS and at.spelling(ahead + 1) == "("
@@ -167,7 +167,7 @@ def _stream(at: Cursor, start: int) -> Stream:
     function = at.advance().text.lower()
     at.expect("(")
     parameters: dict[str, str] = {}
-    told: set[str] = set()
+    seen: set[str] = set()
     while not at.accept(")"):
         if parameters:
             at.expect(",")
@@ -175,20 +175,20 @@ def _stream(at: Cursor, start: int) -> Stream:
         key = "path" if at.sees_string() else _key(at)
         lower = key.lower()
         if reason := _REFUSED.get(lower):
-            raise _unusable(f"{key} cannot be set, since {reason}", at.text, here)
-        if lower in told:
-            raise _unusable(f"{key} is there twice", at.text, here)
-        told.add(lower)
+            raise _invalid(f"{key} cannot be set: {reason}", at.text, here)
+        if lower in seen:
+            raise _invalid(f"{key} appears twice", at.text, here)
+        seen.add(lower)
         parameters[lower if lower in ("path", "format", "schema") else key] = _value(at)
     kind = KINDS[function]
     for group in kind.needs:
-        if told.isdisjoint(name.lower() for name in group):
-            raise _unusable(f"{function} needs {' or '.join(group)}", at.text, start)
+        if seen.isdisjoint(name.lower() for name in group):
+            raise _invalid(f"{function} needs {' or '.join(group)}", at.text, start)
     if kind.formats:
         parameters["format"] = parameters["format"].lower()
         if parameters["format"] not in kind.formats:
             formats = ", ".join(kind.formats)
-            raise _unusable(f"{function} reads the formats {formats}", at.text, start)
+            raise _invalid(f"{function} reads the formats {formats}", at.text, start)
     return Stream(function=function, parameters=parameters, start=start, end=at.passed)
 
 
@@ -201,7 +201,7 @@ def _key(at: Cursor) -> str:
     return ".".join(parts)
 
 
-def _written(key: str) -> str:
+def _spell_key(key: str) -> str:
     return key if _PLAIN.fullmatch(key) else quote_identifier(key)
 
 
@@ -214,6 +214,6 @@ def _value(at: Cursor) -> str:
     return at.string("a literal")
 
 
-def _unusable(reason: str, text: str, offset: int) -> ServerError:
+def _invalid(reason: str, text: str, offset: int) -> ServerError:
     line, column = position(text, offset)
     return error(Code.MT_STREAM_UNUSABLE, reason=reason, line=line, column=column)

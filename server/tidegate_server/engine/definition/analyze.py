@@ -103,7 +103,7 @@ def _analyze_stream(
     spark: SparkSession, text: str, stream: Stream, format: TableFormat
 ) -> Analysis:
     """Analyze a query over a stream, which must process one row at a time."""
-    hidden = stream.hidden(text)
+    hidden = stream.with_view(text)
     with stream_view(spark, stream):
         check_rows(spark, hidden)
         query = parse_query(spark, hidden)

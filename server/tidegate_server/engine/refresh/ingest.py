@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import visible_name
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
@@ -104,7 +104,7 @@ def ingest(
     if stream is None:
         raise AssertionError("a table over a stream has it in its query")
     last = format.last_commit(order.name, order.table_id)
-    hold(Point.AFTER_VERSIONS)
+    pause_at(Point.AFTER_VERSIONS)
     before = last.version if last is not None else None
     if last is not None and last.refresh_id == order.refresh_id:
         return RefreshOutcome(plan=plan, from_version=None, to_version=before)
@@ -159,7 +159,7 @@ def _taken_in(
     base = last.version if last is not None else None
     landing = _Landing(order, format, checkpoint, place, base)
     with stream_view(session, stream):
-        frame = session.sql(stream.hidden(order.expanded_query))
+        frame = session.sql(stream.with_view(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # All that is there is one batch, as one refresh is one commit.
         query = writer.trigger(once=True).start()

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Rejection, RunMetrics, Strategy
@@ -207,7 +207,7 @@ def _refreshed(
         with cache_entries(session, order.tables):
             planned = _plan(order, task, session, format, operation.check, resources)
         plan, last = planned.plan, planned.last
-        hold(Point.AFTER_VERSIONS)
+        pause_at(Point.AFTER_VERSIONS)
         logger.info(
             "refresh %s of %s: %s, %s",
             order.refresh_id,

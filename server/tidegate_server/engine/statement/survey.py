@@ -104,7 +104,7 @@ def _survey(child: Child, text: str) -> Surveyed:
 
 def _with_stream(surveyed: Surveyed, child: Child, text: str, stream: Stream) -> Surveyed:
     """Add what a query over a stream reads, and the source of the stream itself."""
-    rest = _survey(child, stream.hidden(text))
+    rest = _survey(child, stream.with_view(text))
     beyond = (Reach.PATHS,) if stream.foreign else ()
     own = (Reading(location=stream.path),) if stream.path is not None else ()
     return replace(

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.answers import Inspected
 from tidegate_server.core.messages.requests import EvolveTable, InspectTable
 from tidegate_server.core.model.names import TableName
@@ -263,9 +263,9 @@ def _release(
     services.catalog.replace(replace(table, leaving=True))
     withdraw_workflow(table, context, undo)
     compensate(undo, lambda: services.engine.call(taken_back(table)))
-    hold(Point.BEFORE_RELEASE)
+    pause_at(Point.BEFORE_RELEASE)
     services.engine.call(_plain(table))
-    hold(Point.AFTER_RELEASE)
+    pause_at(Point.AFTER_RELEASE)
     changed = [_reading_plain(reader, table) for reader in readers]
     for before, after in zip(readers, changed, strict=True):
         write_definition(before, after, context, undo)

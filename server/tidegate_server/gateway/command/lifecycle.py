@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.requests import DropTable, InspectTable
 from tidegate_server.core.model.privileges import TableObject
 from tidegate_server.core.model.result import Result, RowsResult, nothing
@@ -208,7 +208,7 @@ def _remove(table: MaterializedTable, context: Context) -> None:
         for view in views(table):
             compensate(undo, partial(services.engine.call, view))
             services.engine.call(drop_view(view))
-        hold(Point.BEFORE_REMOVAL)
+        pause_at(Point.BEFORE_REMOVAL)
         try:
             drop = DropTable(name=table.storage, table_id=table.id, location=table.location)
             services.engine.call(drop)
@@ -217,7 +217,7 @@ def _remove(table: MaterializedTable, context: Context) -> None:
                 undo.pop_all()
             raise
         undo.pop_all()
-    hold(Point.AFTER_REMOVAL)
+    pause_at(Point.AFTER_REMOVAL)
     services.catalog.drop(table.id)
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.requests import RewriteNames
 from tidegate_server.core.model.names import TableName, qualify, quarantine_name, storage_name
 from tidegate_server.core.model.result import Result, nothing
@@ -44,9 +44,9 @@ def rename(statement: AlterRename, context: Context) -> Result:
     storage = storage_name(new_name) if table.storage_table is not None else None
     renamed = replace(table, name=new_name, storage_table=storage)
     with changing([table, *(reader for reader, _ in readers)], context), ExitStack() as undo:
-        hold(Point.BEFORE_RENAME)
+        pause_at(Point.BEFORE_RENAME)
         stored = change_storage(table, renamed, context, undo)
-        hold(Point.AFTER_RENAME)
+        pause_at(Point.AFTER_RENAME)
         for reader, changed in readers:
             write_definition(reader, changed, context, undo)
         before, after = [table], [stored]

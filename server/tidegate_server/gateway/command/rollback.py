@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable, RollingBack
 from tidegate_server.core.refresh.request import RefreshRequest, Rollback
-from tidegate_server.core.sql.places import place_behind
+from tidegate_server.core.sql.places import place_after
 from tidegate_server.core.sql.statements import AlterRollback, AlterRollbackDefinition, RolledBack
 from tidegate_server.gateway.command import lifecycle
 from tidegate_server.gateway.command.redefine import alterable, carry_out, compared, explained
@@ -57,7 +57,7 @@ def _roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
             reason="the history knows no refresh that made it",
             hint=f"SHOW VERSIONS {table.name} lists those it knows.",
         )
-        problem.line, problem.column = place_behind(text, "TO", "VERSION")
+        problem.line, problem.column = place_after(text, "TO", "VERSION")
         raise problem
     definition = AlterRollbackDefinition(name=statement.name, version=made_by)
     if statement.what is RolledBack.DEFINITION:
@@ -124,7 +124,7 @@ def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
         if active:
             lifecycle.suspend_table(table, context)
         made.append(_restore(table, version, mark.refresh_id, context))
-        hold(Point.BETWEEN_HALVES)
+        pause_at(Point.BETWEEN_HALVES)
         carry_out(replace(found, before=table), context)
         undo.pop_all()
     return _told(table, version, context)
@@ -221,7 +221,7 @@ def _wanted(
         earlier = history.find(table, statement.version, context.services.catalog)
     except ServerError as problem:
         if statement.version is not None:
-            problem.line, problem.column = place_behind(text, "TO", "VERSION")
+            problem.line, problem.column = place_after(text, "TO", "VERSION")
         raise
     return earlier, _evolution(table, earlier, context)
 

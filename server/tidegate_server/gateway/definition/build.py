@@ -17,7 +17,7 @@ from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.sql.cursor import position
-from tidegate_server.core.sql.places import place_behind, place_of
+from tidegate_server.core.sql.places import place_after, place_of
 from tidegate_server.core.sql.query import spark_text
 from tidegate_server.core.sql.statements import (
     CreateMaterializedTable,
@@ -291,7 +291,7 @@ def at_freshness(
 ) -> ServerError:
     """Place an error about the freshness where a statement writes it; a default has no place."""
     if written is not None and problem.code.startswith("MT_FRESHNESS_"):
-        problem.line, problem.column = place_behind(text, "FRESHNESS", "=")
+        problem.line, problem.column = place_after(text, "FRESHNESS", "=")
     return problem
 
 

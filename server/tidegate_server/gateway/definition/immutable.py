@@ -6,7 +6,7 @@ from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Analyze, CheckExpressions
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.types import Schema
-from tidegate_server.core.sql.places import place_behind
+from tidegate_server.core.sql.places import place_after
 from tidegate_server.core.sql.statements import Name
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -29,7 +29,7 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
     except ServerError as problem:
         if not_about_the_text(problem):
             raise
-        line, column = place_behind(text, "IMMUTABLE", "WHERE", "(")
+        line, column = place_after(text, "IMMUTABLE", "WHERE", "(")
         if problem.code == Code.MT_PREDICATE.name:
             problem.line, problem.column = line, column
             raise
@@ -51,7 +51,7 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
         operation_id=context.operation_id,
         sql=f"SELECT * FROM {name.quoted()}",
     )
-    line, column = place_behind(text, "BACKFILL", "FROM")
+    line, column = place_after(text, "BACKFILL", "FROM")
     try:
         answer = context.services.engine.call(request)
     except ServerError as problem:

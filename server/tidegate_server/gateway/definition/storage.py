@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.requests import CreateTable, InspectTable
 from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import MaterializedTable
@@ -33,7 +33,7 @@ def create_storage(table: MaterializedTable, context: Context) -> str:
         location=table.location,
     )
     making = table.name
-    hold(Point.BEFORE_STORAGE)
+    pause_at(Point.BEFORE_STORAGE)
     try:
         answer = context.services.engine.call(request)
         for view in views(table):
@@ -43,7 +43,7 @@ def create_storage(table: MaterializedTable, context: Context) -> str:
         if problem.code.endswith("ALREADY_EXISTS"):
             raise error(Code.MT_ALREADY_EXISTS, kind="Table or view", table=making) from problem
         raise
-    hold(Point.AFTER_STORAGE)
+    pause_at(Point.AFTER_STORAGE)
     return answer.location
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidegate_server.core.log_context import serving
+from tidegate_server.core.log_context import log_context
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.gateway.observability.metrics import Metrics
@@ -26,7 +26,7 @@ def observed(
 
     def carried_out(request: RefreshRequest) -> RefreshRun:
         named = replace(request, refresh_id=request.refresh_id or new_id())
-        with serving(user=named.requested_by, refresh_id=named.refresh_id):
+        with log_context(user=named.requested_by, refresh_id=named.refresh_id):
             outcome = run(named)
         metrics.refresh_ended(outcome)
         ended(outcome)

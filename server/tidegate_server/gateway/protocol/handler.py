@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tidegate.wire.service import decode_struct, encode_struct, ttypes
 from tidegate_server.core.config import ServerSection
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.log_context import note, serving
+from tidegate_server.core.log_context import bind_log_context, log_context
 from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.model.types import Schema, text_schema
@@ -102,7 +102,7 @@ class Handler:
         """Return the response of a call of the service; never raises but for cancellation."""
         method = getattr(self, name)
         # Whatever is noted of the call on its way holds until its end.
-        with serving():
+        with log_context():
             try:
                 return await method(request, caller)
             except ServerError as problem:
@@ -177,7 +177,7 @@ class Handler:
 
         :raises ServerError: INVALID_OPERATION_HANDLE.
         """
-        with serving():
+        with log_context():
             _, operation = self._operation(request, caller)
         with_progress = bool(request.getProgressUpdate)
         if not operation.state.terminal or (with_progress and operation.has_progress):
@@ -381,7 +381,7 @@ class Handler:
         if _belongs_to_another_user(session, caller):
             raise error(Code.INVALID_SESSION_HANDLE, handle=handle)
         caller.has_session = True
-        note(user=session.user, session_id=session.id)
+        bind_log_context(user=session.user, session_id=session.id)
         return session
 
     def _operation(self, request: Any, caller: Caller) -> tuple[Session, Operation]:
@@ -391,7 +391,7 @@ class Handler:
             raise error(Code.INVALID_OPERATION_HANDLE, handle=handle)
         caller.has_session = True
         session, operation = found
-        note(user=session.user, session_id=session.id, operation_id=operation.id)
+        bind_log_context(user=session.user, session_id=session.id, operation_id=operation.id)
         return found
 
     async def _list(

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.log_context import serving
+from tidegate_server.core.log_context import log_context
 from tidegate_server.core.model.names import DEFAULT_CATALOG, DEFAULT_SCHEMA, TableName
 from tidegate_server.core.model.runs import RefreshRun
 from tidegate_server.core.model.states import RunState
@@ -160,7 +160,7 @@ class Api:
     def _altered(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
         table = self._table(request, Action.ALTER)
         operation_id = self._services.new_id()
-        with serving(user=self._user, session_id=SESSION, operation_id=operation_id):
+        with log_context(user=self._user, session_id=SESSION, operation_id=operation_id):
             name = (table.name.catalog, table.name.schema, table.name.table)
             carry_out(kind(name=name), "", self._context(operation_id)).close()
         changed = self._services.catalog.by_id(table.id) or table

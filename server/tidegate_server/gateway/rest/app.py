@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.log_context import serving
+from tidegate_server.core.log_context import log_context
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.observability.metrics import CONTENT_TYPE, Metrics
 from tidegate_server.gateway.rest.access import Guard
@@ -70,7 +70,7 @@ def _on_thread(call: Call, user: str) -> Callable[[Request], Awaitable[Response]
 
     async def endpoint(request: Request) -> Response:
         request.state.body = await _body(request)
-        with serving(user=user, session_id=SESSION):
+        with log_context(user=user, session_id=SESSION):
             return await run_in_threadpool(call, request)
 
     return endpoint

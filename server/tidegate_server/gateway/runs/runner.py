@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.answers import LastCommitted
 from tidegate_server.core.messages.requests import Cancel, LastCommit
 from tidegate_server.core.model.clock import Clock
@@ -247,9 +247,9 @@ class Refresher:
                 self._changed.notify_all()
 
     def _run(self, active: _ActiveRun, request: RefreshRequest) -> RefreshRun:
-        hold(Point.BEFORE_LEASE)
+        pause_at(Point.BEFORE_LEASE)
         epoch = self._claim(active, wait=request.trigger not in GIVES_WAY)
-        hold(Point.AFTER_LEASE)
+        pause_at(Point.AFTER_LEASE)
         if active.canceled:
             cause = self._cause("canceled before it began")
             return self._settle(active, RunState.CANCELLED, *cause)
@@ -316,7 +316,7 @@ class Refresher:
             with active.keeper:
                 self._check_owner(order.table_id)
                 answer = self._engine.call(request)
-                hold(Point.BEFORE_STORE)
+                pause_at(Point.BEFORE_STORE)
         except ServerError as failure:
             return self._after_failure(active, order, failure)
         outcome = answer.outcome
@@ -339,7 +339,7 @@ class Refresher:
             self._catalog.hold(order.table_id, None)
         text = outcome.plan.reason_text + self._suspended_sources(order)
         active.run = self._close(run, RunState.SUCCEEDED, outcome.plan.reason_code, text)
-        hold(Point.AFTER_STORE)
+        pause_at(Point.AFTER_STORE)
         return active.run
 
     def _suspended_sources(self, order: RefreshOrder) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.log_context import serving
+from tidegate_server.core.log_context import log_context
 from tidegate_server.core.messages.requests import CloseSession
 from tidegate_server.core.model.names import FunctionName
 from tidegate_server.core.model.result import Result
@@ -130,7 +130,7 @@ class Session:
         work = self._statement_work(operation, prepared, changes_names=changes_names)
         limit = self._services.config.server.query_timeout
         timeout = min(timeout or limit, limit) if limit else timeout
-        with serving(user=self.user, session_id=self.id, operation_id=operation.id):
+        with log_context(user=self.user, session_id=self.id, operation_id=operation.id):
             logger.info(
                 "Operation %s of session %s: %s", operation.id, self.id, shortened(statement)
             )
@@ -140,7 +140,7 @@ class Session:
     def list(self, kind: OperationKind, work: Callable[[], Result]) -> Operation:
         """Carry a metadata call out on the calling thread; raises as :meth:`submit`."""
         operation = self._register(kind, kind.value, has_result_set=True, overlay=None)
-        with serving(user=self.user, session_id=self.id, operation_id=operation.id):
+        with log_context(user=self.user, session_id=self.id, operation_id=operation.id):
             self._executor.run(operation, work)
         return operation
 

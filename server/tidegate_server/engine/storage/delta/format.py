@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import (
     TableName,
@@ -255,7 +255,7 @@ class DeltaFormat:
             self._detach(place.name)
         for number, place in enumerate(moving):
             if number:
-                hold(Point.BETWEEN_PLACES)
+                pause_at(Point.BETWEEN_PLACES)
             self._locations.point(place.name, place.location)
             logger.info("%s points at %s", place.name, place.location)
         return tuple(str(snapshot.metadata().id()) for snapshot in snapshots)
@@ -289,7 +289,7 @@ class DeltaFormat:
                 self._locations.forget(stored)
             else:
                 logger.info("%s was not dropped: it is another table by now", stored)
-        hold(Point.BEFORE_FILES)
+        pause_at(Point.BEFORE_FILES)
         for files in map(self._files, dict.fromkeys(places)):
             if files.belong_to(materialized_id) and files.are_made_by_tidegate():
                 files.delete()

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
 from tidegate_server.engine.storage.delta.commits import commits, newest_snapshot
@@ -47,10 +47,10 @@ class HeldVersions:
         directory = self._directory(order.refresh_id)
         # Created first: otherwise Delta would consider it part of the enclosing table.
         self._files.mkdirs(self._path(directory, _LOG))
-        hold(Point.BEFORE_COMMIT)
+        pause_at(Point.BEFORE_COMMIT)
         writer = rows.write.format("delta").mode("overwrite").option("userMetadata", metadata)
         writer.save(directory)
-        hold(Point.AFTER_COMMIT)
+        pause_at(Point.AFTER_COMMIT)
         # Keep later ones: this refresh may have outlived its lease.
         earlier = (each for each in self._find_all(order.table_id) if each.epoch < order.epoch)
         self._remove(each.refresh_id for each in earlier)

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.core.faults import Point, hold
+from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import RefreshOrder
 from tidegate_server.engine.storage.base import Written
 from tidegate_server.engine.storage.delta.partitions import find_partition_error
@@ -31,10 +31,10 @@ def commit_and_verify(
         partition value cannot be stored, MT_EXPECTATION_FAILED.
     """
     before = int(snapshot.version())
-    hold(Point.BEFORE_COMMIT)
+    pause_at(Point.BEFORE_COMMIT)
     try:
         commit()
-        hold(Point.AFTER_COMMIT)
+        pause_at(Point.AFTER_COMMIT)
     except (PySparkException, Py4JJavaError) as failed:
         broken = find_expectation_error(failed, order) or find_partition_error(failed, order)
         if broken is not None:
