@@ -58,7 +58,7 @@ from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
 from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
-from tidegate_server.gateway.scheduler.plugged import fired_by
+from tidegate_server.gateway.scheduler.plugged import choose_scheduler
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone
 from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
@@ -216,7 +216,9 @@ class Gateway:
             arms=config.fires_itself,
             suspended=self._alerts.suspended,
         )
-        self._scheduler = fired_by(config, embedded, catalog, lambda: (self.host, self.http_port))
+        self._scheduler = choose_scheduler(
+            config, embedded, catalog, lambda: (self.host, self.http_port)
+        )
         self._recovery = Recovery(
             catalog=catalog,
             ledger=ledger,
