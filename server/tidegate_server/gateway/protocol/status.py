@@ -57,7 +57,7 @@ def failure(error: ServerError) -> Any:
         statusCode=codes.INVALID_HANDLE_STATUS if bad_handle else codes.ERROR_STATUS,
         infoMessages=[
             f"*java.sql.SQLException:{error}:0:-1",
-            *_in_hives_words(error),
+            *_hive_messages(error),
             # Hive's JDBC driver treats a line that begins with a star as an exception.
             *(f" {line}" if line.startswith("*") else line for line in lines),
         ],
@@ -67,7 +67,7 @@ def failure(error: ServerError) -> Any:
     )
 
 
-def _in_hives_words(error: ServerError) -> list[str]:
+def _hive_messages(error: ServerError) -> list[str]:
     """Return the message of Hive by which PyHive's dialect recognizes a missing table."""
     if error.code != "TABLE_OR_VIEW_NOT_FOUND":
         return []
