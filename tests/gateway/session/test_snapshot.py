@@ -212,7 +212,7 @@ def test_a_disk_that_takes_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     MetadataCacheFile(tmp_path / "nowhere" / "metastore").save(MetastoreSnapshot())
-    assert "cannot be kept" in caplog.text
+    assert "cannot be saved" in caplog.text
 
 
 def test_a_damaged_file_is_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
