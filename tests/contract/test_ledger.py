@@ -134,14 +134,14 @@ def test_a_run_given_up_for_dead_may_have_committed_nevertheless(ledger: SqlLedg
 
 def test_a_wish_to_cancel_stays_until_its_run_ended(ledger: SqlLedger) -> None:
     ledger.record(run(state=RunState.RUNNING))
-    assert not ledger.cancel_asked("r-1")
-    ledger.ask_cancel("r-1")
-    ledger.ask_cancel("r-1")
+    assert not ledger.is_cancel_requested("r-1")
+    ledger.request_cancel("r-1")
+    ledger.request_cancel("r-1")
     ledger.forget(NOON)
-    assert ledger.cancel_asked("r-1")
+    assert ledger.is_cancel_requested("r-1")
     ledger.record(run(state=RunState.CANCELLED))
     ledger.forget(NOON)
-    assert not ledger.cancel_asked("r-1")
+    assert not ledger.is_cancel_requested("r-1")
 
 
 def test_runs_come_newest_first_and_bounded(ledger: SqlLedger) -> None:
@@ -156,7 +156,7 @@ def test_unfinished_runs_are_those_without_an_end(ledger: SqlLedger) -> None:
     ledger.record(run(refresh_id="queued"))
     ledger.record(run(refresh_id="running", state=RunState.RUNNING))
     ledger.record(_ended(3))
-    assert [r.refresh_id for r in ledger.unfinished()] == ["queued", "running"]
+    assert [r.refresh_id for r in ledger.unfinished_runs()] == ["queued", "running"]
 
 
 def test_the_last_success_is_the_newest_run_of_the_whole_table(ledger: SqlLedger) -> None:

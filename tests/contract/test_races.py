@@ -18,7 +18,7 @@ from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import RefreshMode
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.scheduler.base import Workflow
-from tidegate_server.gateway.scheduler.fire_queue import Backlog, Fire
+from tidegate_server.gateway.scheduler.fire_queue import Fire, FireQueue
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore
 from tidegate_server.gateway.store.database import Database
@@ -85,7 +85,7 @@ def test_no_epoch_is_given_twice_or_left_out(databases: list[Database]) -> None:
 
 
 def test_a_fire_is_claimed_once(databases: list[Database]) -> None:
-    stores = [Backlog(database) for database in databases]
+    stores = [FireQueue(database) for database in databases]
     workflow = Workflow(
         table_id="t",
         mode=RefreshMode.FULL,
@@ -97,31 +97,31 @@ def test_a_fire_is_claimed_once(databases: list[Database]) -> None:
     following = NOON + timedelta(minutes=1)
     fire = Fire(table_id="t", schedule_time=NOON, due_at=NOON)
     taken = at_once(
-        [lambda x=x: x.take(workflow, following, [fire], supersede=True) for x in stores]
+        [lambda x=x: x.advance(workflow, following, [fire], supersede=True) for x in stores]
     )
     assert sorted(taken) == [False, False, False, True]
     assert stores[0].ready(NOON) == (fire,)
     claims = at_once(
-        [lambda n=n, x=x: x.claim(fire, 1, f"s{n}", NOON, 30) for n, x in enumerate(stores)]
+        [lambda n=n, x=x: x.acquire(fire, 1, f"s{n}", NOON, 30) for n, x in enumerate(stores)]
     )
     assert sorted(claims) == [False, False, False, True]
     assert stores[0].ready(NOON) == ()
 
 
 def test_the_fire_of_a_dead_server_is_taken_over_by_one(databases: list[Database]) -> None:
-    stores = [Backlog(database) for database in databases]
+    stores = [FireQueue(database) for database in databases]
     workflow = Workflow(
         table_id="t", mode=RefreshMode.FULL, freshness_seconds=60, cron="x", next_fire=NOON
     )
     WorkflowStore(databases[0]).add(workflow)
     fire = Fire(table_id="t", schedule_time=NOON, due_at=NOON)
-    stores[0].take(workflow, NOON + timedelta(minutes=1), [fire], supersede=True)
-    stores[0].claim(fire, 1, "dead", NOON, 30)
+    stores[0].advance(workflow, NOON + timedelta(minutes=1), [fire], supersede=True)
+    stores[0].acquire(fire, 1, "dead", NOON, 30)
     later = NOON + timedelta(seconds=30)
     [left] = stores[0].ready(later)
     assert left.owner == "dead"
     claims = at_once(
-        [lambda n=n, x=x: x.claim(left, 2, f"s{n}", later, 30) for n, x in enumerate(stores)]
+        [lambda n=n, x=x: x.acquire(left, 2, f"s{n}", later, 30) for n, x in enumerate(stores)]
     )
     assert sorted(claims) == [False, False, False, True]
 

@@ -44,7 +44,7 @@ from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND, Supervisor
 from tidegate_server.gateway.observability.metrics import Metrics
 from tidegate_server.gateway.observability.runs import observed
 from tidegate_server.gateway.options import check_server_options
-from tidegate_server.gateway.protocol.counted import counted
+from tidegate_server.gateway.protocol.counted import count_rejected_logins
 from tidegate_server.gateway.protocol.server import ThriftServer
 from tidegate_server.gateway.recovery.catalog import rebuild
 from tidegate_server.gateway.recovery.definitions import realign_storage, realign_workflows
@@ -58,10 +58,10 @@ from tidegate_server.gateway.runs.waves import Waves
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
 from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
-from tidegate_server.gateway.scheduler.plugged import fired_by
+from tidegate_server.gateway.scheduler.plugged import choose_scheduler
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone
 from tidegate_server.gateway.session.manager import SessionManager
-from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
+from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.store.breaches import Breaches
 from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.privileges import SqlPrivileges
@@ -216,7 +216,9 @@ class Gateway:
             arms=config.fires_itself,
             suspended=self._alerts.suspended,
         )
-        self._scheduler = fired_by(config, embedded, catalog, lambda: (self.host, self.http_port))
+        self._scheduler = choose_scheduler(
+            config, embedded, catalog, lambda: (self.host, self.http_port)
+        )
         self._recovery = Recovery(
             catalog=catalog,
             ledger=ledger,
@@ -245,11 +247,11 @@ class Gateway:
             memory=self._memory,
         )
         self._services = services
-        kept = KeptPicture(self.data / "metastore.msgpack")
+        kept = MetadataCacheFile(self.data / "metastore.msgpack")
         sessions = SessionManager(services, prepare, kept)
         self._snapshot = sessions.snapshot
         tokens = DelegationTokens(SqlTokenStore(self._database), self._clock, new_id, config.login)
-        access = counted(build_access(config, self._clock, tokens), metrics)
+        access = count_rejected_logins(build_access(config, self._clock, tokens), metrics)
         self._listener = _Listener(ThriftServer(config, sessions, access))
         self._http = HttpPort(services, sessions, embedded)
         self._supervisor.on_ready(self._engine_ready)

@@ -45,7 +45,7 @@ from tidegate_server.gateway.scheduler.cron import (
     check_cron,
     read_timezone,
 )
-from tidegate_server.gateway.scheduler.fires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
+from tidegate_server.gateway.scheduler.misfires import JITTER_OPTION, MISFIRE_OPTION, read_misfire
 from tidegate_server.gateway.scheduler.partitions import read_policy
 from tidegate_server.gateway.scheduler.workflows import ALIGNMENT_OPTION
 

@@ -204,12 +204,12 @@ class FakeLedger:
         found = (run for run in self.runs() if run.refresh_id == refresh_id)
         return next(found, None)
 
-    def unfinished(self) -> tuple[RefreshRun, ...]:
+    def unfinished_runs(self) -> tuple[RefreshRun, ...]:
         latest = {run.refresh_id: run for run in self.history}
         waiting = (RunState.QUEUED, RunState.RUNNING)
         return tuple(run for run in latest.values() if run.state in waiting)
 
-    def ask_cancel(self, refresh_id: str) -> None:
+    def request_cancel(self, refresh_id: str) -> None:
         self.canceled.append(refresh_id)
 
     def claim(self, table_id: str, owner: str, now: datetime, seconds: float) -> int | None:

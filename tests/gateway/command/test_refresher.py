@@ -698,7 +698,7 @@ def test_another_server_can_cancel_what_waits_and_what_runs(world: World) -> Non
         assert entered.wait(PATIENT)
         second = pool.submit(refresher.run, request(refresh_id="waits"))
         for refresh_id in ("waits", "runs"):
-            world.ledger.ask_cancel(refresh_id)
+            world.ledger.request_cancel(refresh_id)
         assert first.result(PATIENT).state is RunState.CANCELLED
         assert second.result(PATIENT).state is RunState.CANCELLED
     assert refresher.wait_ended(("runs", "waits"), PATIENT)

@@ -41,7 +41,7 @@ from tidegate_server.gateway.runs.runner import Refresher
 from tidegate_server.gateway.scheduler.base import CreateWorkflow
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
 from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
-from tidegate_server.gateway.scheduler.fire_queue import Backlog
+from tidegate_server.gateway.scheduler.fire_queue import FireQueue
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 from tidegate_server.gateway.store.database import Database
@@ -283,8 +283,8 @@ class World:
     def check(self) -> None:
         runs = self.ledger.runs()
         assert self.broken == []
-        assert not self.ledger.unfinished()
-        assert Backlog(self.database).waiting("t-1") == 0
+        assert not self.ledger.unfinished_runs()
+        assert FireQueue(self.database).count("t-1") == 0
         assert all(count == 1 for count in Counter(o.epoch for o in self.orders).values())
         self.check_fires(runs)
         self.check_commits(runs)

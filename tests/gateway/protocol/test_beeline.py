@@ -147,7 +147,7 @@ def test_beeline_in_the_wrong_mode_ends_with_a_sentence(
     guarded: Gateway, gateway: Gateway, issuer: Authority, tmp_path: Path
 ) -> None:
     done = log_in(guarded, tmp_path, ";auth=noSasl")
-    assert "This server asks for a login" in done.stderr
+    assert "This server requires authentication" in done.stderr
     store = issuer.folder / "trust.jks"
     done = log_in(gateway, tmp_path, f";ssl=true;sslTrustStore={store};{STORE}")
     assert "handshake_failure" in done.stderr

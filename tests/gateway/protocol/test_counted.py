@@ -13,7 +13,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.auth.access import build_access
 from tidegate_server.gateway.auth.base import Peer
 from tidegate_server.gateway.observability.metrics import Metrics
-from tidegate_server.gateway.protocol.counted import counted
+from tidegate_server.gateway.protocol.counted import count_rejected_logins
 
 HOME = Peer(address="127.0.0.1")
 
@@ -25,7 +25,7 @@ def test_a_refused_password_and_a_refused_token_are_counted(tmp_path: Path) -> N
         {"server": {"auth": "PASSWORD"}, "login": {"password_file": str(users)}}
     )
     metrics = Metrics()
-    access = counted(build_access(config, FixedClock()), metrics)
+    access = count_rejected_logins(build_access(config, FixedClock()), metrics)
     for attempt in (access.with_password("ann", "wrong", HOME), access.with_bearer("x.y.z", HOME)):
         with pytest.raises(ServerError) as caught:
             asyncio.run(attempt)
@@ -35,6 +35,6 @@ def test_a_refused_password_and_a_refused_token_are_counted(tmp_path: Path) -> N
 
 def test_a_login_that_is_let_in_is_not_counted() -> None:
     metrics = Metrics()
-    access = counted(build_access(Config(), FixedClock()), metrics)
+    access = count_rejected_logins(build_access(Config(), FixedClock()), metrics)
     assert asyncio.run(access.with_password("ann", "any", HOME)).user == "ann"
     assert 'port="thrift"' not in metrics.text().decode()

@@ -25,25 +25,25 @@ def test_the_example_of_the_rfc() -> None:
         b"response=d388dad90d4bbd760a152321f2143af7,qop=auth",
         "OA6MG9tEQGm2hh",
     )
-    assert response.proven_by("secret")
-    assert response.answer("secret") == b"rspauth=ea40f60335c427b5527b84dbabcdfffd"
+    assert response.is_proven_by("secret")
+    assert response.server_proof("secret") == b"rspauth=ea40f60335c427b5527b84dbabcdfffd"
 
 
 def test_another_implementation_understands_it() -> None:
     client, payload = answered("pass")
     response = parse_response(payload, "n0nce")
     assert response.username == "dXNlcg=="
-    assert response.proven_by("pass")
-    client.process(response.answer("pass"))
+    assert response.is_proven_by("pass")
+    client.process(response.server_proof("pass"))
     assert client.complete
 
 
 def test_a_wrong_password_proves_nothing_on_either_side() -> None:
     client, payload = answered("pass")
     response = parse_response(payload, "n0nce")
-    assert not response.proven_by("Pass")
+    assert not response.is_proven_by("Pass")
     with pytest.raises(SASLProtocolException):
-        client.process(response.answer("other"))
+        client.process(response.server_proof("other"))
 
 
 def test_a_response_to_another_challenge_is_a_replay() -> None:
@@ -73,6 +73,6 @@ def test_what_is_no_response_is_refused(payload: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
     try:
-        assert not parse_response(payload, "n0nce").proven_by("pass")
+        assert not parse_response(payload, "n0nce").is_proven_by("pass")
     except DigestError as problem:
         assert str(problem)

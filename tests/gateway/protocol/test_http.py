@@ -229,13 +229,13 @@ def test_the_driver_logs_in_again_when_its_cookie_is_refused(guarded: Gateway) -
 @pytest.mark.parametrize(
     ("headers", "said"),
     [
-        ({}, "asks for a login"),
+        ({}, "requires authentication"),
         (basic("ada", "wrong"), "password is wrong"),
-        ({"Authorization": "Basic ???"}, "not readable"),
-        ({"Authorization": "Basic \xe9"}, "not readable"),
-        ({"Authorization": "Basic //8="}, "names no password"),
-        ({"Authorization": "Basic YWRh"}, "names no password"),
-        ({"Authorization": "Negotiate YWRh"}, "this scheme"),
+        ({"Authorization": "Basic ???"}, "malformed"),
+        ({"Authorization": "Basic \xe9"}, "malformed"),
+        ({"Authorization": "Basic //8="}, "has no password"),
+        ({"Authorization": "Basic YWRh"}, "has no password"),
+        ({"Authorization": "Negotiate YWRh"}, "scheme is not supported"),
         ({"Authorization": "Bearer"}, "not valid"),
         ({"Authorization": "Bearer a.b.c"}, "not valid"),
         ({"Authorization": "Bearer \xe9"}, "not valid"),
@@ -308,7 +308,7 @@ def test_nobody_else_may(fetched: http.client.HTTPConnection, user: str, other: 
     assert b"PROXY_REFUSED" in body
 
 
-# ---- what is no call -----------------------------------------------------------------------
+# ---- what is not a call ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tidegate_server.gateway.protocol.reply_cache import Rally, Repeated
+from tidegate_server.gateway.protocol.reply_cache import CachedReplier, RepeatedCall
 
 AT = 4
 """Where the sequence number stands in what is asked and replied here."""
 
 
-def repeated(holds: bool = True) -> Repeated:
-    return Repeated(asked(0), replied(0), AT, lambda: holds)
+def repeated(holds: bool = True) -> RepeatedCall:
+    return RepeatedCall(asked(0), replied(0), AT, lambda: holds)
 
 
 def asked(number: int) -> bytes:
@@ -65,13 +65,13 @@ class Transport(asyncio.WriteTransport):
 
 def test_each_question_is_answered_in_one_piece() -> None:
     transport = Transport()
-    rally = Rally(repeated(), transport)
-    assert [rally(asked(1)), rally(asked(2)), rally(b"another")] == [True, True, False]
+    replier = CachedReplier(repeated(), transport)
+    assert [replier(asked(1)), replier(asked(2)), replier(b"another")] == [True, True, False]
     assert transport.written == [replied(1), replied(2)]
 
 
 def test_a_client_that_does_not_read_gets_no_more_at_once() -> None:
     transport = Transport()
     transport.waiting = 1 << 20
-    assert not Rally(repeated(), transport)(asked(1))
+    assert not CachedReplier(repeated(), transport)(asked(1))
     assert not transport.written

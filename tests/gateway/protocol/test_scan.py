@@ -179,8 +179,8 @@ UNVERSIONED = b"\x00\x00\x00\x01x\x01\x00\x00\x00\x00"
         (HEADER + b"\x0f\x00\x01\x08\xff\xff\xff\xff", "announces -1 values"),
         (HEADER + b"\x0f\x00\x01\x0a" + struct.pack(">i", 900_000), "more than 1048576 bytes"),
         (HEADER + b"\x0d\x00\x01\x0b\x0c" + struct.pack(">i", 900_000), "more than 1048576"),
-        (HEADER + b"\x05\x00\x01", "5 is no type"),
-        (HEADER + b"\x0f\x00\x01\x01\x00\x00\x00\x01", "1 is no type"),
+        (HEADER + b"\x05\x00\x01", "5 is not a type"),
+        (HEADER + b"\x0f\x00\x01\x01\x00\x00\x00\x01", "1 is not a type"),
         (HEADER + b"\x0c\x00\x01" * 80, "more than 64 deep"),
     ],
 )

@@ -42,7 +42,7 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.protocol.handler import Handler
 from tidegate_server.gateway.protocol.scan import MessageScanner
-from tidegate_server.gateway.protocol.status import failed
+from tidegate_server.gateway.protocol.status import failure
 
 V = ttypes.TProtocolVersion
 CODES = ttypes.TStatusCode
@@ -265,14 +265,14 @@ def test_a_failing_statement_tells_its_error_in_status_and_fetch(peer: Peer) -> 
 )
 def test_messages_can_be_found_in_the_text_of_their_response(told: str, shown: str) -> None:
     problem = ServerError(code="X", sqlstate="22012", message=told)
-    answer = failed(problem)
+    answer = failure(problem)
     assert answer.errorMessage == f"[X] {shown}"
     assert f'errorMessage="[X] {shown}"' in repr(answer)
 
 
 def test_a_message_of_several_lines_is_sent_whole_before_its_hint() -> None:
     message = "by row:\n - x : 1"
-    answer = failed(
+    answer = failure(
         ServerError(code="X", sqlstate="23001", message=message, hint="Don't.", line=1, column=3)
     )
     assert answer.errorMessage == "[X] by row: (line 1, column 3)\n - x : 1\nHint: Don't."
@@ -281,7 +281,7 @@ def test_a_message_of_several_lines_is_sent_whole_before_its_hint() -> None:
 
 def test_a_line_with_a_star_is_no_exception() -> None:
     problem = ServerError(code="X", sqlstate="22012", message="m", detail="*(1) Scan\nplan")
-    assert failed(problem).infoMessages[1:] == [" *(1) Scan", "plan"]
+    assert failure(problem).infoMessages[1:] == [" *(1) Scan", "plan"]
 
 
 @pytest.mark.parametrize("text", ["SHOW TABLES IN `zoo`", "show views", "/* x */ SHOW TABLES"])

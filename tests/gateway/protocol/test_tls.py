@@ -224,7 +224,9 @@ def test_a_client_without_a_certificate_does_not(
     "options", [{}, {"auth": "NOSASL"}, {"transport": "http"}], ids=["sasl", "bare", "http"]
 )
 def test_a_client_without_tls_is_told_to_use_it(strict: Gateway, options: dict[str, Any]) -> None:
-    with pytest.raises(tidegate.OperationalError, match="encrypted connections only") as caught:
+    with pytest.raises(
+        tidegate.OperationalError, match="only accepts encrypted connections"
+    ) as caught:
         connect(strict, **options)
     assert caught.value.sqlstate == "28000"
 

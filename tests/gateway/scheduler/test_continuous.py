@@ -54,8 +54,8 @@ class World:
         now = self.clock.advance(seconds)
         requests = self.watcher.due(now)
         for request in requests:
-            self.watcher.started(request.table_id, now)
-            self.watcher.finished(request.table_id, self.runner.run(request), self.clock.now())
+            self.watcher.record_start(request.table_id, now)
+            self.watcher.record_end(request.table_id, self.runner.run(request), self.clock.now())
         return [request.trigger for request in requests]
 
 
@@ -116,11 +116,11 @@ def test_changes_gather_for_a_quarter_of_the_freshness(settled: World) -> None:
 def test_a_change_seen_while_a_refresh_runs_is_the_next_refresh(settled: World) -> None:
     settled.sources.versions["delta-ev"] = 2
     (request,) = settled.watcher.due(settled.clock.now())
-    settled.watcher.started(request.table_id, settled.clock.now())
+    settled.watcher.record_start(request.table_id, settled.clock.now())
     ended = settled.runner.run(request)
     settled.sources.versions["delta-ev"] = 3
     settled.watcher.due(settled.clock.advance(10))
-    settled.watcher.finished(request.table_id, ended, settled.clock.now())
+    settled.watcher.record_end(request.table_id, ended, settled.clock.now())
     assert settled.poll(10) == [Trigger.UPSTREAM_CHANGE]
 
 
@@ -280,9 +280,9 @@ def test_files_that_become_again_what_was_seen_before_others_were_read(files: Wo
 
 def test_the_newest_versions_are_known_if_files_tell(files: World) -> None:
     (table,) = files.catalog.tables()
-    assert files.watcher.newest(table) == {"p": 1}
+    assert files.watcher.newest_versions(table) == {"p": 1}
     files.sources.versions = {}
-    assert files.watcher.newest(table) is None
+    assert files.watcher.newest_versions(table) is None
 
 
 def test_an_absent_engine_is_mentioned_once_and_waited_for(

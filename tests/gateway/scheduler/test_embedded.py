@@ -27,7 +27,7 @@ from tidegate_server.gateway.scheduler.base import (
 )
 from tidegate_server.gateway.scheduler.continuous import ContinuousWatcher
 from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
-from tidegate_server.gateway.scheduler.fire_queue import Backlog
+from tidegate_server.gateway.scheduler.fire_queue import FireQueue
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore, workflow_for
 from tidegate_server.gateway.store.database import Database
@@ -334,13 +334,13 @@ def test_schedules_survive_a_restart(world: World) -> None:
 def test_a_fire_is_claimed_by_one_of_two_servers(world: World) -> None:
     world.add()
     other_database = Database(str(world.database.url))
-    stores = [Backlog(world.database), Backlog(other_database)]
+    stores = [FireQueue(world.database), FireQueue(other_database)]
     due = WorkflowStore(world.database).due(NEXT)[0]
     barrier = threading.Barrier(2)
 
-    def claim(store: Backlog) -> bool:
+    def claim(store: FireQueue) -> bool:
         barrier.wait()
-        return store.take(due, NEXT + timedelta(minutes=1), (), supersede=True)
+        return store.advance(due, NEXT + timedelta(minutes=1), (), supersede=True)
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(claim, stores)) == [False, True]

@@ -15,7 +15,7 @@ from tests.gateway.scheduler.test_embedded import MINUTELY, NEXT, World
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import HeldVersion
-from tidegate_server.gateway.scheduler.fires import Misfire, due_fires, jitter
+from tidegate_server.gateway.scheduler.misfires import Misfire, due_fires, jitter
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore
 
 LOST = {"error_class": "ENGINE_LOST", "sqlstate": "08006", "error_message": "it died"}

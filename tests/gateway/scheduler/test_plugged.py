@@ -20,7 +20,7 @@ from tidegate_server.gateway.scheduler.base import (
     ModifyWorkflow,
     WorkflowScheduler,
 )
-from tidegate_server.gateway.scheduler.plugged import fired_by
+from tidegate_server.gateway.scheduler.plugged import choose_scheduler
 from tidegate_server.gateway.scheduler.plugin import PeriodicRefresh
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 
@@ -66,7 +66,7 @@ class Plugged:
         options = {"workflow-scheduler.type": "nightwatch", "workflow-scheduler.url": "x"}
         self.config = Config(options=options, **config)
         self.embedded = world.another(world.database, arms=False)
-        self.scheduler: WorkflowScheduler = fired_by(
+        self.scheduler: WorkflowScheduler = choose_scheduler(
             self.config, self.embedded, world.catalog, lambda: ("127.0.0.1", 10002)
         )
         self.watch = Nightwatch.made[-1]
@@ -211,6 +211,6 @@ def test_a_scheduler_that_cannot_be_used_is_refused(
     world: World, config: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ServerError) as caught:
-        fired_by(Config(**config), world.scheduler, world.catalog, lambda: ("h", 1))
+        choose_scheduler(Config(**config), world.scheduler, world.catalog, lambda: ("h", 1))
     assert caught.value.code == "SCHEDULER_CONFIGURATION"
     assert reason in caught.value.message

@@ -163,13 +163,13 @@ def test_fractions_of_a_second_lie_before_the_next_one() -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("", "this has 0"),
-        ("0 12", "this has 2"),
-        ("0 0 0 * * ? * *", "this has 8"),
-        ("0 0 0 * * *", "none is"),
+        ("", "this one has 0"),
+        ("0 12", "this one has 2"),
+        ("0 0 0 * * ? * *", "this one has 8"),
+        ("0 0 0 * * *", "neither is"),
         ("0 0 0 ? * ?", "both are"),
-        ("? 0 0 * * ?", "is in the second"),
-        ("0 0 0 * ? ?", "is in the month"),
+        ("? 0 0 * * ?", "not in the second"),
+        ("0 0 0 * ? ?", "not in the month"),
         ("0 61 * * * ?", "the minute is 0-59, not 61"),
         ("0 0 24 * * ?", "the hour is 0-23, not 24"),
         ("0 0 0 0 * ?", "the day of month is 1-31, not 0"),
@@ -247,10 +247,10 @@ def test_what_other_systems_read_is_translated(expression: str, translations: li
     [
         ("@reboot", "write its fields"),
         ("@every 5 MINUTE", "write 5 MINUTE as FRESHNESS"),
-        ("0 61 * * *", "this has 5"),
+        ("0 61 * * *", "this one has 5"),
         ("0 61 0 * * ?", "the minute is 0-59, not 61"),
-        ("0 0 12 * * 9", "none is"),
-        ("nonsense", "this has 1"),
+        ("0 0 12 * * 9", "neither is"),
+        ("nonsense", "this one has 1"),
     ],
 )
 def test_what_has_no_translation_is_explained(expression: str, words: str) -> None:

@@ -53,8 +53,8 @@ def test_what_no_pattern_tells_is_left_to_the_data(formatters: dict[str, str]) -
     ("start", "end", "reason"),
     [
         ("2024-01-02", "2024-01-01", "after"),
-        ("20240102", "2024-01-03", "no date"),
-        ("2024-01-32", "2024-02-01", "no date"),
+        ("20240102", "2024-01-03", "does not match"),
+        ("2024-01-32", "2024-02-01", "does not match"),
         ("1900-01-01", "2024-01-01", "more than"),
     ],
 )

@@ -202,7 +202,7 @@ def test_a_result_that_nobody_asks_for_is_freed(world: World) -> None:
     world.clock.advance(59)
     assert world.manager.find_operation(operation.handle, session.connection_id) is not None
     world.clock.advance(59)
-    assert world.manager.still_open(operation, session.connection_id)
+    assert world.manager.is_still_open(operation, session.connection_id)
     world.clock.advance(59)
     world.manager.sweep()
     assert session.find(operation.handle.guid) is operation
@@ -211,7 +211,7 @@ def test_a_result_that_nobody_asks_for_is_freed(world: World) -> None:
     assert session.find(operation.handle.guid) is None
     assert session.find(blocked.handle.guid) is blocked
     assert operation.state is OperationState.CLOSED
-    assert not world.manager.still_open(operation, session.connection_id)
+    assert not world.manager.is_still_open(operation, session.connection_id)
 
 
 def test_one_login_may_have_so_many_sessions() -> None:

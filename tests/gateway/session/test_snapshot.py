@@ -23,8 +23,8 @@ from tidegate_server.core.model.states import RefreshStatus
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable, RefreshMode
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.gateway.session.metadata import ListedTable, Listing, TablePattern
-from tidegate_server.gateway.session.metadata_cache import READ_AT_ONCE, Snapshot
-from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
+from tidegate_server.gateway.session.metadata_cache import READ_AT_ONCE, MetadataCache
+from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.session.metastore_snapshot import MetastoreSnapshot
 
 DAILY = MaterializedTable(
@@ -42,9 +42,9 @@ DAILY = MaterializedTable(
 )
 
 
-def make(*tables: MaterializedTable) -> tuple[Snapshot, FakeEngine, FakeClock]:
+def make(*tables: MaterializedTable) -> tuple[MetadataCache, FakeEngine, FakeClock]:
     engine, clock = FakeEngine(), FakeClock()
-    return Snapshot(FakeCatalog(*tables), engine, clock), engine, clock  # type: ignore[arg-type]
+    return MetadataCache(FakeCatalog(*tables), engine, clock), engine, clock  # type: ignore[arg-type]
 
 
 def test_a_materialized_table_appears_once_and_as_itself() -> None:
@@ -187,23 +187,23 @@ def test_of_many_tables_the_names_come_first_and_the_comments_later() -> None:
 
 
 def test_what_is_known_outlives_the_gateway(tmp_path: Path) -> None:
-    engine, clock, kept = FakeEngine(), FakeClock(), KeptPicture(tmp_path / "metastore")
-    before = Snapshot(FakeCatalog(), engine, clock, kept).columns_of(TablePattern())
+    engine, clock, kept = FakeEngine(), FakeClock(), MetadataCacheFile(tmp_path / "metastore")
+    before = MetadataCache(FakeCatalog(), engine, clock, kept).columns_of(TablePattern())
     engine.ready = False
-    after = Snapshot(FakeCatalog(), engine, clock, KeptPicture(tmp_path / "metastore"))
+    after = MetadataCache(FakeCatalog(), engine, clock, MetadataCacheFile(tmp_path / "metastore"))
     after.load()
     assert after.listing() == before
     assert not after.knows_metastore()
 
 
 def test_a_stopped_gateway_keeps_what_it_forgot_too(tmp_path: Path) -> None:
-    engine, clock, kept = FakeEngine(), FakeClock(), KeptPicture(tmp_path / "metastore")
-    snapshot = Snapshot(FakeCatalog(), engine, clock, kept)
+    engine, clock, kept = FakeEngine(), FakeClock(), MetadataCacheFile(tmp_path / "metastore")
+    snapshot = MetadataCache(FakeCatalog(), engine, clock, kept)
     snapshot.listing()
     snapshot.invalidate("COMMENT ON TABLE orders IS 'another'")
-    snapshot.keep()
+    snapshot.save()
     engine.tables[0] = replace(ORDERS, comment="another")
-    after = Snapshot(FakeCatalog(), engine, clock, kept)
+    after = MetadataCache(FakeCatalog(), engine, clock, kept)
     after.load()
     assert named(after.listing())["orders"].comment == "another"
 
@@ -211,14 +211,14 @@ def test_a_stopped_gateway_keeps_what_it_forgot_too(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    KeptPicture(tmp_path / "nowhere" / "metastore").save(MetastoreSnapshot())
-    assert "cannot be kept" in caplog.text
+    MetadataCacheFile(tmp_path / "nowhere" / "metastore").save(MetastoreSnapshot())
+    assert "cannot be saved" in caplog.text
 
 
 def test_a_damaged_file_is_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = tmp_path / "metastore"
     place.write_bytes(b"\xc1")
-    assert KeptPicture(place).load() == MetastoreSnapshot()
+    assert MetadataCacheFile(place).load() == MetastoreSnapshot()
     assert "cannot be read" in caplog.text
 
 

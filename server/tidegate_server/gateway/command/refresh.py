@@ -352,9 +352,9 @@ def cancel_refresh(statement: AlterCancelRefresh, context: Context) -> Result:
     """
     table = resolve.materialized_table(statement.name, context)
     services = context.services
-    unfinished = [run for run in services.ledger.unfinished() if run.table_id == table.id]
+    unfinished = [run for run in services.ledger.unfinished_runs() if run.table_id == table.id]
     for run in unfinished:
-        services.ledger.ask_cancel(run.refresh_id)
+        services.ledger.request_cancel(run.refresh_id)
     here = services.waves.queue.cancel_table(table.id)
     if not services.waves.queue.wait_ended(here, _PATIENCE):
         context.note("A refresh has not stopped yet; it stops when its Spark tasks end.")

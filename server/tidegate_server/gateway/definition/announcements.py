@@ -16,7 +16,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.options import INITIALIZE_KEY
 from tidegate_server.gateway.scheduler.base import Workflow
 from tidegate_server.gateway.scheduler.cron import TIMEZONE_OPTION, next_fire, read_timezone
-from tidegate_server.gateway.scheduler.fires import JITTER_OPTION, jitter, partitions_of_fire
+from tidegate_server.gateway.scheduler.misfires import JITTER_OPTION, jitter, partitions_of_fire
 from tidegate_server.gateway.scheduler.workflows import table_option, workflow_for
 
 

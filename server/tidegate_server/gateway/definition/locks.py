@@ -76,9 +76,9 @@ def creating(table: MaterializedTable, context: Context) -> Iterator[None]:
 def end_runs(table: MaterializedTable, context: Context) -> None:
     """Ask every refresh of a table to stop, here and on other servers."""
     services = context.services
-    runs = [run for run in services.ledger.unfinished() if run.table_id == table.id]
+    runs = [run for run in services.ledger.unfinished_runs() if run.table_id == table.id]
     for run in runs:
-        services.ledger.ask_cancel(run.refresh_id)
+        services.ledger.request_cancel(run.refresh_id)
         services.cancel_refresh(run.refresh_id)
     if runs:
         log.info("Canceled %d refreshes of %s", len(runs), table.name)

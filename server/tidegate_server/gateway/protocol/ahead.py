@@ -1,4 +1,4 @@
-"""The page that a client will ask for next, made while it reads the one before."""
+"""Prefetches the page that a client will request next."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from tidegate_server.gateway.session.cursor import FetchOrientation, Page
 from tidegate_server.gateway.session.operation import Operation
 
 LARGEST: Final = 4 << 20
-"""Bytes of a page beyond which none is made ahead: each operation may hold one."""
+"""Size in bytes beyond which no page is prefetched: each operation may hold one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A page, and the response that carries it."""
+    """A page and its encoded response."""
 
     page: Page
     response: bytes
 
 
 Fetch = Callable[[FetchOrientation, int], Fetched]
-"""Fetches so many rows of one operation's result and encodes them; blocks."""
+"""Fetches and encodes that many rows of an operation's result; blocks."""
 
 
 class _Reader:
-    """The one who fetches from an operation, and the page made ahead for it."""
+    """The reader of an operation's result, and its prefetched page."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.rows = 0
-        self.ahead: Future[Fetched] | None = None
+        self.prefetched: Future[Fetched] | None = None
 
 
 class PagesAhead:
-    """Fetches pages, keeping one ahead of each client that reads forward.
+    """Fetches pages, and prefetches one for each client that reads forward.
 
-    Used on the event loop alone. Clients read page after page of the same size: while one is
-    reading, the pool can already encode what comes next. A client that asks for anything else
-    gets it as if nothing had been made.
+    Only used on the event loop. Clients read page after page of the same size: while a client
+    processes one, the pool can encode the next. If it requests anything else, the prefetched page
+    is put back.
     """
 
     def __init__(self, pool: Executor) -> None:
@@ -53,29 +53,29 @@ class PagesAhead:
     async def fetch(
         self, operation: Operation, orientation: FetchOrientation, rows: int, work: Fetch
     ) -> Fetched:
-        """Return a page, and have the next one made; raises what ``work`` does.
+        """Return a page and start prefetching the next one; raises as ``work``.
 
-        What goes wrong with a page made ahead is raised when that page is asked for.
+        An error of a prefetched page is raised when that page is requested.
         """
         reader = self._readers.setdefault(operation, _Reader())
         forward = orientation is FetchOrientation.NEXT
         async with reader.turn:
-            made, reader.ahead = reader.ahead, None
-            if made is not None and not (forward and rows == reader.rows):
-                await _put_back(operation, made)
-                made = None
-            made = made or self._submit(work, orientation, rows)
-            found = made.result() if made.done() else await asyncio.wrap_future(made)
-            if forward and found.page.has_more and len(found.response) <= LARGEST:
+            ahead, reader.prefetched = reader.prefetched, None
+            if ahead is not None and not (forward and rows == reader.rows):
+                await _put_back(operation, ahead)
+                ahead = None
+            ahead = ahead or self._submit(work, orientation, rows)
+            fetched = ahead.result() if ahead.done() else await asyncio.wrap_future(ahead)
+            if forward and fetched.page.has_more and len(fetched.response) <= LARGEST:
                 reader.rows = rows
-                reader.ahead = self._submit(work, orientation, rows)
-            return found
+                reader.prefetched = self._submit(work, orientation, rows)
+            return fetched
 
     def _submit(self, work: Fetch, orientation: FetchOrientation, rows: int) -> Future[Fetched]:
         return self._pool.submit(contextvars.copy_context().run, work, orientation, rows)
 
 
-async def _put_back(operation: Operation, made: Future[Fetched]) -> None:
-    [ended] = await asyncio.gather(asyncio.wrap_future(made), return_exceptions=True)
-    if isinstance(ended, Fetched):  # a page that failed left the position where it was
+async def _put_back(operation: Operation, prefetched: Future[Fetched]) -> None:
+    [ended] = await asyncio.gather(asyncio.wrap_future(prefetched), return_exceptions=True)
+    if isinstance(ended, Fetched):  # a failed fetch does not move the position
         operation.put_back(ended.page)

@@ -23,72 +23,75 @@ from tidegate_server.gateway.protocol.handler import (
     Caller,
     Encoded,
     Handler,
-    failure,
+    failure_response,
 )
-from tidegate_server.gateway.protocol.reply_cache import Repeated
+from tidegate_server.gateway.protocol.reply_cache import RepeatedCall
 from tidegate_server.gateway.protocol.scan import CALL, Message
 
 logger = logging.getLogger(__name__)
 
 _SUCCESS_FIELD: Final = struct.pack(">bh", 12, 0)
 _STOP: Final = b"\x00"
-_STATUS: Final = "GetOperationStatus"
-_SEQUENCE_AT: Final = 8 + len(_STATUS)
-"""Where the sequence number of such a message stands."""
+_STATUS_CALL: Final = "GetOperationStatus"
+_SEQUENCE_AT: Final = 8 + len(_STATUS_CALL)
+"""Offset of the sequence number in such a message."""
 
 
 class Answerer:
-    """Decodes requests, has the handler carry them out and encodes the replies."""
+    """Decodes requests, passes them to the handler and encodes the replies."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
-    def at_once(self, message: Message, caller: Caller) -> bytes | None:
-        """Return the reply that needs no waiting and so no task; None for all others.
+    def immediate_reply(self, message: Message, caller: Caller) -> bytes | None:
+        """Return a reply that is available without waiting, and so without a task; None otherwise.
 
-        Hive's JDBC driver asks for the status of a finished operation once per row it reads.
+        Hive's JDBC driver requests the status of a finished operation once per row it reads.
         """
-        if message.kind != CALL or message.name != _STATUS:
+        if message.kind != CALL or message.name != _STATUS_CALL:
             return None
-        said = caller.said
-        if said is not None and said.body == message.body:
-            if self._handler.still_holds(said, caller):
+        cached = caller.cached_status
+        if cached is not None and cached.body == message.body:
+            if self._handler.is_current(cached, caller):
                 sequence = struct.pack(">i", message.sequence)
-                return sequence.join((said.reply[:_SEQUENCE_AT], said.reply[_SEQUENCE_AT + 4 :]))
-            caller.said = None
+                return sequence.join(
+                    (cached.reply[:_SEQUENCE_AT], cached.reply[_SEQUENCE_AT + 4 :])
+                )
+            caller.cached_status = None
         try:
             found = self._handler.ended_status(_request(message), caller)
-        except Exception as problem:
-            logger.debug("%s takes the long way: %s", message.name, problem)
+        except Exception as error:
+            logger.debug("%s has no immediate reply: %s", message.name, error)
             return None
         if found is None:
             return None
         reply = _reply(message, found[1])
-        caller.said = CachedStatusReply(message.body, found[0], reply)
+        caller.cached_status = CachedStatusReply(message.body, found[0], reply)
         return reply
 
-    def repeated(self, caller: Caller, header: Callable[[int], bytes | None]) -> Repeated | None:
-        """Return what was answered at once last, if the wire shows it the same each time.
+    def repeated_call(
+        self, caller: Caller, header: Callable[[int], bytes | None]
+    ) -> RepeatedCall | None:
+        """Return the last call with an immediate reply, if its bytes are the same each time.
 
-        ``header`` gives what stands before a message of so many bytes, None if it never is twice
-        the same.
+        ``header`` returns the bytes before a message of a length; None if they vary.
         """
-        said = caller.said
-        if said is None:
+        cached = caller.cached_status
+        if cached is None:
             return None
-        asked = _message_header(_STATUS, CALL, 0) + said.body
-        before, before_reply = header(len(asked)), header(len(said.reply))
+        asked = _message_header(_STATUS_CALL, CALL, 0) + cached.body
+        before, before_reply = header(len(asked)), header(len(cached.reply))
         if before is None or before_reply is None:
             return None
-        return Repeated(
+        return RepeatedCall(
             before + asked,
-            before_reply + said.reply,
+            before_reply + cached.reply,
             len(before) + _SEQUENCE_AT,
-            partial(self._handler.still_holds, said, caller),
+            partial(self._handler.is_current, cached, caller),
         )
 
     async def answer(self, message: Message, caller: Caller) -> bytes:
-        """Return the reply to a message; whatever it holds, the connection stays in step."""
+        """Return the reply to a message; even invalid content leaves the connection usable."""
         if message.kind != CALL:
             return _exception(message, TApplicationException.INVALID_MESSAGE_TYPE, "not a call")
         if message.name not in CALLS:
@@ -96,19 +99,19 @@ class Answerer:
             return _exception(message, TApplicationException.UNKNOWN_METHOD, text)
         try:
             request = _request(message)
-        except Exception as problem:
-            text = f"{message.name} cannot be read: {problem}"
+        except Exception as error:
+            text = f"{message.name} cannot be read: {error}"
             logger.info("%s", text)
             return _exception(message, TApplicationException.PROTOCOL_ERROR, text)
         response = await self._handler.call(message.name, request, caller)
         return _reply(message, response)
 
 
-def refusal(message: Message, problem: ServerError) -> bytes:
-    """Return the reply that says why a request is not even looked at."""
+def refusal(message: Message, error: ServerError) -> bytes:
+    """Return the reply to a request that is rejected unread."""
     if message.kind == CALL and message.name in CALLS:
-        return _reply(message, failure(message.name, problem))
-    return _exception(message, TApplicationException.INTERNAL_ERROR, str(problem))
+        return _reply(message, failure_response(message.name, error))
+    return _exception(message, TApplicationException.INTERNAL_ERROR, str(error))
 
 
 def _request(message: Message) -> Any:
@@ -128,8 +131,8 @@ def _reply(message: Message, response: Any) -> bytes:
 
 
 def _exception(message: Message, kind: int, text: str) -> bytes:
-    problem = TApplicationException(kind, text)
-    return encode_message(message.name, TMessageType.EXCEPTION, message.sequence, problem)
+    error = TApplicationException(kind, text)
+    return encode_message(message.name, TMessageType.EXCEPTION, message.sequence, error)
 
 
 def _message_header(name: str, kind: int, sequence: int) -> bytes:

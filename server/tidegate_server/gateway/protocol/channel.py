@@ -1,4 +1,4 @@
-"""A binary connection's messages, with or without SASL's frames around them."""
+"""The messages of a binary connection, with or without SASL framing."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from tidegate_server.gateway.protocol.scan import FrameError, Message, MessageSc
 T = TypeVar("T")
 
 BEFORE_LOGIN_BYTES: Final = 64 << 10
-"""The longest request taken on a connection that has no session yet."""
+"""Maximum size of a request on a connection without a session."""
 READ_SIZE: Final = 64 << 10
 LINGER: Final = 2.0
-"""Seconds that a refused client gets to read why."""
+"""Seconds that a rejected client has to read the reason."""
 _LOST_CHECK: Final = 1.0
 
 
 class ConnectionLostError(Exception):
-    """The client went away in the middle of something."""
+    """The client disconnected during a request."""
 
 
 class Channel(Protocol):
-    """A connection's messages, whatever stands around them."""
+    """The messages of a connection, with any framing."""
 
     async def receive(self, limit: int) -> Message:
         """Return the next request.
 
         :raises ConnectionLostError: at the end of the stream.
-        :raises FrameError: if what came is no request of at most ``limit`` bytes.
+        :raises FrameError: if the bytes are not a request of at most ``limit`` bytes.
         """
         ...
 
     async def send(self, payload: bytes) -> None:
-        """Send one whole message."""
+        """Send one message."""
         ...
 
     def header(self, length: int) -> bytes | None:
-        """Return what stands before a message of so many bytes.
+        """Return the bytes that precede a message of ``length`` bytes.
 
-        None if a message that is sent twice does not look the same, or if the next bytes go on
-        with one that has begun.
+        None if the same message is not always sent as the same bytes, or if part of another
+        message has been received.
         """
         ...
 
@@ -63,7 +63,7 @@ class BareChannel:
     async def receive(self, limit: int) -> Message:
         self._scanner.max_bytes = limit
         while (message := self._scanner.next_message()) is None:
-            self._scanner.feed(await self._more(limit))
+            self._scanner.feed(await self._read_more(limit))
         return message
 
     async def send(self, payload: bytes) -> None:
@@ -73,7 +73,7 @@ class BareChannel:
     def header(self, length: int) -> bytes | None:
         return None if self._scanner.waiting else b""
 
-    async def _more(self, limit: int) -> bytes:
+    async def _read_more(self, limit: int) -> bytes:
         data = await self._reader.read(READ_SIZE)
         if not data:
             raise ConnectionLostError
@@ -81,16 +81,16 @@ class BareChannel:
 
 
 class Layer(Protocol):
-    """Protects the frames of a connection."""
+    """A security layer for the frames of a connection."""
 
     def wrap(self, payload: bytes) -> Iterable[bytes]:
         """Return a message's frames."""
         ...
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Return what a frame holds.
+        """Return the payload of a frame.
 
-        :raises ServerError: if it was tampered with.
+        :raises ServerError: if the frame was modified.
         """
         ...
 
@@ -116,7 +116,7 @@ class SaslChannel(BareChannel):
         changing = self._layer is not None or self._scanner.waiting
         return None if changing else struct.pack(">i", length)
 
-    async def _more(self, limit: int) -> bytes:
+    async def _read_more(self, limit: int) -> bytes:
         try:
             header = await self._reader.readexactly(sasl.DATA_HEADER)
             length = sasl.parse_data_header(header, limit=limit)
@@ -124,12 +124,12 @@ class SaslChannel(BareChannel):
             return frame if self._layer is None else self._layer.unwrap(frame)
         except asyncio.IncompleteReadError:
             raise ConnectionLostError from None
-        except (sasl.SaslError, ServerError) as problem:
-            raise FrameError(str(problem)) from None
+        except (sasl.SaslError, ServerError) as error:
+            raise FrameError(str(error)) from None
 
 
-async def unless_lost(work: Coroutine[Any, Any, T], reader: asyncio.StreamReader) -> T:
-    """Await ``work``, but give it up when the client goes away meanwhile.
+async def run_unless_lost(work: Coroutine[Any, Any, T], reader: asyncio.StreamReader) -> T:
+    """Await ``work``, but cancel it if the client disconnects.
 
     :raises ConnectionLostError: if it does.
     """

@@ -1,4 +1,4 @@
-"""Schemas, handles and progress as Thrift structs."""
+"""Conversion of schemas, handles and progress to Thrift structs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TYPES = {
     TypeKind.VARCHAR: _T.VARCHAR_TYPE,
     TypeKind.BINARY: _T.BINARY_TYPE,
     TypeKind.DATE: _T.DATE_TYPE,
-    # TIMESTAMPLOCALTZ would be exact from V11 on, but no client understands it yet.
+    # TIMESTAMPLOCALTZ would be exact from V11 on, but no client supports it yet.
     TypeKind.TIMESTAMP: _T.TIMESTAMP_TYPE,
     TypeKind.TIMESTAMP_NTZ: _T.TIMESTAMP_TYPE,
     TypeKind.INTERVAL_DAY_TIME: _T.INTERVAL_DAY_TIME_TYPE,
@@ -51,7 +51,7 @@ def table_schema(schema: Schema, protocol: int, time_zone: str | None) -> Any:
     """Return a TTableSchema for protocol V``protocol``; positions count from 1."""
     return ttypes.TTableSchema(
         columns=[
-            _column_desc(column, position, protocol, time_zone)
+            _column_description(column, position, protocol, time_zone)
             for position, column in enumerate(schema, start=1)
         ]
     )
@@ -65,7 +65,7 @@ def session_handle(handle: Handle) -> Any:
 def operation_handle(operation: Operation) -> Any:
     """Return the TOperationHandle.
 
-    Its hasResultSet is what the statement's words promise, or what came of one that has ended.
+    Its hasResultSet is predicted from the statement, or taken from the result after its end.
     """
     return ttypes.TOperationHandle(
         operationId=_identifier(operation.handle),
@@ -80,7 +80,7 @@ def operation_type(kind: OperationKind) -> int:
 
 
 def no_operation_handle() -> Any:
-    """Return a handle of nothing, for answers that must carry one."""
+    """Return a null handle, for responses that require one."""
     return ttypes.TOperationHandle(
         operationId=_identifier(Handle(bytes(16), bytes(16))),
         operationType=ttypes.TOperationType.UNKNOWN,
@@ -94,7 +94,7 @@ def read_session_handle(handle: Any) -> Handle:
     :raises ServerError: INVALID_SESSION_HANDLE if it is incomplete.
     """
     identifier = getattr(handle, "sessionId", None)
-    return _read(identifier, Code.INVALID_SESSION_HANDLE)
+    return _read_handle(identifier, Code.INVALID_SESSION_HANDLE)
 
 
 def read_operation_handle(handle: Any) -> Handle:
@@ -103,7 +103,7 @@ def read_operation_handle(handle: Any) -> Handle:
     :raises ServerError: INVALID_OPERATION_HANDLE if it is incomplete.
     """
     identifier = getattr(handle, "operationId", None)
-    return _read(identifier, Code.INVALID_OPERATION_HANDLE)
+    return _read_handle(identifier, Code.INVALID_OPERATION_HANDLE)
 
 
 def progress_update(view: OperationView) -> Any:
@@ -149,7 +149,7 @@ _PROGRESS_STATUS = {
     OperationState.CANCELED: "KILLED",
     OperationState.TIMEDOUT: "KILLED",
 }
-"""Hive's words for what is no longer running."""
+"""Hive's names for the states of operations that have ended."""
 
 
 def _progress_row(progress: Progress, state: OperationState) -> list[str]:
@@ -163,7 +163,7 @@ def _progress_footer(progress: Progress) -> str:
     return f"STAGES: {progress.stages_done:02d}/{progress.stages_total:02d}"
 
 
-def _column_desc(column: Column, position: int, protocol: int, time_zone: str | None) -> Any:
+def _column_description(column: Column, position: int, protocol: int, time_zone: str | None) -> Any:
     kind = parse_type(column.type)
     entry = ttypes.TPrimitiveTypeEntry(
         type=_type_id(kind.kind, protocol), typeQualifiers=_qualifiers(kind, time_zone)
@@ -202,7 +202,7 @@ def _identifier(handle: Handle) -> Any:
     return ttypes.THandleIdentifier(guid=handle.guid, secret=handle.secret)
 
 
-def _read(identifier: Any, code: Code) -> Handle:
+def _read_handle(identifier: Any, code: Code) -> Handle:
     guid, secret = getattr(identifier, "guid", None), getattr(identifier, "secret", None)
     if not isinstance(guid, bytes) or not isinstance(secret, bytes):
         raise error(code, handle="it is incomplete")

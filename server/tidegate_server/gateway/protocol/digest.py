@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 REALM: Final = "default"
-"""What Hive's servers say; its clients take it as it comes."""
+"""The realm of Hive's servers; clients accept any."""
 _NC: Final = "00000001"
 _DIRECTIVE: Final = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))\s*(?:,|$)')
 
 
 class DigestError(Exception):
-    """The response is not of the form that the mechanism asks for."""
+    """The response does not conform to the mechanism."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestResponse:
-    """What a client says about itself and as proof of its password."""
+    """A client's identity and the proof of its password."""
 
     username: str
     realm: str
@@ -31,44 +31,44 @@ class DigestResponse:
     response: str = field(repr=False)
     authorization: str = ""
 
-    def proven_by(self, password: str) -> bool:
-        """Tell whether the client knows the password."""
+    def is_proven_by(self, password: str) -> bool:
+        """Return whether the client knows the password."""
         expected = _digest(self, password, "AUTHENTICATE:")
         return hmac.compare_digest(expected.encode(), self.response.encode("utf-8", "replace"))
 
-    def answer(self, password: str) -> bytes:
+    def server_proof(self, password: str) -> bytes:
         """Return the proof that the server knows the password too."""
         return f"rspauth={_digest(self, password, ':')}".encode()
 
 
 def challenge(nonce: str) -> bytes:
-    """Return what the server begins with."""
+    """Return the server's first message."""
     return (f'realm="{REALM}",nonce="{nonce}",qop="auth",charset=utf-8,algorithm=md5-sess').encode()
 
 
 def parse_response(payload: bytes, nonce: str) -> DigestResponse:
-    """Take a client's response apart.
+    """Parse a client's response.
 
-    :raises DigestError: if it is not of the right form or answers another challenge.
+    :raises DigestError: if it is malformed or answers another challenge.
     """
-    told = _directives(payload)
+    values = _directives(payload)
     try:
         response = DigestResponse(
-            username=told["username"],
-            realm=told.get("realm", ""),
-            nonce=told["nonce"],
-            cnonce=told["cnonce"],
-            digest_uri=told["digest-uri"],
-            response=told["response"].lower(),
-            authorization=told.get("authzid", ""),
+            username=values["username"],
+            realm=values.get("realm", ""),
+            nonce=values["nonce"],
+            cnonce=values["cnonce"],
+            digest_uri=values["digest-uri"],
+            response=values["response"].lower(),
+            authorization=values.get("authzid", ""),
         )
     except KeyError as missing:
         raise DigestError(f"the response lacks {missing}") from None
     if not hmac.compare_digest(response.nonce.encode("utf-8", "replace"), nonce.encode()):
         raise DigestError("the response answers another challenge")
-    # A count above the first would be a login repeated, which nobody was offered.
-    if told.get("nc") != _NC or told.get("qop", "auth") != "auth":
-        raise DigestError("only qop=auth and nc=00000001 are offered")
+    # A higher count would be a subsequent authentication, which is not supported.
+    if values.get("nc") != _NC or values.get("qop", "auth") != "auth":
+        raise DigestError("only qop=auth and nc=00000001 are supported")
     return response
 
 
@@ -77,28 +77,28 @@ def _directives(payload: bytes) -> Mapping[str, str]:
         text = payload.decode()
     except UnicodeDecodeError:
         raise DigestError("the response is not text in UTF-8") from None
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     position = 0
     while position < len(text):
         found = _DIRECTIVE.match(text, position)
-        if found is None or found[1].lower() in told:
-            raise DigestError("the response is no list of directives")
+        if found is None or found[1].lower() in values:
+            raise DigestError("the response is not a list of directives")
         quoted, bare = found[2], found[3]
-        told[found[1].lower()] = re.sub(r"\\(.)", r"\1", quoted) if bare is None else bare
+        values[found[1].lower()] = re.sub(r"\\(.)", r"\1", quoted) if bare is None else bare
         position = found.end()
-    return told
+    return values
 
 
-def _digest(said: DigestResponse, password: str, method: str) -> str:
-    secret = _md5(f"{said.username}:{said.realm}:{password}".encode())
-    first = secret + f":{said.nonce}:{said.cnonce}".encode()
-    if said.authorization:
-        first += f":{said.authorization}".encode()
-    second = f"{method}{said.digest_uri}".encode()
-    parts = (_md5(first).hex(), said.nonce, _NC, said.cnonce, "auth", _md5(second).hex())
+def _digest(response: DigestResponse, password: str, method: str) -> str:
+    secret = _md5(f"{response.username}:{response.realm}:{password}".encode())
+    first = secret + f":{response.nonce}:{response.cnonce}".encode()
+    if response.authorization:
+        first += f":{response.authorization}".encode()
+    second = f"{method}{response.digest_uri}".encode()
+    parts = (_md5(first).hex(), response.nonce, _NC, response.cnonce, "auth", _md5(second).hex())
     return _md5(":".join(parts).encode()).hex()
 
 
 def _md5(data: bytes) -> bytes:
-    # The mechanism knows no other; it guards the exchange, while the token's secret is random.
+    # The mechanism requires MD5; the secrets of tokens are random, so it cannot be brute-forced.
     return hashlib.md5(data, usedforsecurity=False).digest()

@@ -1,8 +1,8 @@
-"""Arrow batches to the bytes of TRowSet columns, a whole column at a time.
+"""Encodes Arrow batches as TRowSet columns, a whole column at a time.
 
-Values are written as TBinaryProtocol has them, big-endian and length-prefixed, by numpy and
-pyarrow; no Python object is made per cell. Text equals Spark's own, which Arrow's casts do not
-give: fractions of seconds are trimmed, decimals never take an exponent.
+Numpy and pyarrow write the values in the format of TBinaryProtocol, big-endian and length-prefixed,
+without a Python object per cell. Text equals Spark's, which Arrow's casts do not produce: fractions
+of seconds are trimmed, and decimals have no exponent.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _COMPRESSION = "lz4" if pa.Codec.is_available("lz4") else None
 
 
 def column_of(spark_type: str) -> int:
-    """Return the field of TColumn that carries a Spark type; text is the rule."""
+    """Return the field of TColumn for a Spark type; string is the default."""
     return _COLUMN_OF_KIND.get(parse_type(spark_type).kind, STRING_COLUMN)
 
 
 def encode_row_set(schema: Schema, batch: pa.RecordBatch | None, start_row: int) -> bytes:
-    """Return a whole TRowSet: one TColumn per column of ``schema``, also without a batch."""
+    """Return a whole TRowSet: one TColumn per column of ``schema``, even without a batch."""
     columns = [
         _encode_column(column_of(c.type), _column_array(batch, i)) for i, c in enumerate(schema)
     ]
@@ -87,7 +87,7 @@ def _column_array(batch: pa.RecordBatch | None, index: int) -> Any:
 
 
 def _encode_column(column: int, array: Any) -> list[bytes]:
-    element, values = _values(column, array)
+    element, values = _encode_values(column, array)
     nulls = _null_bitmap(array)
     return [
         struct.pack(">bh", _STRUCT, column),
@@ -100,7 +100,7 @@ def _encode_column(column: int, array: Any) -> list[bytes]:
     ]
 
 
-def _values(column: int, array: Any) -> tuple[int, bytes]:
+def _encode_values(column: int, array: Any) -> tuple[int, bytes]:
     if column == BOOL_COLUMN:
         return _BOOL, _bool_bytes(array)
     if column in _FIXED:
@@ -110,7 +110,7 @@ def _values(column: int, array: Any) -> tuple[int, bytes]:
 
 
 def _bool_bytes(array: Any) -> bytes:
-    plain = _filled(array.cast(pa.bool_()), False)
+    plain = _fill_nulls(array.cast(pa.bool_()), False)
     return bytes(plain.cast(pa.uint8()).to_numpy().tobytes())
 
 
@@ -119,12 +119,12 @@ def _fixed_bytes(array: Any, layout: str, arrow_type: pa.DataType) -> bytes:
         array = _shortest_double(array)
     elif array.type != arrow_type:
         array = array.cast(arrow_type)
-    return bytes(_filled(array, 0).to_numpy().astype(layout).tobytes())
+    return bytes(_fill_nulls(array, 0).to_numpy().astype(layout).tobytes())
 
 
 def _shortest_double(array: Any) -> Any:
     """Return the doubles that read like the floats do: 0.1f becomes 0.1."""
-    return _filled(array, 0.0).cast(pa.string()).cast(pa.float64())
+    return _fill_nulls(array, 0.0).cast(pa.string()).cast(pa.float64())
 
 
 def _text_bytes(array: Any) -> bytes:
@@ -137,13 +137,13 @@ def _text_bytes(array: Any) -> bytes:
         return timestamp_cells(array)
     if pa.types.is_decimal(kind):
         return decimal_cells(array)
-    return _prefixed(_as_binary(array))
+    return _prefix_lengths(_as_binary(array))
 
 
 def _as_binary(array: Any) -> Any:
     kind = array.type
     if pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
-        # The contract promises text for these; whatever else comes is shown rather than refused.
+        # The engine sends these as text; anything else is shown rather than rejected.
         return pa.array([None if v is None else str(v).encode() for v in array.to_pylist()])
     if pa.types.is_null(kind):
         return pa.array([b""] * len(array), pa.binary())
@@ -152,11 +152,11 @@ def _as_binary(array: Any) -> Any:
     return array.cast(pa.binary())
 
 
-def _prefixed(array: Any) -> bytes:
-    """Return each value behind its length of four bytes."""
+def _prefix_lengths(array: Any) -> bytes:
+    """Return each value after its length of four bytes."""
     if not len(array):
         return b""
-    plain = _filled(array, b"")
+    plain = _fill_nulls(array, b"")
     lengths = pc.binary_length(plain).to_numpy().astype(">i4")
     offsets = np.arange(0, 4 * len(plain) + 4, 4, dtype=np.int32)
     prefixes = pa.Array.from_buffers(
@@ -167,7 +167,7 @@ def _prefixed(array: Any) -> bytes:
     return b"" if data is None else bytes(data)
 
 
-def _filled(array: Any, value: Any) -> Any:
+def _fill_nulls(array: Any, value: Any) -> Any:
     return array.fill_null(value) if array.null_count else array
 
 
@@ -210,7 +210,7 @@ def _wire_size(array: Any) -> int:
 
 
 def encode_text_row_set(lines: list[str], start_row: int) -> bytes:
-    """Return a whole TRowSet of one text column, as a fetch of the log answers."""
+    """Return a whole TRowSet of one text column, for fetches of the log."""
     return _row_set(start_row, [_encode_column(STRING_COLUMN, pa.array(lines, pa.string()))])
 
 

@@ -1,4 +1,4 @@
-"""The calls of the service: one method each, from request to response."""
+"""The calls of the service: one method per call, from request to response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate_server.gateway.context import WARNING
 from tidegate_server.gateway.protocol import convert, encode, status
 from tidegate_server.gateway.protocol.ahead import Fetched, PagesAhead
 from tidegate_server.gateway.protocol.information import information
-from tidegate_server.gateway.protocol.waiting import STATUS_WAIT, until_ended, until_news
+from tidegate_server.gateway.protocol.waiting import STATUS_WAIT, wait_for_news, wait_until_ended
 from tidegate_server.gateway.session import metadata
 from tidegate_server.gateway.session.configuration import (
     FETCH_SIZE_KEY,
@@ -48,7 +48,7 @@ MAX_PROTOCOL = ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V11
 FIRST_COLUMNAR = 6
 FIRST_FOLLOWING_LOGS = 10
 FETCH_WAIT = 300.0
-"""Seconds for which a fetch waits for an operation that still runs."""
+"""Seconds that a fetch waits for a running operation."""
 _LOG_FETCH = 1
 _UNCOUNTED = -1
 _YEAR = 366 * 24 * 3600
@@ -56,40 +56,40 @@ _YEAR = 366 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CachedStatusReply:
-    """A reply about an operation that has ended, which is the same until that is closed."""
+    """The status reply for an ended operation, valid until the operation is closed."""
 
     body: bytes
-    """The request that it answers, without the message's header."""
+    """The request without the message's header."""
     operation: Operation
     reply: bytes
 
 
 @dataclass(slots=True)
 class Caller:
-    """The connection a call came on and whom it logged in as."""
+    """The connection of a call, and its login."""
 
     connection_id: int
     peer: Peer
     identity: Identity = NOBODY
     act_as: str = ""
-    """Whom the transport was told to act as; empty for nobody else."""
+    """The user to impersonate, from the transport; empty for none."""
     has_session: bool = False
-    said: CachedStatusReply | None = None
-    """What was answered last about an operation's status."""
+    cached_status: CachedStatusReply | None = None
+    """The last status reply for an ended operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A response struct that is bytes already."""
+    """An encoded response struct."""
 
     data: bytes
 
 
 class Handler:
-    """Carries calls out against the session manager.
+    """Executes calls with the session manager.
 
-    Methods take ``(request, caller)`` and return the response, raising ServerError; ``call`` is
-    the one place that turns exceptions into a status.
+    Methods take ``(request, caller)`` and return the response, or raise ServerError; only ``call``
+    turns exceptions into a status.
     """
 
     def __init__(self, settings: ServerSection, sessions: SessionManager, access: Access) -> None:
@@ -99,26 +99,26 @@ class Handler:
         self._pages = PagesAhead(sessions.executor.short)
 
     async def call(self, name: str, request: Any, caller: Caller) -> Any:
-        """Return the response of a call of the service; never raises but for cancellation."""
+        """Return the response of a call; only raises if it is canceled."""
         method = getattr(self, name)
-        # Whatever is noted of the call on its way holds until its end.
+        # Log lines of the call have the ids that are added during the call.
         with log_context():
             try:
                 return await method(request, caller)
-            except ServerError as problem:
-                logger.debug("%s was refused: %s", name, problem)
-                return failure(name, problem)
-            except Exception as problem:
+            except ServerError as cause:
+                logger.debug("%s failed: %s", name, cause)
+                return failure_response(name, cause)
+            except Exception as cause:
                 logger.exception("%s failed inside the server", name)
-                reason = f"{type(problem).__name__}: {problem}"
-                return failure(name, error(Code.INTERNAL, reason=reason))
+                reason = f"{type(cause).__name__}: {cause}"
+                return failure_response(name, error(Code.INTERNAL, reason=reason))
 
     # ---- sessions --------------------------------------------------------------------------
 
     async def OpenSession(self, request: Any, caller: Caller) -> Any:
         version = max(0, min(request.client_protocol, MAX_PROTOCOL))
         real, effective = self._users(request, caller)
-        session = await self._pooled(
+        session = await self._run_in_pool(
             lambda: self._sessions.open(
                 effective,
                 request.configuration,
@@ -141,7 +141,7 @@ class Handler:
 
     async def CloseSession(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)
-        await self._pooled(lambda: self._sessions.close(session))
+        await self._run_in_pool(lambda: self._sessions.close(session))
         return ttypes.TCloseSessionResp(status=status.success())
 
     async def SetClientInfo(self, request: Any, caller: Caller) -> Any:
@@ -158,12 +158,12 @@ class Handler:
 
     async def ExecuteStatement(self, request: Any, caller: Caller) -> Any:
         session = self._session(request, caller)
-        timeout = _timeout(request.queryTimeout)
-        operation = await self._pooled(
+        timeout = _timeout_seconds(request.queryTimeout)
+        operation = await self._run_in_pool(
             lambda: session.submit(request.statement, overlay=request.confOverlay, timeout=timeout)
         )
         if not request.runAsync:
-            await until_ended(operation, None)
+            await wait_until_ended(operation, None)
             await self._require_result(session, operation)
         return ttypes.TExecuteStatementResp(
             status=status.success(_messages(operation.view())),
@@ -171,9 +171,9 @@ class Handler:
         )
 
     def ended_status(self, request: Any, caller: Caller) -> tuple[Operation, Any] | None:
-        """Return an operation that has ended with its GetOperationStatus.
+        """Return an ended operation with its GetOperationStatus response.
 
-        None if it has not, or if the answer will be another one the next time.
+        None if it has not ended, or if the next response will differ.
 
         :raises ServerError: INVALID_OPERATION_HANDLE.
         """
@@ -184,24 +184,24 @@ class Handler:
             return None
         return operation, _operation_status(operation, with_progress=with_progress)
 
-    def still_holds(self, said: CachedStatusReply, caller: Caller) -> bool:
-        """Tell whether a reply is still true; the operation and its session count as used."""
-        return self._sessions.still_open(said.operation, caller.connection_id)
+    def is_current(self, cached: CachedStatusReply, caller: Caller) -> bool:
+        """Return whether a reply is still valid; if so, mark operation and session as used."""
+        return self._sessions.is_still_open(cached.operation, caller.connection_id)
 
     async def GetOperationStatus(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)
         if session.protocol >= FIRST_FOLLOWING_LOGS:
-            await until_news(operation)
+            await wait_for_news(operation)
         else:
-            # Older clients poll and read the log on one thread; sleeping after an unfinished
-            # poll, as dbt and Superset do, costs them more than late log lines.
-            await until_ended(operation, STATUS_WAIT)
+            # Older clients poll and read the log on one thread. As dbt and Superset sleep after an
+            # unfinished poll, early replies would cost them more than late log lines.
+            await wait_until_ended(operation, STATUS_WAIT)
         return _operation_status(operation, with_progress=bool(request.getProgressUpdate))
 
     async def CancelOperation(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)
         urgent = self._sessions.executor.urgent
-        await self._pooled(lambda: session.cancel(operation), urgent)
+        await self._run_in_pool(lambda: session.cancel(operation), urgent)
         return ttypes.TCancelOperationResp(status=status.success())
 
     async def CloseOperation(self, request: Any, caller: Caller) -> Any:
@@ -209,13 +209,13 @@ class Handler:
         found = self._sessions.find_operation(handle, caller.connection_id)
         if found is not None and not _belongs_to_another_user(found[0], caller):
             session, operation = found
-            await self._pooled(lambda: session.release(operation))
+            await self._run_in_pool(lambda: session.release(operation))
         return ttypes.TCloseOperationResp(status=status.success())
 
     async def GetResultSetMetadata(self, request: Any, caller: Caller) -> Any:
         session, operation = self._operation(request, caller)
-        await until_ended(operation, FETCH_WAIT)
-        schema = _shown_schema(operation)
+        await wait_until_ended(operation, FETCH_WAIT)
+        schema = _result_schema(operation)
         zone = session.state.settings.get("spark.sql.session.timeZone")
         return ttypes.TGetResultSetMetadataResp(
             status=status.success(), schema=convert.table_schema(schema, session.protocol, zone)
@@ -227,11 +227,11 @@ class Handler:
         orientation = _orientation(request.orientation)
         if request.fetchType == _LOG_FETCH:
             return _fetch_log(session, operation, orientation, rows)
-        if not await until_ended(operation, FETCH_WAIT):
+        if not await wait_until_ended(operation, FETCH_WAIT):
             return ttypes.TFetchResultsResp(status=status.still_executing(), hasMoreRows=True)
         if session.protocol < FIRST_COLUMNAR and operation.more_follow:
-            # Clients of the first protocols ask for every page as if it were the first one.
-            orientation = _onward(orientation)
+            # Clients of the first protocol versions request every page as the first one.
+            orientation = _as_continuation(orientation)
         fetched = await self._pages.fetch(
             operation, orientation, rows, partial(self._fetch, session, operation)
         )
@@ -246,19 +246,19 @@ class Handler:
     # ---- metadata --------------------------------------------------------------------------
 
     async def GetTypeInfo(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request, caller, OperationKind.GET_TYPE_INFO, lambda _: metadata.get_type_info()
         )
         return ttypes.TGetTypeInfoResp(status=status.success(), operationHandle=operation)
 
     async def GetCatalogs(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request, caller, OperationKind.GET_CATALOGS, lambda _: metadata.get_catalogs()
         )
         return ttypes.TGetCatalogsResp(status=status.success(), operationHandle=operation)
 
     async def GetSchemas(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request,
             caller,
             OperationKind.GET_SCHEMAS,
@@ -267,7 +267,7 @@ class Handler:
         return ttypes.TGetSchemasResp(status=status.success(), operationHandle=operation)
 
     async def GetTables(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request,
             caller,
             OperationKind.GET_TABLES,
@@ -278,7 +278,7 @@ class Handler:
     async def GetTableTypes(self, request: Any, caller: Caller) -> Any:
         plain = self._settings.materialized_as_table
         types = metadata.PLAIN_TYPES if plain else metadata.TABLE_TYPES
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request,
             caller,
             OperationKind.GET_TABLE_TYPES,
@@ -287,7 +287,7 @@ class Handler:
         return ttypes.TGetTableTypesResp(status=status.success(), operationHandle=operation)
 
     async def GetColumns(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request,
             caller,
             OperationKind.GET_COLUMNS,
@@ -298,7 +298,7 @@ class Handler:
         return ttypes.TGetColumnsResp(status=status.success(), operationHandle=operation)
 
     async def GetFunctions(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request,
             caller,
             OperationKind.GET_FUNCTIONS,
@@ -309,8 +309,8 @@ class Handler:
         return ttypes.TGetFunctionsResp(status=status.success(), operationHandle=operation)
 
     async def GetPrimaryKeys(self, request: Any, caller: Caller) -> Any:
-        # Hive too sends the type GET_FUNCTIONS here, for want of one of its own.
-        operation = await self._list(
+        # Hive also sends the type GET_FUNCTIONS here, since this call has no type of its own.
+        operation = await self._run_metadata_call(
             request,
             caller,
             OperationKind.GET_FUNCTIONS,
@@ -319,7 +319,7 @@ class Handler:
         return ttypes.TGetPrimaryKeysResp(status=status.success(), operationHandle=operation)
 
     async def GetCrossReference(self, request: Any, caller: Caller) -> Any:
-        operation = await self._list(
+        operation = await self._run_metadata_call(
             request, caller, OperationKind.GET_FUNCTIONS, lambda _: metadata.get_cross_reference()
         )
         return ttypes.TGetCrossReferenceResp(status=status.success(), operationHandle=operation)
@@ -330,26 +330,26 @@ class Handler:
         session, who, tokens = self._session(request, caller), caller.identity, self._tokens()
         if not self._access.allows_secrets(caller.peer):
             hint = "Connect with ssl=true or saslQop=auth-conf."
-            raise refused("Tokens are only given out over an encrypted connection", hint)
+            raise refused("Tokens are only issued over an encrypted connection", hint)
         owner = request.owner or session.user
         if owner != session.user:
             owner = self._access.proxies.effective(who, owner, caller.peer)
-        token = await self._pooled(lambda: tokens.issue(who, owner, request.renewer))
+        token = await self._run_in_pool(lambda: tokens.issue(who, owner, request.renewer))
         return ttypes.TGetDelegationTokenResp(status=status.success(), delegationToken=token)
 
     async def CancelDelegationToken(self, request: Any, caller: Caller) -> Any:
         self._session(request, caller)
         user, tokens = caller.identity.user, self._tokens()
-        await self._pooled(lambda: tokens.cancel(request.delegationToken, user))
+        await self._run_in_pool(lambda: tokens.cancel(request.delegationToken, user))
         return ttypes.TCancelDelegationTokenResp(status=status.success())
 
     async def RenewDelegationToken(self, request: Any, caller: Caller) -> Any:
         self._session(request, caller)
         user, tokens = caller.identity.user, self._tokens()
-        await self._pooled(lambda: tokens.renew(request.delegationToken, user))
+        await self._run_in_pool(lambda: tokens.renew(request.delegationToken, user))
         return ttypes.TRenewDelegationTokenResp(status=status.success())
 
-    # ---- not served ------------------------------------------------------------------------
+    # ---- not supported ---------------------------------------------------------------------
 
     async def UploadData(self, request: Any, caller: Caller) -> Any:
         raise error(Code.NOT_SUPPORTED, what="UploadData")
@@ -360,18 +360,18 @@ class Handler:
     # ---- parts -----------------------------------------------------------------------------
 
     def _users(self, request: Any, caller: Caller) -> tuple[str, str]:
-        """Return who opens a session and whom it is to act for."""
+        """Return the user who opens a session and the user it acts for."""
         who = caller.identity
         if not who.user:
             who = replace(who, user=request.username or "")
         if who.user and not is_usable_name(who.user):
-            raise error(Code.INVALID_REQUEST, reason=f"{who.user[:64]!r} cannot be a user's name")
+            raise error(Code.INVALID_REQUEST, reason=f"{who.user[:64]!r} is not a valid user name")
         other = normalise(request.configuration).proxy_user or caller.act_as
         return who.user, self._access.proxies.effective(who, other, caller.peer)
 
     def _tokens(self) -> DelegationTokens:
         if self._access.tokens is None:
-            hint = "They need logins that are checked: set server.auth."
+            hint = "Delegation tokens require authentication: set server.auth."
             raise error(Code.NOT_SUPPORTED, what="A delegation token", hint=hint)
         return self._access.tokens
 
@@ -394,7 +394,7 @@ class Handler:
         bind_log_context(user=session.user, session_id=session.id, operation_id=operation.id)
         return found
 
-    async def _list(
+    async def _run_metadata_call(
         self,
         request: Any,
         caller: Caller,
@@ -402,25 +402,27 @@ class Handler:
         work: Callable[[Session], Result],
     ) -> Any:
         session = self._session(request, caller)
-        operation = await self._pooled(lambda: session.list(kind, lambda: work(session)))
+        operation = await self._run_in_pool(
+            lambda: session.run_metadata_call(kind, lambda: work(session))
+        )
         await self._require_result(session, operation)
         return convert.operation_handle(operation)
 
     async def _require_result(self, session: Session, operation: Operation) -> None:
-        """Raise the operation's error; then nobody has its handle, so it is closed."""
-        problem = operation.view().error
-        if problem is not None:
-            await self._pooled(lambda: session.release(operation))
-            raise problem
+        """Raise the operation's error and close it, since the client will not get its handle."""
+        failure = operation.view().error
+        if failure is not None:
+            await self._run_in_pool(lambda: session.release(operation))
+            raise failure
 
     def _fetch(
         self, session: Session, operation: Operation, orientation: FetchOrientation, rows: int
     ) -> Fetched:
-        schema = _shown_schema(operation)
+        schema = _result_schema(operation)
         page = operation.fetch(orientation, rows, self._settings.max_reply_bytes, encode.wire_size)
-        return Fetched(page, _encoded_page(session, schema, page).data)
+        return Fetched(page, _encode_page(session, schema, page).data)
 
-    async def _pooled(self, work: Callable[[], T], pool: Executor | None = None) -> T:
+    async def _run_in_pool(self, work: Callable[[], T], pool: Executor | None = None) -> T:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         pool = pool or self._sessions.executor.short
@@ -428,15 +430,15 @@ class Handler:
 
 
 def _belongs_to_another_user(session: Session, caller: Caller) -> bool:
-    """Tell whether a handle came to somebody who did not open its session."""
+    """Return whether another user than the caller opened a session."""
     return caller.identity.proven and caller.identity.user != session.real_user
 
 
-def failure(name: str, problem: ServerError) -> Any:
-    """Return the response of a call that failed, with what its type requires besides a status."""
+def failure_response(name: str, failure: ServerError) -> Any:
+    """Return the response of a failed call, with the fields that its type requires."""
     if name == "GetQueryId":
-        return problem  # its response has no status; the caller says it as an exception
-    response = getattr(ttypes, f"T{name}Resp")(status=status.failed(problem))
+        return failure  # its response has no status; it is sent as an exception
+    response = getattr(ttypes, f"T{name}Resp")(status=status.failure(failure))
     if name == "GetInfo":
         response.infoValue = ttypes.TGetInfoValue(stringValue="")
     if name in ("UploadData", "DownloadData"):
@@ -444,8 +446,8 @@ def failure(name: str, problem: ServerError) -> Any:
     return response
 
 
-def _timeout(seconds: int | None) -> float | None:
-    """Return the seconds a client gave; zero and less mean none, as does more than a year."""
+def _timeout_seconds(seconds: int | None) -> float | None:
+    """Return the client's timeout; None if it is not positive or longer than a year."""
     return float(seconds) if seconds is not None and 0 < seconds < _YEAR else None
 
 
@@ -460,40 +462,40 @@ def _orientation(number: int) -> FetchOrientation:
     return FetchOrientation(name)
 
 
-def _onward(orientation: FetchOrientation) -> FetchOrientation:
+def _as_continuation(orientation: FetchOrientation) -> FetchOrientation:
     first = orientation is FetchOrientation.FIRST
     return FetchOrientation.NEXT if first else orientation
 
 
-def _shown_schema(operation: Operation) -> Schema:
-    """Return the columns of a result; one without any, where rows were promised, has a text."""
+def _result_schema(operation: Operation) -> Schema:
+    """Return the columns of a result; a text column if there are none but rows were promised."""
     schema = operation.result().schema
     return text_schema("Result") if not schema and operation.view().has_result_set else schema
 
 
 def _messages(view: OperationView) -> tuple[str, ...]:
-    """Return the warnings and notes of a statement that went well.
+    """Return the warnings and notes of a successful statement.
 
-    Of one that did not, clients would show them as parts of its error; its log has them.
+    If it failed, clients would show them as part of the error; they are in the log anyway.
     """
     return view.messages if view.state is OperationState.FINISHED else ()
 
 
 def _operation_status(operation: Operation, *, with_progress: bool) -> Any:
     view = operation.view(with_progress=with_progress)
-    problem = view.error
+    failure = view.error
     return ttypes.TGetOperationStatusResp(
         status=status.success(_messages(view)),
         operationState=status.wire_state(view.state),
-        sqlState=problem.sqlstate if problem else None,
-        errorCode=status.ERROR_NUMBER if problem else None,
-        errorMessage=status.summary(problem) if problem else None,
+        sqlState=failure.sqlstate if failure else None,
+        errorCode=status.ERROR_NUMBER if failure else None,
+        errorMessage=status.summary(failure) if failure else None,
         taskStatus="[]",
         operationStarted=convert.milliseconds(view.started_at),
         operationCompleted=convert.milliseconds(view.ended_at) if view.ended_at else None,
         hasResultSet=view.has_result_set,
         progressUpdateResponse=convert.progress_update(view) if with_progress else None,
-        # Unset, Hive's JDBC driver 4 reads 0, which in JDBC means that another result follows.
+        # If unset, Hive's JDBC driver 4 reads 0, which in JDBC means that another result follows.
         numModifiedRows=_UNCOUNTED if view.modified_rows is None else view.modified_rows,
     )
 
@@ -507,7 +509,7 @@ def _fetch_log(
     return _response(session, row_set, has_more=operation.log.unread)
 
 
-def _encoded_page(session: Session, schema: Schema, page: Page) -> Encoded:
+def _encode_page(session: Session, schema: Schema, page: Page) -> Encoded:
     if session.options.result_format is ResultFormat.ARROW:
         row_set = encode.encode_arrow_row_set(page.batch, page.start_row)
     else:
@@ -523,7 +525,7 @@ def _response(session: Session, row_set: bytes, *, has_more: bool) -> Encoded:
 
 
 def _as_rows(row_set: bytes) -> bytes:
-    """Turn columns into the rows that protocols below V6 know."""
+    """Convert columns to the rows of protocols before V6."""
     columns = decode_struct(ttypes.TRowSet, row_set)
     values = [_cells(column) for column in columns.columns or ()]
     rows = [ttypes.TRow(colVals=list(cells)) for cells in zip(*values, strict=True)]
@@ -539,7 +541,7 @@ def _cells(column: Any) -> list[Any]:
     part = getattr(column, field)
     name = "stringVal" if field == "binaryVal" else field
     return [
-        ttypes.TColumnValue(**{name: value_class(value=None if _is_null(part, i) else _text(v))})
+        ttypes.TColumnValue(**{name: value_class(value=None if _is_null(part, i) else _as_text(v))})
         for i, v in enumerate(part.values)
     ]
 
@@ -548,7 +550,7 @@ def _is_null(part: Any, row: int) -> bool:
     return row // 8 < len(part.nulls) and bool(part.nulls[row // 8] >> row % 8 & 1)
 
 
-def _text(value: Any) -> Any:
+def _as_text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 

@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is sent back."""
+    """A response."""
 
     status: HTTPStatus
     body: bytes
@@ -47,7 +47,7 @@ class Reply:
 
 
 class RefusedError(Exception):
-    """A request that is answered with an HTTP status and a sentence."""
+    """A rejected request, with the HTTP status and a sentence for the client."""
 
     def __init__(self, status: HTTPStatus, text: str, headers: Headers = ()) -> None:
         super().__init__(text)
@@ -57,25 +57,25 @@ class RefusedError(Exception):
 class HttpStream:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, streams: Streams, first: bytes, *, patience: float, idle: float) -> None:
-        """``patience`` is the seconds for a head or a piece of a body, ``idle`` those between."""
+    def __init__(self, streams: Streams, first: bytes, *, timeout: float, idle: float) -> None:
+        """``timeout`` is in seconds, for a head or a chunk of a body; ``idle`` between requests."""
         self._streams = streams
-        self._patience = patience
+        self._timeout = timeout
         self._idle = idle
         self._method = ""
         self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._connection.receive_data(first)
 
     async def request(self) -> Request | None:
-        """Return the next request's head, None at the end of the connection.
+        """Return the next request's head; None at the end of the connection.
 
-        :raises RefusedError: if it is none.
+        :raises RefusedError: if it is malformed.
         :raises TimeoutError: if it takes too long.
         """
         if not self._connection.trailing_data[0]:
             async with asyncio.timeout(self._idle):
                 await self._feed()
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             event = await self._event()
         if not isinstance(event, h11.Request):
             return None
@@ -91,7 +91,7 @@ class HttpStream:
             await self._send(h11.InformationalResponse(status_code=100, headers=[]))
         data = bytearray()
         while True:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 event = await self._event()
             if not isinstance(event, h11.Data):
                 return bytes(data)
@@ -101,11 +101,11 @@ class HttpStream:
                 raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
     async def discard(self, limit: int) -> None:
-        """Read over what is left of a request that was refused, unless it is too long for that."""
+        """Skip the rest of a rejected request, up to ``limit`` bytes."""
         if self._connection.they_are_waiting_for_100_continue:
             return
         left = limit
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout):
             while left > 0 and self._connection.their_state is h11.SEND_BODY:
                 event = await self._event()
                 left -= len(event.data) if isinstance(event, h11.Data) else 0
@@ -136,9 +136,9 @@ class HttpStream:
         try:
             while (event := self._connection.next_event()) is h11.NEED_DATA:
                 await self._feed()
-        except h11.RemoteProtocolError as problem:
-            status = HTTPStatus(problem.error_status_hint)
-            raise RefusedError(status, f"The request is no HTTP: {problem}.") from problem
+        except h11.RemoteProtocolError as error:
+            status = HTTPStatus(error.error_status_hint)
+            raise RefusedError(status, f"The request is not valid HTTP: {error}.") from error
         return event
 
     async def _feed(self) -> None:

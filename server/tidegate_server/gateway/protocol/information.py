@@ -1,4 +1,4 @@
-"""What GetInfo answers."""
+"""The answers of GetInfo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from tidegate.wire.service import ttypes
 
 SERVER_NAME: Final = "Tidegate"
-# BI tools choose their SQL dialect by this name, and the dialect spoken here is Spark's.
+# BI tools choose their SQL dialect by this name, and this server's dialect is Spark's.
 DBMS_NAME: Final = "Spark SQL"
 _NAME_LENGTH: Final = 128
 _KEYWORDS: Final = (
@@ -35,7 +35,7 @@ _TEXTS: Final = {
     _I.CLI_IDENTIFIER_QUOTE_CHAR: "`",
     _I.CLI_CATALOG_NAME: "Y",
     _I.CLI_ODBC_KEYWORDS: _KEYWORDS,
-    # That a table is listed does not say that the user may read it.
+    # A listed table is not necessarily readable.
     _I.CLI_ACCESSIBLE_TABLES: "N",
     _I.CLI_ACCESSIBLE_PROCEDURES: "N",
     _I.CLI_INTEGRITY: "N",
@@ -45,10 +45,10 @@ _TEXTS: Final = {
     _I.CLI_DESCRIBE_PARAMETER: "N",
     _I.CLI_COLLATION_SEQ: "UTF8_BINARY",
 }
-# What follows are the numbers of SQLGetInfo:
+# The following numbers are those of SQLGetInfo:
 # https://learn.microsoft.com/sql/odbc/reference/syntax/sqlgetinfo-function
 _SMALL: Final = {
-    _I.CLI_MAX_DRIVER_CONNECTIONS: 0,  # 0 among the limits: none that is known
+    _I.CLI_MAX_DRIVER_CONNECTIONS: 0,  # as a limit, 0 means none or unknown
     _I.CLI_MAX_CONCURRENT_ACTIVITIES: 0,
     _I.CLI_CURSOR_COMMIT_BEHAVIOR: 2,  # SQL_CB_PRESERVE
     _I.CLI_IDENTIFIER_CASE: 2,  # SQL_IC_LOWER
@@ -67,8 +67,8 @@ _BITS: Final = {
     _I.CLI_TXN_ISOLATION_OPTION: 0,
     _I.CLI_SCROLL_CONCURRENCY: 0x1,  # read only
     _I.CLI_GETDATA_EXTENSIONS: 0,
-    _I.CLI_ALTER_TABLE: 0x1 | 0x20,  # ADD COLUMN, as ODBC 2 and as ODBC 3 say it
-    # Left, right, full, nested, in any order, beside inner ones, with any comparison.
+    _I.CLI_ALTER_TABLE: 0x1 | 0x20,  # ADD COLUMN, in ODBC 2 and in ODBC 3
+    # Left, right, full, nested, in any order, mixed with inner ones, with any comparison.
     _I.CLI_OJ_CAPABILITIES: 0x7F,
 }
 _FLAGS: Final = {
@@ -95,7 +95,7 @@ _NUMBERS: Final = {
 
 
 def information(kind: int, user: str) -> Any:
-    """Return the TGetInfoValue of an info type; an empty text for those nobody answers."""
+    """Return the TGetInfoValue of an info type; an empty string for unknown ones."""
     if kind in _NUMBERS:
         return ttypes.TGetInfoValue(**_NUMBERS[kind])
     if kind == _I.CLI_DBMS_VER:
@@ -106,7 +106,7 @@ def information(kind: int, user: str) -> Any:
 
 
 def spark_version() -> str:
-    """Return the installed Spark's version without loading it."""
+    """Return the version of the installed Spark without importing it."""
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError:

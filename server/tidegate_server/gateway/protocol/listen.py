@@ -1,4 +1,4 @@
-"""Listening sockets, and streams over what they accept, encrypted if the client wants that."""
+"""Listening sockets, and streams over accepted connections, with TLS if the client starts it."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
 _ACCEPT_PAUSE: Final = 1.0
-"""Seconds without accepting when the system has no more sockets to give."""
+"""Seconds to stop accepting after the system has run out of sockets."""
 
 
 class Reader(asyncio.StreamReader):
-    """A stream whose next bytes may be dealt with as they come, before any task is woken."""
+    """A stream whose next bytes can be handled on arrival, without waking a task."""
 
     _buffer: bytearray
-    _at_once: Callable[[bytes], bool] | None = None
+    _handle: Callable[[bytes], bool] | None = None
 
-    def expect(self, at_once: Callable[[bytes], bool] | None) -> None:
-        """Offer what comes to ``at_once``, as long as that takes it: True for taken.
+    def expect(self, handle: Callable[[bytes], bool] | None) -> None:
+        """Pass arriving bytes to ``handle`` as long as it returns True for handled.
 
-        With bytes that nobody has read yet nothing is offered, and after bytes that it did not
-        take nothing more.
+        Nothing is passed while unread bytes are buffered, or after bytes that it did not handle.
         """
-        self._at_once = None if self._buffer else at_once
+        self._handle = None if self._buffer else handle
 
     def feed_data(self, data: Any) -> None:
-        if self._at_once is not None and self._at_once(data):
+        if self._handle is not None and self._handle(data):
             return
-        self._at_once = None
+        self._handle = None
         super().feed_data(data)
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A connection one can read and write, and where it comes from."""
+    """The streams of a connection, and its peer."""
 
     reader: Reader
     writer: asyncio.StreamWriter
@@ -56,7 +55,7 @@ class Streams:
 async def bind(host: str, port: int) -> list[socket.socket]:
     """Return sockets that listen on every address of a host.
 
-    :raises OSError: if one cannot be had.
+    :raises OSError: if an address cannot be bound.
     """
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -74,9 +73,9 @@ async def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def accept(listening: socket.socket, take: Callable[[socket.socket, str], None]) -> None:
-    """Hand every connection with its address to ``take``, until the loop forgets the socket.
+    """Pass every connection with its address to ``take``, until the loop removes the socket.
 
-    No coroutine waits for them: one that is cancelled while a connection comes would lose it open.
+    This is not a coroutine: one that is canceled while accepting would leak the connection.
     """
     loop = asyncio.get_running_loop()
 
@@ -89,8 +88,8 @@ def accept(listening: socket.socket, take: Callable[[socket.socket, str], None])
             connection, address = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError as problem:
-            logger.warning("No connection can be accepted just now: %s", problem)
+        except OSError as error:
+            logger.warning("Accepting connections failed, retrying: %s", error)
             loop.remove_reader(listening)
             loop.call_later(_ACCEPT_PAUSE, listen)
             return
@@ -103,10 +102,10 @@ def accept(listening: socket.socket, take: Callable[[socket.socket, str], None])
 async def open_streams(
     connection: socket.socket, address: str, certificates: Certificates | None
 ) -> Streams:
-    """Look at the first byte, and carry TLS's handshake out if it begins one.
+    """Open the streams of a connection, with TLS if its first byte begins a handshake.
 
-    :raises ConnectionLostError: if the client went away.
-    :raises FrameError: if it wants TLS and there is none.
+    :raises ConnectionLostError: if the client disconnected.
+    :raises FrameError: if it requests TLS and none is configured.
     :raises ssl.SSLError: if the handshake fails.
     """
     try:
@@ -130,12 +129,12 @@ async def _tls_context(
         return None
     if certificates is None:
         await _refuse_tls(connection)
-        raise FrameError("the client wants TLS, which is not configured")
+        raise FrameError("the client requested TLS, which is not configured")
     return certificates.context()
 
 
 async def _first_byte(connection: socket.socket) -> int:
-    """Wait for a byte without taking it off the socket, since TLS must see it again."""
+    """Wait for a byte and leave it on the socket, since TLS must read it again."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(connection, readable.set)
@@ -150,7 +149,7 @@ async def _first_byte(connection: socket.socket) -> int:
 
 
 async def _refuse_tls(connection: socket.socket) -> None:
-    """Send an alert, and read on shortly: closing with something unread would take it back."""
+    """Send an alert, and read on briefly: closing with unread bytes would discard it."""
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(connection, tls.REFUSED)
     connection.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""SASL's negotiation: who logs in, by which mechanism."""
+"""The negotiation of SASL: logins by several mechanisms."""
 
 from __future__ import annotations
 
@@ -26,70 +26,70 @@ if TYPE_CHECKING:
     from tidegate_server.gateway.auth.kerberos import KerberosExchange
 
 _MOST_STEPS: Final = 5
-# Java sends the response as COMPLETE, since PLAIN's client has no more to say after it.
+# Java sends the response as COMPLETE, since it is the last message of PLAIN's client.
 _RESPONSE: Final = (SaslStatus.OK, SaslStatus.COMPLETE)
 
 
 async def negotiate(
     streams: Streams, caller: Caller, access: Access, objection: ServerError | None
 ) -> SaslChannel:
-    """Log the caller in, or tell the client why not.
+    """Authenticate the caller, or send the client the reason for the rejection.
 
-    :raises SaslError: if the client was refused or broke the framing.
-    :raises ConnectionLostError: if it went away.
+    :raises SaslError: if the client was rejected or violated the framing.
+    :raises ConnectionLostError: if it disconnected.
     """
-    # The first byte was read to find out that this is SASL.
+    # The first byte has already been read to recognize SASL.
     first = bytes((SaslStatus.START,))
-    mechanism = await _payload(streams, (SaslStatus.START,), first)
+    mechanism = await _receive(streams, (SaslStatus.START,), first)
     try:
         if objection is not None:
             raise objection
-        last, layer = await _login(mechanism.upper(), streams, caller, access)
-    except ServerError as problem:
-        await _send(streams, SaslStatus.BAD, f"{problem} (SQLSTATE {problem.sqlstate})".encode())
+        last, layer = await _log_in(mechanism.upper(), streams, caller, access)
+    except ServerError as error:
+        await _send(streams, SaslStatus.BAD, f"{error} (SQLSTATE {error.sqlstate})".encode())
         await linger(streams)
-        raise SaslError(problem.message) from problem
+        raise SaslError(error.message) from error
     await _send(streams, SaslStatus.COMPLETE, last)
     return SaslChannel(streams.reader, streams.writer, layer)
 
 
 async def linger(streams: Streams) -> None:
-    """Read on shortly: closing with something unread would take the last answer back."""
+    """Read on briefly: closing with unread bytes would discard the last reply."""
     try:
         if streams.writer.can_write_eof():
             streams.writer.write_eof()
         async with asyncio.timeout(LINGER):
             while await streams.reader.read(BEFORE_LOGIN_BYTES):
                 continue
-    except OSError:  # the time is over, or the client is gone already
+    except OSError:  # timed out, or the client has disconnected
         return
 
 
-async def _login(
+async def _log_in(
     mechanism: bytes, streams: Streams, caller: Caller, access: Access
 ) -> tuple[bytes, Layer | None]:
-    """Carry a mechanism out; return the server's last word in it, and the layer it agreed on."""
+    """Run a mechanism; return the server's last message and the negotiated layer."""
     match mechanism:
         case b"PLAIN":
-            await _plain(streams, caller, access)
+            await _log_in_plain(streams, caller, access)
             return b"", None
         case b"GSSAPI" if access.kerberos is not None:
             exchange = access.kerberos.exchange()
-            return b"", await _gssapi(streams, caller, access, exchange)
+            return b"", await _log_in_gssapi(streams, caller, access, exchange)
         case b"DIGEST-MD5" if access.tokens is not None:
-            return await _digest(streams, caller, access), None
+            return await _log_in_digest(streams, caller, access), None
         case _:
             reason = f"The mechanism {mechanism[:32].decode('ascii', 'replace')} is not offered"
-            offered = "GSSAPI is." if access.kerberos is not None else "PLAIN is."
+            offered = "Use GSSAPI." if access.kerberos is not None else "Use PLAIN."
             raise error(Code.LOGIN_REFUSED, reason=reason, hint=offered)
 
 
-async def _gssapi(
+async def _log_in_gssapi(
     streams: Streams, caller: Caller, access: Access, exchange: KerberosExchange
 ) -> Layer | None:
     """Log in with a Kerberos ticket (RFC 4752)."""
     for _ in range(_MOST_STEPS):
-        token = await _payload(streams, _RESPONSE)
+        token = await _receive(streams, _RESPONSE)
         answer = await access.with_ticket(exchange, token, caller.peer)
         if exchange.complete:
             break
@@ -98,49 +98,49 @@ async def _gssapi(
         raise error(Code.LOGIN_REFUSED, reason="The Kerberos login takes too many steps")
     if answer:
         await _send(streams, SaslStatus.OK, answer)
-        await _payload(streams, _RESPONSE)  # the client has nothing to add
+        await _receive(streams, _RESPONSE)  # the client has nothing to add
     await _send(streams, SaslStatus.OK, exchange.offer())
-    caller.act_as, layer = exchange.choose(await _payload(streams, _RESPONSE))
+    caller.act_as, layer = exchange.choose(await _receive(streams, _RESPONSE))
     caller.identity = exchange.identity()
     if layer is not None and layer.encrypted:
         caller.peer = replace(caller.peer, encrypted=True)
     return layer
 
 
-async def _digest(streams: Streams, caller: Caller, access: Access) -> bytes:
-    """Log in with a delegation token, whose secret does not travel."""
-    await _payload(streams, _RESPONSE)  # the client begins with nothing
+async def _log_in_digest(streams: Streams, caller: Caller, access: Access) -> bytes:
+    """Log in with a delegation token; its secret is not sent."""
+    await _receive(streams, _RESPONSE)  # the client's first message is empty
     nonce = secrets.token_urlsafe(32)
     await _send(streams, SaslStatus.OK, digest.challenge(nonce))
-    payload = await _payload(streams, _RESPONSE)
+    payload = await _receive(streams, _RESPONSE)
     try:
         response = digest.parse_response(payload, nonce)
-    except digest.DigestError as problem:
-        raise error(Code.LOGIN_REFUSED, reason=f"DIGEST-MD5: {problem}") from problem
+    except digest.DigestError as cause:
+        raise error(Code.LOGIN_REFUSED, reason=f"DIGEST-MD5: {cause}") from cause
     caller.identity, secret = await access.with_token(
-        response.username, response.proven_by, caller.peer
+        response.username, response.is_proven_by, caller.peer
     )
     if response.authorization != response.username:
         caller.act_as = response.authorization
-    return response.answer(secret)
+    return response.server_proof(secret)
 
 
-async def _plain(streams: Streams, caller: Caller, access: Access) -> None:
-    payload = await _payload(streams, _RESPONSE)
+async def _log_in_plain(streams: Streams, caller: Caller, access: Access) -> None:
+    payload = await _receive(streams, _RESPONSE)
     parts = payload.decode("utf-8", "replace").split("\0")
     if len(parts) != 3:
-        reason = f"Expected 3 parts in the PLAIN response, but {len(parts)} came"
+        reason = f"Expected 3 parts in the PLAIN response, not {len(parts)}"
         raise error(Code.LOGIN_REFUSED, reason=reason)
     caller.act_as, user, password = parts
     caller.identity = await access.with_password(user, password, caller.peer)
 
 
-async def _payload(streams: Streams, expected: tuple[SaslStatus, ...], first: bytes = b"") -> bytes:
+async def _receive(streams: Streams, expected: tuple[SaslStatus, ...], first: bytes = b"") -> bytes:
     try:
         header = first + await streams.reader.readexactly(sasl.NEGOTIATION_HEADER - len(first))
         came, length = sasl.parse_negotiation_header(header, limit=BEFORE_LOGIN_BYTES)
         if came not in expected:
-            raise SaslError(f"expected SASL {expected[0].name}, but {came.name} came")
+            raise SaslError(f"expected SASL {expected[0].name}, not {came.name}")
         return await streams.reader.readexactly(length)
     except asyncio.IncompleteReadError:
         raise ConnectionLostError from None

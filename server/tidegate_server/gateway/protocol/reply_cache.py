@@ -1,7 +1,7 @@
-"""A question that comes again and again, answered from the bytes on the wire.
+"""Answers a repeated status call from its bytes, without decoding it.
 
-Hive's JDBC driver 2.3, and with it beeline, asks for the status of a finished operation once per
-row it reads. What such a question costs is how long one round trip takes.
+Hive's JDBC driver 2.3, and so beeline, requests the status of a finished operation once per row it
+reads, so the time of each round trip matters.
 """
 
 from __future__ import annotations
@@ -16,41 +16,43 @@ _SEQUENCE: Final = 4
 """Bytes of a message's sequence number."""
 
 
-class Repeated:
-    """A question and its reply, which stay the same but for the sequence number."""
+class RepeatedCall:
+    """A call and its reply, which are constant except for the sequence number."""
 
-    def __init__(self, asked: bytes, replied: bytes, at: int, holds: Callable[[], bool]) -> None:
-        """Take both as they are on the wire, with the sequence number ``at`` the same place.
+    def __init__(
+        self, request: bytes, reply: bytes, at: int, is_current: Callable[[], bool]
+    ) -> None:
+        """Take the bytes on the wire; both have the sequence number at offset ``at``.
 
-        ``holds`` tells whether the reply is still true.
+        ``is_current`` returns whether the reply is still valid.
         """
-        self._at, self._end, self._length = at, at + _SEQUENCE, len(asked)
-        self._asked = asked[: self._at], asked[self._end :]
-        self._replied = replied[: self._at], replied[self._end :]
-        self._holds = holds
+        self._at, self._end, self._length = at, at + _SEQUENCE, len(request)
+        self._request = request[: self._at], request[self._end :]
+        self._reply = reply[: self._at], reply[self._end :]
+        self._is_current = is_current
 
     def reply_to(self, data: bytes) -> bytes | None:
-        """Return the reply if ``data`` is the question, and nothing besides; None otherwise."""
-        before, after = self._asked
+        """Return the reply if ``data`` is exactly the call; None otherwise."""
+        before, after = self._request
         same = len(data) == self._length and data.startswith(before) and data.endswith(after)
-        if not same or not self._holds():
+        if not same or not self._is_current():
             return None
-        return data[self._at : self._end].join(self._replied)
+        return data[self._at : self._end].join(self._reply)
 
 
-class Rally:
-    """Answers a connection's repeated question within the event loop's callback.
+class CachedReplier:
+    """Answers a connection's repeated call in the callback of the event loop.
 
     Waking the connection's task would take several times as long.
     """
 
-    def __init__(self, repeated: Repeated, transport: asyncio.WriteTransport) -> None:
-        self._repeated = repeated
+    def __init__(self, call: RepeatedCall, transport: asyncio.WriteTransport) -> None:
+        self._call = call
         self._transport = transport
 
     def __call__(self, data: bytes) -> bool:
-        """Answer what came, if it is the question and the client reads its answers."""
-        reply = self._repeated.reply_to(data)
+        """Answer ``data`` if it is the call and the client is reading its replies."""
+        reply = self._call.reply_to(data)
         if reply is None or self._transport.get_write_buffer_size() > READ_SIZE:
             return False
         self._transport.write(reply)

@@ -1,9 +1,9 @@
 """Finds the end of TBinaryProtocol messages in a stream that has no length prefixes.
 
-Headers are strict or, as Hive's servers take them too, those of writers before Thrift 0.2.
+Headers are strict or, as Hive's servers also accept, those of writers before Thrift 0.2.
 
-The scanner looks at each byte of structure once, jumps over the rest, and can stop anywhere and
-go on when more bytes came. It bounds depth, containers and size, and it raises only FrameError.
+The scanner reads each byte of structure once, skips the rest, and can stop anywhere and continue
+when more bytes arrive. It bounds depth, containers and size, and it only raises FrameError.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ MAX_DEPTH: Final = 64
 MAX_CONTAINER: Final = 1_000_000
 MAX_NAME: Final = 256
 MAX_REPEATED: Final = 1024
-"""The longest body that is recognised when it comes again."""
+"""Maximum size of a body that is recognized when it is repeated."""
 CALL: Final = 1
 
 _VERSION_1: Final = 0x8001
 _STOP, _STRUCT, _MAP, _SET, _LIST, _STRING = 0, 12, 13, 14, 15, 11
 _WIDTHS: Final = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8, 16: 16}
 _TYPES: Final = frozenset(_WIDTHS) | {_STRUCT, _MAP, _SET, _LIST, _STRING}
-# The fewest bytes a value can take; bounds a container's count by the message's size.
+# The minimum bytes of a value: bounds a container's count by the size of the message.
 _SMALLEST: Final = {**_WIDTHS, _STRUCT: 1, _STRING: 4, _MAP: 6, _SET: 5, _LIST: 5}
 
 _HEADER: Final = struct.Struct(">HBBi")
@@ -33,12 +33,12 @@ _WORD: Final = re.compile(rb"\w+", re.ASCII)
 
 
 class FrameError(Exception):
-    """The bytes are no message this server takes; the text says what is wrong."""
+    """The bytes are not a valid message; the text states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One whole message: its header's fields and its struct's bytes."""
+    """One message: the fields of its header and the bytes of its struct."""
 
     name: str
     kind: int
@@ -48,7 +48,7 @@ class Message:
 
 @dataclass(slots=True)
 class _Open:
-    """A struct (``left`` None) or a container with ``left`` values still to come."""
+    """A struct (``left`` is None) or a container with ``left`` remaining values."""
 
     types: tuple[int, ...]
     left: int | None
@@ -62,28 +62,28 @@ class MessageScanner:
         self.max_bytes = max_bytes
         self._buffer = bytearray()
         self._last = b""
-        """The body of the last message, which clients that poll send again and again."""
+        """The body of the last message, which polling clients repeat."""
         self._body = 0
         self._restart()
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they came from the socket."""
+        """Add bytes from the socket."""
         self._buffer += data
 
     @property
     def waiting(self) -> int:
-        """How many bytes of an unfinished message are held."""
+        """The number of buffered bytes of an incomplete message."""
         return len(self._buffer)
 
     def next_message(self) -> Message | None:
-        """Return the next whole message, or None until more bytes are fed.
+        """Return the next message; None if more bytes are needed.
 
-        :raises FrameError: if the stream cannot be a message; it is unusable from then on.
+        :raises FrameError: if the bytes are invalid; the scanner is then unusable.
         """
         if self._header is None and not self._read_header():
             return None
         if self._last and self._buffer.startswith(self._last, self._body):
-            # Where a message ends follows from its own bytes: these ended just here before.
+            # A message determines its own end, and these bytes ended here before.
             self._position = self._body + len(self._last)
             self._stack.clear()
         while self._stack:
@@ -99,7 +99,7 @@ class MessageScanner:
         self._stack: list[_Open] = []
 
     def _read_header(self) -> bool:
-        # Only a version has the highest bit; old writers begin with the length of the name.
+        # A version has the highest bit set; old writers begin with the length of the name.
         unversioned = bool(self._buffer) and not self._buffer[0] & 0x80
         return self._read_unversioned() if unversioned else self._read_versioned()
 
@@ -111,7 +111,7 @@ class MessageScanner:
             raise FrameError(f"expected a call's name of at most {MAX_NAME} bytes, not {length}")
         end = _I32.size + length
         name = bytes(self._buffer[_I32.size : end])
-        # Looked at before it is whole: who speaks in frames may wait for an answer by now.
+        # Checked while incomplete: a client that sends frames may already be waiting for a reply.
         if name and not _WORD.fullmatch(name):
             raise FrameError("expected a strict binary header 0x8001 or a call's name")
         if len(self._buffer) < end + 5:
@@ -125,7 +125,7 @@ class MessageScanner:
             return False
         version, _, kind, length = _HEADER.unpack_from(self._buffer)
         if version != _VERSION_1:
-            raise FrameError(f"expected a strict binary header 0x8001, but {version:#06x} came")
+            raise FrameError(f"expected a strict binary header 0x8001, not {version:#06x}")
         if not 0 <= length <= MAX_NAME:
             raise FrameError(f"expected a call's name of at most {MAX_NAME} bytes, not {length}")
         end = _HEADER.size + length
@@ -151,19 +151,19 @@ class MessageScanner:
         return message
 
     def _step(self) -> bool:
-        """Read one field header or value; False when its bytes are not there yet."""
+        """Read one field header or value; False if its bytes have not arrived."""
         top = self._stack[-1]
         if top.left is None:
-            return self._field()
+            return self._scan_field()
         if top.left == 0:
             self._stack.pop()
             return True
-        if not self._value(top.types[top.turn]):
+        if not self._scan_value(top.types[top.turn]):
             return False
-        self._advance(top)
+        self._count_value(top)
         return True
 
-    def _field(self) -> bool:
+    def _scan_field(self) -> bool:
         if not self._has(1):
             return False
         kind = self._buffer[self._position]
@@ -176,34 +176,34 @@ class MessageScanner:
             return False
         before = self._position
         self._position += 3
-        if self._value(kind):
+        if self._scan_value(kind):
             return True
         self._position = before
         return False
 
-    def _advance(self, top: _Open) -> None:
+    def _count_value(self, top: _Open) -> None:
         top.turn += 1
         if top.turn == len(top.types):
             top.turn = 0
             assert top.left is not None
             top.left -= 1
 
-    def _value(self, kind: int) -> bool:
-        """Skip a scalar or open what has parts; False, and nothing read, without its bytes."""
+    def _scan_value(self, kind: int) -> bool:
+        """Skip a scalar or open a compound value; False, reading nothing, if bytes are missing."""
         if kind in _WIDTHS:
             return self._skip(_WIDTHS[kind])
         match kind:
             case 11:
-                return self._string()
+                return self._scan_string()
             case 12:
                 self._open(_Open((), None))
                 return True
             case 13:
-                return self._map()
+                return self._scan_map()
             case _:
-                return self._list()
+                return self._scan_list()
 
-    def _string(self) -> bool:
+    def _scan_string(self) -> bool:
         if not self._has(4):
             return False
         length = _I32.unpack_from(self._buffer, self._position)[0]
@@ -212,25 +212,25 @@ class MessageScanner:
         self._require_size(self._position + 4 + length)
         return self._skip(4 + length)
 
-    def _list(self) -> bool:
+    def _scan_list(self) -> bool:
         if not self._has(5):
             return False
         kind = self._buffer[self._position]
         count = _I32.unpack_from(self._buffer, self._position + 1)[0]
-        return self._container((kind,), count, 5)
+        return self._scan_container((kind,), count, 5)
 
-    def _map(self) -> bool:
+    def _scan_map(self) -> bool:
         if not self._has(6):
             return False
         kinds = (self._buffer[self._position], self._buffer[self._position + 1])
         count = _I32.unpack_from(self._buffer, self._position + 2)[0]
         if count == 0:
-            # Writers may leave the types of an empty map open.
+            # Writers may omit the types of an empty map.
             self._position += 6
             return True
-        return self._container(kinds, count, 6)
+        return self._scan_container(kinds, count, 6)
 
-    def _container(self, kinds: tuple[int, ...], count: int, header: int) -> bool:
+    def _scan_container(self, kinds: tuple[int, ...], count: int, header: int) -> bool:
         if not 0 <= count <= MAX_CONTAINER:
             raise FrameError(f"a container announces {count} values")
         if count:
@@ -260,7 +260,7 @@ class MessageScanner:
 
     def _require_type(self, kind: int) -> None:
         if kind not in _TYPES:
-            raise FrameError(f"{kind} is no type of a value")
+            raise FrameError(f"{kind} is not a type of a value")
 
     def _require_size(self, size: int) -> None:
         if size > self.max_bytes:

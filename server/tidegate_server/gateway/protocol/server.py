@@ -1,4 +1,4 @@
-"""One port for every transport: what a connection's first byte asks for, it gets."""
+"""One port for all transports, which are recognized by a connection's first byte."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidegate_server.gateway.protocol.channel import (
     BareChannel,
     Channel,
     ConnectionLostError,
-    unless_lost,
+    run_unless_lost,
 )
 from tidegate_server.gateway.protocol.handler import Caller, Handler
 from tidegate_server.gateway.protocol.http import HttpTransport
 from tidegate_server.gateway.protocol.listen import Streams, accept, bind, open_streams
 from tidegate_server.gateway.protocol.negotiate import linger, negotiate
-from tidegate_server.gateway.protocol.reply_cache import Rally
+from tidegate_server.gateway.protocol.reply_cache import CachedReplier
 from tidegate_server.gateway.protocol.scan import FrameError, Message
 from tidegate_server.gateway.protocol.tls import load_certificates
 from tidegate_server.gateway.session.manager import SessionManager
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _SWEEP: Final = 1.0
 _SASL_START = b"\x01"
 _BARE_BINARY: Final = (b"\x80", b"\x00")
-"""Where a strict header begins, and one without a version: with the length of a call's name."""
+"""First bytes of a strict header, and of one without a version: the length of a call's name."""
 _HTTP_METHODS: Final = tuple(bytes([letter]) for letter in b"GPHDOCT")
 """The first letters of GET, POST, PUT, PATCH, HEAD, DELETE, OPTIONS, CONNECT and TRACE."""
 
@@ -44,7 +44,7 @@ class ThriftServer:
     """Listens on one port and serves each connection in a task of its own."""
 
     def __init__(self, config: Config, sessions: SessionManager, access: Access) -> None:
-        """Take the configuration, the door, and the sessions, which ``stop`` shuts down.
+        """``stop`` also shuts ``sessions`` down.
 
         :raises ServerError: INSECURE_ADDRESS, INSECURE_PASSWORDS or TLS_CONFIGURATION.
         """
@@ -60,16 +60,16 @@ class ThriftServer:
         self._sweeping: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._unserved: set[socket.socket] = set()
-        """Connections whose task has not begun, and so would not close them if it were ended."""
+        """Connections whose task has not started, so that canceling it would not close them."""
 
     async def start(self) -> tuple[str, int]:
-        """Listen, and return the host and the port really taken.
+        """Listen, and return the actual host and port.
 
-        :raises OSError: if the address cannot be had.
+        :raises OSError: if the address cannot be bound.
         """
         self._listening = await bind(self._settings.host, self._settings.port)
         for listening in self._listening:
-            accept(listening, self._take)
+            accept(listening, self._start_connection)
         self._sweeping = [asyncio.create_task(self._sweep())]
         host, port = self._listening[0].getsockname()[:2]
         secured = " (TLS)" if self._certificates else ""
@@ -97,15 +97,15 @@ class ThriftServer:
             try:
                 await loop.run_in_executor(self._sessions.executor.short, self._sessions.sweep)
             except Exception:
-                logger.exception("Expired sessions were not closed; the next sweep tries again")
+                logger.exception("Closing expired sessions failed; the next sweep retries")
 
-    def _take(self, connection: socket.socket, address: str) -> None:
+    def _start_connection(self, connection: socket.socket, address: str) -> None:
         self._unserved.add(connection)
-        task = asyncio.create_task(self._connection(connection, address))
+        task = asyncio.create_task(self._run_connection(connection, address))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _connection(self, connection: socket.socket, name: str) -> None:
+    async def _run_connection(self, connection: socket.socket, name: str) -> None:
         self._unserved.discard(connection)
         connection_id = self._sessions.connect()
         try:
@@ -113,11 +113,11 @@ class ThriftServer:
         except (ConnectionLostError, ConnectionError):
             logger.debug("Connection of %s ended", name)
         except TimeoutError:
-            logger.info("Connection of %s closed: its next request did not come in time", name)
-        except (FrameError, SaslError) as problem:
-            logger.info("Connection of %s closed: %s", name, problem)
-        except ssl.SSLError as problem:
-            logger.info("Connection of %s closed: TLS failed: %s", name, problem.reason)
+            logger.info("Connection of %s closed: its next request timed out", name)
+        except (FrameError, SaslError) as error:
+            logger.info("Connection of %s closed: %s", name, error)
+        except ssl.SSLError as error:
+            logger.info("Connection of %s closed: TLS failed: %s", name, error.reason)
         except Exception:
             logger.exception("Connection of %s failed inside the server", name)
         finally:
@@ -141,22 +141,23 @@ class ThriftServer:
                 streams.writer.close()
 
     async def _open_channel(self, streams: Streams, caller: Caller, first: bytes) -> Channel:
-        """Return the binary channel that the first byte asks for, the caller logged in."""
+        """Return the binary channel that the first byte requests; authenticates the caller."""
         if not first:
             raise ConnectionLostError
         if first in _BARE_BINARY:
             return BareChannel(streams.reader, streams.writer, first)
         if first == _SASL_START:
-            objection = self._objection(streams.peer) or self._no_sasl()
+            objection = self._objection(streams.peer) or self._sasl_objection()
             return await negotiate(streams, caller, self._access, objection)
-        raise FrameError(f"no protocol of this port begins with the byte {first[0]:#04x}")
+        raise FrameError(f"no supported protocol begins with the byte {first[0]:#04x}")
 
     async def _first_message(self, streams: Streams, channel: Channel, caller: Caller) -> Message:
         message = await channel.receive(self._limit(caller))
         objection = self._objection(streams.peer)
         if objection is None and self._access.checks and not caller.identity.proven:
             hint = "Connect with SASL, that is without auth=noSasl, or over HTTP."
-            objection = error(Code.LOGIN_REFUSED, reason="This server asks for a login", hint=hint)
+            reason = "This server requires authentication"
+            objection = error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
         if objection is not None:
             await channel.send(refusal(message, objection))
             await linger(streams)
@@ -167,17 +168,21 @@ class ThriftServer:
         self, streams: Streams, channel: Channel, caller: Caller, message: Message
     ) -> None:
         while True:
-            reply = self._answerer.at_once(message, caller)
+            reply = self._answerer.immediate_reply(message, caller)
             if reply is None:
-                reply = await unless_lost(self._answerer.answer(message, caller), streams.reader)
+                reply = await run_unless_lost(
+                    self._answerer.answer(message, caller), streams.reader
+                )
             await channel.send(reply)
-            streams.reader.expect(self._rally(streams, channel, caller))
+            streams.reader.expect(self._cached_replier(streams, channel, caller))
             message = await channel.receive(self._limit(caller))
-            streams.reader.expect(None)  # what comes now waits for its turn
+            streams.reader.expect(None)  # bytes from now on are queued
 
-    def _rally(self, streams: Streams, channel: Channel, caller: Caller) -> Rally | None:
-        repeated = self._answerer.repeated(caller, channel.header)
-        return None if repeated is None else Rally(repeated, streams.writer.transport)
+    def _cached_replier(
+        self, streams: Streams, channel: Channel, caller: Caller
+    ) -> CachedReplier | None:
+        call = self._answerer.repeated_call(caller, channel.header)
+        return None if call is None else CachedReplier(call, streams.writer.transport)
 
     def _limit(self, caller: Caller) -> int:
         if caller.has_session:
@@ -185,14 +190,14 @@ class ThriftServer:
         return min(BEFORE_LOGIN_BYTES, self._settings.max_request_bytes)
 
     def _objection(self, peer: Peer) -> ServerError | None:
-        """Return why nobody may come in over such a connection."""
+        """Return the reason to reject a connection from the peer."""
         if self._require_tls and not peer.encrypted:
-            reason = "This server takes encrypted connections only"
+            reason = "This server only accepts encrypted connections"
             return error(Code.LOGIN_REFUSED, reason=reason, hint="Connect with ssl=true.")
         return None
 
-    def _no_sasl(self) -> ServerError | None:
+    def _sasl_objection(self) -> ServerError | None:
         if self._access.method == "NOSASL":
-            reason = "This server takes no SASL"
+            reason = "This server does not accept SASL"
             return error(Code.LOGIN_REFUSED, reason=reason, hint="Connect with auth=noSasl.")
         return None

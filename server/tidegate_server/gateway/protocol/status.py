@@ -1,4 +1,4 @@
-"""Exceptions and operation states as Thrift says them."""
+"""Conversion of exceptions and operation states to Thrift."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tidegate.wire.service import ttypes
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.states import OperationState
 
-# Codes are names here, so the vendor's number says only that there was an error.
+# Error codes are names here, so the vendor's number only means that there was an error.
 ERROR_NUMBER: Final = 1
 _DETAIL_LIMIT: Final = 16_000
 
 _STATES = {
     OperationState.INITIALIZED: ttypes.TOperationState.INITIALIZED_STATE,
-    # Superset takes PENDING for an end, so a queued operation shows as INITIALIZED.
+    # Superset treats PENDING as an end, so a queued operation is shown as INITIALIZED.
     OperationState.PENDING: ttypes.TOperationState.INITIALIZED_STATE,
     OperationState.RUNNING: ttypes.TOperationState.RUNNING_STATE,
     OperationState.FINISHED: ttypes.TOperationState.FINISHED_STATE,
@@ -30,57 +30,57 @@ _BAD_HANDLES = frozenset({Code.INVALID_SESSION_HANDLE.name, Code.INVALID_OPERATI
 
 
 def success(messages: Sequence[str] = ()) -> Any:
-    """Return the TStatus of a call that went well, with a statement's warnings and notes.
+    """Return the TStatus of a successful call, with a statement's warnings and notes.
 
     The code is SUCCESS even with messages: PyHive, and Hive's JDBC driver in most of its calls,
-    take SUCCESS_WITH_INFO for an error.
+    treat SUCCESS_WITH_INFO as an error.
     """
     code = ttypes.TStatusCode.SUCCESS_STATUS
     return ttypes.TStatus(statusCode=code, infoMessages=list(messages) or None)
 
 
 def still_executing() -> Any:
-    """Return the TStatus of a call whose answer is not there yet."""
+    """Return the TStatus of a call whose result is not available yet."""
     return ttypes.TStatus(statusCode=ttypes.TStatusCode.STILL_EXECUTING_STATUS)
 
 
-def failed(problem: ServerError) -> Any:
+def failure(error: ServerError) -> Any:
     """Return the TStatus of an error.
 
-    The details follow in Hive's form: a ``*class:message:frames:unique frames`` entry that Hive's
-    JDBC driver rebuilds a cause from, then lines for people.
+    The details follow in Hive's format: a ``*class:message:frames:unique frames`` entry, from which
+    Hive's JDBC driver rebuilds a cause, then human-readable lines.
     """
-    bad_handle = problem.code in _BAD_HANDLES
+    bad_handle = error.code in _BAD_HANDLES
     codes = ttypes.TStatusCode
-    lines = problem.detail[:_DETAIL_LIMIT].splitlines()
+    lines = error.detail[:_DETAIL_LIMIT].splitlines()
     return ttypes.TStatus(
         statusCode=codes.INVALID_HANDLE_STATUS if bad_handle else codes.ERROR_STATUS,
         infoMessages=[
-            f"*java.sql.SQLException:{problem}:0:-1",
-            *_in_hives_words(problem),
-            # A line that begins with a star is an exception, to Hive's JDBC driver.
+            f"*java.sql.SQLException:{error}:0:-1",
+            *_hive_messages(error),
+            # Hive's JDBC driver treats a line that begins with a star as an exception.
             *(f" {line}" if line.startswith("*") else line for line in lines),
         ],
-        sqlState=problem.sqlstate,
+        sqlState=error.sqlstate,
         errorCode=ERROR_NUMBER,
-        errorMessage=_quotable(summary(problem), problem.sqlstate),
+        errorMessage=_quotable(summary(error), error.sqlstate),
     )
 
 
-def _in_hives_words(problem: ServerError) -> list[str]:
-    """Return the sentence of Hive's by which PyHive's dialect knows that a table is missing."""
-    if problem.code != "TABLE_OR_VIEW_NOT_FOUND":
+def _hive_messages(error: ServerError) -> list[str]:
+    """Return the message of Hive by which PyHive's dialect recognizes a missing table."""
+    if error.code != "TABLE_OR_VIEW_NOT_FOUND":
         return []
-    # An unquoted name is what that dialect asked for.
-    parts = _QUOTED.findall(problem.message.partition("cannot be found")[0])
+    # That dialect looks for the unquoted name.
+    parts = _QUOTED.findall(error.message.partition("cannot be found")[0])
     return [f"SemanticException: Table not found {'.'.join(parts)}"] if parts else []
 
 
 def _quotable(text: str, sqlstate: str) -> str:
     """Return a text that Python's ``repr`` puts between double quotes.
 
-    Superset looks for the message behind ``errorMessage="`` in the text of PyHive's exception,
-    which is the ``repr`` of the response, and shows the whole response if it does not find it.
+    Superset searches the text of PyHive's exception, which is the ``repr`` of the response, for the
+    message after ``errorMessage="``, and shows the whole response if it does not find one.
     """
     text = text.replace('"', "'")
     if "'" not in text:
@@ -88,10 +88,10 @@ def _quotable(text: str, sqlstate: str) -> str:
     return text if "'" in text else f"{text} (SQLSTATE '{sqlstate}')"
 
 
-def summary(problem: ServerError) -> str:
-    """Return the text that clients show: the whole message, the hint in a line of its own."""
-    headline = problem.headline
-    return f"{headline}\nHint: {problem.hint}" if problem.hint else headline
+def summary(error: ServerError) -> str:
+    """Return the text that clients show: the whole message, and the hint on a separate line."""
+    headline = error.headline
+    return f"{headline}\nHint: {error.hint}" if error.hint else headline
 
 
 def wire_state(state: OperationState) -> int:

@@ -1,8 +1,8 @@
-"""Dates, timestamps and decimals as Spark's text, from integers, a whole column at a time.
+"""Formats dates, timestamps and decimals as Spark does, a whole column at a time.
 
-A column becomes a byte matrix: four bytes of length and then the text at its widest, one matrix
-row per position and one matrix column per value, so that every write runs through memory in
-order. Turned over, and without what a mask leaves out, it is the wire's bytes.
+A column becomes a byte matrix: four bytes of length and then the text at its widest, with one
+matrix row per position and one matrix column per value, so that writes are sequential in memory.
+Transposed, and without the bytes that a mask excludes, it is the encoding on the wire.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Longs = npt.NDArray[np.int64]
 _TENS: Final[Bytes] = np.array([48 + n // 10 for n in range(100)], dtype=np.uint8)
 _UNITS: Final[Bytes] = np.array([48 + n % 10 for n in range(100)], dtype=np.uint8)
 _MICROSECONDS_PER_DAY: Final = 86_400_000_000
-# Days since 1970 of 0001-01-01 and 9999-12-31: within, every year has four digits.
+# Days since 1970 of 0001-01-01 and 9999-12-31: between them every year has four digits.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FIRST_INSTANT = (_FIRST_DAY + 1) * _MICROSECONDS_PER_DAY
-# Arrow's time zones know no daylight saving from 2038 on; Python's do.
+# Arrow's time zones have no daylight saving from 2038 on; Python's do.
 _ARROW_RULES_END = 24_837 * _MICROSECONDS_PER_DAY
 _QUARTER: Final = 900_000_000
 _CALENDAR_CYCLE: Final = 146_097 * 86_400
@@ -35,24 +35,24 @@ _MINUS, _DOT, _COLON, _SPACE = b"-.: "
 
 def date_cells(array: Any) -> bytes:
     """Return a date column as length-prefixed ``yyyy-MM-dd``; nulls become placeholders."""
-    days = _filled(array.cast(pa.date32()).view(pa.int32())).astype(np.int64)
+    days = _fill_nulls(array.cast(pa.date32()).view(pa.int32())).astype(np.int64)
     if not _has_plain_years(days):
-        return _prefixed_texts([_date_text(day) for day in days.tolist()])
+        return _prefix_texts([_date_text(day) for day in days.tolist()])
     matrix = np.empty((14, len(days)), dtype=np.uint8)
     _write_length(matrix, 10)
     _write_date(matrix[4:], days)
-    return _turned(matrix)
+    return _transpose(matrix)
 
 
 def timestamp_cells(array: Any) -> bytes:
-    """Return a timestamp column as length-prefixed text in the column's own zone.
+    """Return a timestamp column as length-prefixed text in the column's time zone.
 
-    The fraction of a second has no trailing zeros and is left out when it is zero.
+    The fraction of a second has no trailing zeros and is omitted if it is zero.
     """
     micros = _local_microseconds(array)
     days = micros // _MICROSECONDS_PER_DAY
     if not _has_plain_years(days):
-        return _prefixed_texts([_timestamp_text(value) for value in micros.tolist()])
+        return _prefix_texts([_timestamp_text(value) for value in micros.tolist()])
     rest = micros - days * _MICROSECONDS_PER_DAY
     seconds = rest // 1_000_000
     fraction = (rest - seconds * 1_000_000).astype(np.int32)
@@ -61,12 +61,12 @@ def timestamp_cells(array: Any) -> bytes:
     _write_time(matrix[14:], seconds.astype(np.int32))
     if not fraction.any():
         _write_length(matrix, 19)
-        return _turned(matrix[:23])
+        return _transpose(matrix[:23])
     return _with_fraction(matrix, fraction)
 
 
 def decimal_cells(array: Any) -> bytes:
-    """Return a decimal column as length-prefixed plain digits with the whole scale."""
+    """Return a decimal column as length-prefixed digits with the full scale."""
     if array.null_count:
         array = array.fill_null(0)
     if pa.types.is_decimal128(array.type) and array.type.scale >= 0:
@@ -76,7 +76,7 @@ def decimal_cells(array: Any) -> bytes:
         fits = bool((high == (low >> 63)).all()) and not bool((low == np.iinfo(np.int64).min).any())
         if fits:
             return _small_decimals(low, array.type.scale)
-    return _prefixed_texts([format(value, "f") for value in array.to_pylist()])
+    return _prefix_texts([format(value, "f") for value in array.to_pylist()])
 
 
 def _small_decimals(unscaled: Longs, scale: int) -> bytes:
@@ -94,28 +94,28 @@ def _small_decimals(unscaled: Longs, scale: int) -> bytes:
     if scale:
         matrix[5 + whole] = _DOT
         matrix[6 + whole :] = written[whole:]
-    shown = _significant(magnitude, digits, scale)
+    shown = _significant_digits(magnitude, digits, scale)
     negative = unscaled < 0
     lengths = shown + point + negative
     _write_lengths(matrix, lengths)
     if bool((lengths == width - 4).all()):
-        return _turned(matrix)
+        return _transpose(matrix)
     keep = np.ones(matrix.shape, dtype=bool)
     keep[4] = negative
     for position in range(whole):
         keep[5 + position] = shown >= digits - position
-    return _turned(matrix, keep)
+    return _transpose(matrix, keep)
 
 
-def _turned(matrix: Bytes, keep: npt.NDArray[np.bool_] | None = None) -> bytes:
-    """Return the matrix value by value, without the bytes that ``keep`` leaves out."""
+def _transpose(matrix: Bytes, keep: npt.NDArray[np.bool_] | None = None) -> bytes:
+    """Return the matrix value by value, only with the bytes in ``keep``."""
     if keep is None:
         return matrix.T.tobytes()
     return np.ascontiguousarray(matrix.T)[np.ascontiguousarray(keep.T)].tobytes()
 
 
-def _significant(magnitude: Longs, digits: int, scale: int) -> Longs:
-    """Return how many digits each number shows: no leading zeros but one before the point."""
+def _significant_digits(magnitude: Longs, digits: int, scale: int) -> Longs:
+    """Return the number of digits of each value: no leading zeros but one before the point."""
     powers = np.array([10**k for k in range(1, min(digits, 19))], dtype=np.int64)
     counted = np.searchsorted(powers, magnitude, side="right") + 1
     return np.maximum(counted, scale + 1)
@@ -135,7 +135,7 @@ def _digits(magnitude: Longs, digits: int) -> Bytes:
 def _local_microseconds(array: Any) -> Longs:
     zone = array.type.tz
     array = array.cast(pa.timestamp("us", zone))
-    instants = _filled(array.view(pa.int64()))
+    instants = _fill_nulls(array.view(pa.int64()))
     if zone is None or zone.upper() in ("UTC", "ETC/UTC", "Z", "GMT"):
         return instants
     if not len(instants):
@@ -151,7 +151,7 @@ def _local_microseconds(array: Any) -> Longs:
 
 
 def _offset(instant: int, zone: str) -> int:
-    """Return a zone's offset in microseconds, by the same calendar 400 years off if need be."""
+    """Return a zone's offset in microseconds; beyond Python's range, that of 400 years earlier."""
     seconds = instant // 1_000_000
     if seconds > _LAST_PYTHON_SECOND:
         cycles = (seconds - _LAST_PYTHON_SECOND) // _CALENDAR_CYCLE + 1
@@ -170,7 +170,7 @@ def _fixed_offset(zone: str) -> int:
     return -offset if zone[0] == "-" else offset
 
 
-def _filled(array: Any) -> Longs:
+def _fill_nulls(array: Any) -> Longs:
     plain = array.fill_null(0) if array.null_count else array
     return np.asarray(plain.to_numpy())
 
@@ -185,7 +185,7 @@ def _write_length(matrix: Bytes, length: int) -> None:
 
 
 def _write_lengths(matrix: Bytes, lengths: npt.NDArray[Any]) -> None:
-    # No text here has more than 255 bytes.
+    # No text here is longer than 255 bytes.
     matrix[0:3] = 0
     matrix[3] = lengths
 
@@ -237,14 +237,14 @@ def _with_fraction(matrix: Bytes, fraction: npt.NDArray[np.int32]) -> bytes:
     shown[fraction == 0] = 0
     _write_lengths(matrix, shown + 19)
     if bool((shown == 7).all()):
-        return _turned(matrix)
+        return _transpose(matrix)
     keep = np.ones(matrix.shape, dtype=bool)
     for position in range(7):
         keep[23 + position] = shown > position
-    return _turned(matrix, keep)
+    return _transpose(matrix, keep)
 
 
-def _prefixed_texts(texts: list[str]) -> bytes:
+def _prefix_texts(texts: list[str]) -> bytes:
     return b"".join(len(t).to_bytes(4, "big") + t.encode("ascii") for t in texts)
 
 

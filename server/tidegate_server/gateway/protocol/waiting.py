@@ -1,4 +1,4 @@
-"""Waits on the event loop for what other threads do to an operation."""
+"""Waits on the event loop for changes that other threads make to an operation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from tidegate_server.gateway.session.operation import Operation
 
 STATUS_WAIT = 5.0
-"""Seconds for which a question about the status waits for the operation's end."""
+"""Seconds that a status call waits for the end of the operation."""
 NEWS_WAIT = 0.5
-"""Seconds after which news of a running operation are told."""
+"""Seconds after which news of a running operation is returned."""
 
 
-async def until_ended(operation: Operation, seconds: float | None) -> bool:
-    """Wait for an end of whatever kind; False when ``seconds`` went by (None: no limit)."""
-    with _watching(operation) as changed:
+async def wait_until_ended(operation: Operation, seconds: float | None) -> bool:
+    """Wait until the operation ends in any state; False after ``seconds`` (None: no limit)."""
+    with _watch(operation) as changed:
         try:
             async with asyncio.timeout(seconds):
                 while not operation.state.terminal:
@@ -28,9 +28,9 @@ async def until_ended(operation: Operation, seconds: float | None) -> bool:
     return True
 
 
-async def until_news(operation: Operation) -> None:
-    """Wait for an end at most STATUS_WAIT, or NEWS_WAIT once there are log lines or progress."""
-    with _watching(operation) as changed:
+async def wait_for_news(operation: Operation) -> None:
+    """Wait for the end, at most STATUS_WAIT, or NEWS_WAIT after a log line or progress."""
+    with _watch(operation) as changed:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (NEWS_WAIT if operation.log.has_news else STATUS_WAIT)
         try:
@@ -46,7 +46,7 @@ async def until_news(operation: Operation) -> None:
 
 
 @contextmanager
-def _watching(operation: Operation) -> Iterator[asyncio.Event]:
+def _watch(operation: Operation) -> Iterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 

@@ -29,7 +29,7 @@ from tidegate_server.gateway.options import MAX_STALENESS_KEY, read_bound, spark
 from tidegate_server.gateway.runs.failures import raise_failures
 from tidegate_server.gateway.runs.orders import step_id
 from tidegate_server.gateway.runs.waves import Step
-from tidegate_server.gateway.scheduler.continuous import excluded
+from tidegate_server.gateway.scheduler.continuous import excluded_sources
 from tidegate_server.gateway.spark_session import run
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
         tables={name.folded(): t for t in everything for name in (t.name, t.storage)},
         runs=lambda table_id: _whole_runs(table_id, context),
         changed=lambda source, seen: _changed(source, seen, context),
-        silent=lambda table: {source_id for _, source_id in excluded(table)},
+        silent=lambda table: {source_id for _, source_id in excluded_sources(table)},
     )
 
 

@@ -71,7 +71,7 @@ class Recovery:
     def recover(self, now: datetime) -> bool:
         """Settle all that can be settled now; False if some of it waits for an engine."""
         try:
-            for run in self._ledger.unfinished():
+            for run in self._ledger.unfinished_runs():
                 if self._dead(run, now):
                     self._settle_run(run, now)
             for table in self._catalog.tables():

@@ -23,7 +23,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.options import POLICY_KEY, check_option
 from tidegate_server.gateway.rest.bodies import RefreshCommandBody
 from tidegate_server.gateway.scheduler.cron import read_timezone
-from tidegate_server.gateway.scheduler.fires import PAST_RUNS, partitions_of_fire
+from tidegate_server.gateway.scheduler.misfires import PAST_RUNS, partitions_of_fire
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone, table_option
 
 log = logging.getLogger(__name__)

@@ -326,7 +326,7 @@ class Upkeep:
     def _at_work(self, table: MaterializedTable) -> datetime | None:
         """Return since when a refresh runs of a table, or of one that reads it."""
         concerned = {table.id, *(r.id for r in readers(table, self._catalog.consumers))}
-        begun = [r.queued_at for r in self._ledger.unfinished() if r.table_id in concerned]
+        begun = [r.queued_at for r in self._ledger.unfinished_runs() if r.table_id in concerned]
         return min(begun, default=None)
 
     @contextmanager

@@ -392,7 +392,7 @@ class Refresher:
     def _heed(self, active: _ActiveRun) -> None:
         """Notice a wish to cancel that another server left in the store."""
         if not active.canceled:
-            active.canceled = self._ledger.cancel_asked(active.run.refresh_id)
+            active.canceled = self._ledger.is_cancel_requested(active.run.refresh_id)
 
     # ---- records ---------------------------------------------------------------------------
 

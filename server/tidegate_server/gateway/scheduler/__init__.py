@@ -1,1 +1,1 @@
-"""When refreshes run."""
+"""Scheduling of refreshes."""

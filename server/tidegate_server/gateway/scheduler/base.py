@@ -1,9 +1,8 @@
-"""What a workflow scheduler promises, and the requests it takes (after Flink's
-``WorkflowScheduler``).
+"""The interface of workflow schedulers and their requests (after Flink's ``WorkflowScheduler``).
 
-Guarantees of the embedded one: schedules, leases and epochs live in the store and survive
-restarts; one table is refreshed by one run at a time; a fire is claimed once. Not guaranteed: that
-a fire runs at its very second, only that it is not lost (misfire policy ONCE: one catch-up run).
+Guarantees of the embedded scheduler: schedules, leases and epochs are stored and survive restarts;
+a table is refreshed by one run at a time; a fire is acquired once. A fire may start late, but is
+never lost (misfire policy ONCE: one catch-up run).
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from tidegate_server.core.model.table import MaterializedTable, RefreshMode
 from tidegate_server.core.refresh.request import RefreshRequest
 
 DEFINITION_LEASE = "definition/"
-"""Marks the owner of a lease that a statement holds while it changes a table; before a table's id,
-the key of the lease of its definition."""
+"""Prefix of a table's id in the key of its definition's lease; also marks the owner of a lease that
+a statement holds while it changes a table."""
 ROLLBACK_LEASE = "rollback/"
-"""Before a table's id, the key of the lease of a ROLLBACK of its rows and definition."""
+"""Prefix of a table's id in the lease key of a ROLLBACK of its rows and definition."""
 
 CREATION_LEASE = "creation/"
-"""Before a table's id, the key of the lease of the CREATE that is making it."""
+"""Prefix of a table's id in the lease key of the CREATE that is making it."""
 
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
-"""Carries a request out to its end and returns its record; failures are in the record."""
+"""Runs a refresh to its end and returns its record, which also reports failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """The standing order to keep one table fresh.
+    """A table's periodic refresh.
 
     ``cron`` is a Quartz expression of seven fields, or None for a table that is refreshed when its
-    sources change. ``freshness_seconds`` bounds how long changes gather.
+    sources change. ``freshness_seconds`` limits how long changes are collected.
     """
 
     table_id: str
@@ -49,7 +48,7 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWorkflow:
-    """Order periodic refreshes of a table; ``table`` is its definition as it is to be."""
+    """Schedule the refreshes of a table; ``table`` is its new definition."""
 
     workflow: Workflow
     table: MaterializedTable
@@ -65,7 +64,7 @@ class ModifyWorkflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteWorkflow:
-    """Withdraw the order; one that is gone already is harmless."""
+    """Delete a table's workflow; a missing one is ignored."""
 
     table_id: str
 
@@ -74,11 +73,11 @@ class WorkflowScheduler(Protocol):
     """Creates, modifies and deletes workflows and runs them while open."""
 
     def open(self) -> None:
-        """Start firing."""
+        """Start the scheduler."""
         ...
 
     def close(self) -> None:
-        """Stop firing and wait for running refreshes to end or be abandoned."""
+        """Stop the scheduler and wait until running refreshes have ended or been abandoned."""
         ...
 
     def create(self, request: CreateWorkflow) -> None:
@@ -90,7 +89,7 @@ class WorkflowScheduler(Protocol):
         ...
 
     def delete(self, request: DeleteWorkflow) -> None:
-        """Withdraw the order."""
+        """Delete the table's workflow."""
         ...
 
     def workflow(self, table_id: str) -> Workflow | None:
@@ -102,15 +101,15 @@ class Ledger(Protocol):
     """Leases, epochs and the history of runs, in the store."""
 
     def claim(self, table_id: str, owner: str, now: datetime, seconds: float) -> int | None:
-        """Take the table's lease and a fresh epoch; None while another owner holds it."""
+        """Acquire the table's lease and return a new epoch; None while another owner holds it."""
         ...
 
     def extend(self, table_id: str, owner: str, now: datetime, seconds: float) -> bool:
-        """Prolong a lease; False if it was lost."""
+        """Renew a lease; False if it was lost."""
         ...
 
     def release(self, table_id: str, owner: str) -> None:
-        """Give a lease back; one that was lost already is harmless."""
+        """Release a lease; one that was lost is ignored."""
         ...
 
     def holder(self, table_id: str, now: datetime) -> str | None:
@@ -118,30 +117,30 @@ class Ledger(Protocol):
         ...
 
     def raise_epoch(self, table_id: str, epoch: int) -> None:
-        """Make every later epoch of the table greater than ``epoch``; for a store that was lost."""
+        """Make every later epoch of the table exceed ``epoch``; used after the store was lost."""
         ...
 
     def record(self, run: RefreshRun) -> None:
-        """Insert a run, or replace the one of the same refresh_id.
+        """Insert a run, or replace the one with the same refresh_id.
 
-        A run that ended stays, unless it was given up for dead and succeeded.
+        A run that has ended is not replaced, unless it was abandoned but succeeded after all.
         """
         ...
 
-    def ask_cancel(self, refresh_id: str) -> None:
-        """Leave word, for whichever server carries a run out, that it is to stop."""
+    def request_cancel(self, refresh_id: str) -> None:
+        """Ask the server that executes a run, whichever that is, to cancel it."""
         ...
 
-    def cancel_asked(self, refresh_id: str) -> bool:
-        """Say whether someone left word that a run is to stop."""
+    def is_cancel_requested(self, refresh_id: str) -> bool:
+        """Return whether cancellation of a run was requested."""
         ...
 
     def find(self, refresh_id: str) -> RefreshRun | None:
-        """Return the run of that id, or None."""
+        """Return the run with that id, or None."""
         ...
 
     def last_success(self, table_id: str) -> RefreshRun | None:
-        """Return the newest run whose vector holds for the whole table, or None."""
+        """Return the newest successful run whose vector covers the whole table, or None."""
         ...
 
     def runs(self, table_id: str | None = None, limit: int = 1000) -> tuple[RefreshRun, ...]:
@@ -149,16 +148,16 @@ class Ledger(Protocol):
         ...
 
     def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
-        """Return a table's runs that succeeded and made a version, newest first."""
+        """Return a table's successful runs that made a version, newest first."""
         ...
 
-    def unfinished(self) -> tuple[RefreshRun, ...]:
-        """Return runs still QUEUED or RUNNING, to be settled at start."""
+    def unfinished_runs(self) -> tuple[RefreshRun, ...]:
+        """Return runs that are still QUEUED or RUNNING, for recovery at startup."""
         ...
 
     def forget(self, before: datetime) -> int:
         """Delete the runs that ended before a moment; return how many.
 
-        A table keeps the run its vector comes from, however old that is.
+        The run that a table's vector comes from is kept, whatever its age.
         """
         ...

@@ -1,10 +1,10 @@
-"""Freshness as a schedule, schedules as points in time; pure.
+"""Conversion of freshness to schedules, and of schedules to points in time; pure.
 
 A schedule is a Quartz cron expression (second, minute, hour, day of month, month, day of week,
-year) or ``@every n UNIT``, counted from a Monday. Both are read on the clock of a time
-zone: a change of clocks neither loses nor doubles a fire. What names its hours fires once for each
-of them, at the first of two equal times, and after the gap for a time that is left out; what fires
-in every hour goes by elapsed time.
+year) or ``@every n UNIT``, counted from a Monday. Both are evaluated in a time zone: a clock change
+neither loses nor doubles a fire. An expression that lists its hours fires once for each of them: at
+the first of two equal times, and after the gap for a time that is skipped. An expression that fires
+in every hour follows elapsed time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMS = {
 _EVERY = re.compile(r"@every (\d+) (\w+)")
 _MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
 _SHIFT = timedelta(hours=3)
-"""More than any change of clocks."""
+"""Longer than any clock change."""
 _LOOK_BACK = timedelta(days=366 * 20)
 
 
@@ -63,43 +63,43 @@ def interval_schedule(freshness: Freshness) -> str:
 
 
 def check_cron(expression: str) -> None:
-    """Refuse what is not a Quartz expression, or one that never fires.
+    """Reject text that is not a Quartz expression, or that never fires.
 
-    :raises ServerError: MT_OPTION_VALUE, with the translation of what another system would read.
+    :raises ServerError: MT_OPTION_VALUE, with a translation if it is another system's cron syntax.
     """
-    if _read(expression).next_after(_MONDAY.replace(tzinfo=None)) is None:
-        raise _unusable(expression, "it never fires")
+    if _parse(expression).next_after(_MONDAY.replace(tzinfo=None)) is None:
+        raise _cron_error(expression, "it never fires")
 
 
 def next_fire(schedule: str, timezone: str, after: datetime) -> datetime:
     """Return the first fire later than ``after`` (aware), in UTC.
 
-    :raises ServerError: MT_OPTION_VALUE if the expression or the time zone cannot be used, or if
+    :raises ServerError: MT_OPTION_VALUE if the expression or the time zone is invalid, or if
         the expression never fires again.
     """
     fire = fire_after(schedule, timezone, after)
     if fire is None:
-        raise _unusable(schedule, "it never fires again")
+        raise _cron_error(schedule, "it never fires again")
     return fire
 
 
 def fire_after(schedule: str, timezone: str, after: datetime) -> datetime | None:
-    """Return the same, or None for an expression whose years are over.
+    """Return the same, or None for an expression whose years have passed.
 
-    :raises ServerError: MT_OPTION_VALUE if the expression or the time zone cannot be used.
+    :raises ServerError: MT_OPTION_VALUE if the expression or the time zone is invalid.
     """
     zone = read_timezone(timezone)
     after = after.astimezone(UTC)
     if (interval := _EVERY.fullmatch(schedule)) is not None:
         return _next_interval(int(interval[1]), TimeUnit[interval[2]], zone, after)
-    quartz = _read(schedule)
+    quartz = _parse(schedule)
     return (_next_elapsed if quartz.every_hour else _next_named)(quartz, zone, after)
 
 
 def last_fire(schedule: str, timezone: str, until: datetime) -> datetime:
     """Return the latest fire not later than ``until``, in UTC.
 
-    :raises ServerError: as :func:`fire_after`, also when it did not fire in twenty years.
+    :raises ServerError: as :func:`fire_after`, and if it has not fired in twenty years.
     """
 
     def fires_within(step: timedelta) -> bool:
@@ -110,7 +110,7 @@ def last_fire(schedule: str, timezone: str, until: datetime) -> datetime:
     while not fires_within(step):
         step *= 2
         if step > _LOOK_BACK:
-            raise _unusable(schedule, "it never fired before")
+            raise _cron_error(schedule, "it has never fired")
     short, long = timedelta(0), step
     while long - short > timedelta(seconds=1):
         middle = short + (long - short) / 2
@@ -122,23 +122,23 @@ def last_fire(schedule: str, timezone: str, until: datetime) -> datetime:
 
 
 def read_timezone(name: str) -> tzinfo:
-    """Return the time zone of that name; raises as :func:`fire_after`."""
+    """Return the time zone with that name; raises as :func:`fire_after`."""
     zone = parse_zone(name)
     if zone is None:
-        reason = "no such time zone is known"
+        reason = "unknown time zone"
         raise error(Code.MT_OPTION_VALUE, key=TIMEZONE_OPTION, value=repr(name), reason=reason)
     return zone
 
 
-def _read(expression: str) -> Quartz:
+def _parse(expression: str) -> Quartz:
     try:
         return parse_quartz(expression)
-    except ValueError as problem:
-        raise _unusable(expression, why_not_quartz(expression)) from problem
+    except ValueError as error:
+        raise _cron_error(expression, why_not_quartz(expression)) from error
 
 
 def _next_named(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | None:
-    """Walk the wall clock; the first of two equal times counts, a missing one comes later."""
+    """Follow the wall clock: fire at the first of two equal times, and late at a skipped one."""
     begin = after.astimezone(zone)
     if (after - _SHIFT).astimezone(zone).utcoffset() != begin.utcoffset():
         begin = (after - _SHIFT).astimezone(zone)
@@ -152,7 +152,7 @@ def _next_named(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | Non
 
 
 def _next_elapsed(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | None:
-    """Walk the wall clock as if it were never changed, and start again at each change."""
+    """Follow the wall clock with a fixed offset, starting again at each clock change."""
     offset = after.astimezone(zone).utcoffset() or timedelta()
     while True:
         local = quartz.next_after((after + offset).replace(tzinfo=None))
@@ -164,12 +164,12 @@ def _next_elapsed(quartz: Quartz, zone: tzinfo, after: datetime) -> datetime | N
         change = _first_change(zone, after, fire)
         offset = change.astimezone(zone).utcoffset() or timedelta()
         if local < (change + offset).replace(tzinfo=None):
-            return change  # the time is left out
+            return change  # the clock skips this time
         after = change - timedelta(seconds=1)
 
 
 def _first_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
-    """Return the second in which the zone's clock is first changed between two moments."""
+    """Return the second of the zone's first clock change between two moments."""
     step = timedelta(hours=1)
     before = begin.astimezone(zone).utcoffset()
     while begin + step < end and (begin + step).astimezone(zone).utcoffset() == before:
@@ -199,5 +199,5 @@ def _next_interval(count: int, unit: TimeUnit, zone: tzinfo, after: datetime) ->
         passed += 1
 
 
-def _unusable(cron: str, reason: str) -> Exception:
+def _cron_error(cron: str, reason: str) -> Exception:
     return error(Code.MT_OPTION_VALUE, key=CRON_OPTION, value=repr(cron), reason=reason)

@@ -1,4 +1,4 @@
-"""Cron expressions of other systems, recognized and translated to Quartz; pure."""
+"""Recognizes cron expressions of other systems and translates them to Quartz; pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _WEEKDAY_ITEM = re.compile(
 
 
 def why_not_quartz(expression: str) -> str:
-    """Return in one clause why an expression is not Quartz's, with its translation if it has one.
+    """Explain in one clause why an expression is not Quartz's, with a translation if there is one.
 
-    :param expression: one that :func:`parse_quartz` refuses.
+    :param expression: one that :func:`parse_quartz` rejects.
     """
     text = expression.strip()
     if text.startswith("@"):
-        return _of_macro(text)
+        return _explain_macro(text)
     fields = (called[1] if (called := _CALL.fullmatch(text)) else text).upper().split()
-    if (clause := _of_fields(fields)) is not None:
+    if (clause := _explain_fields(fields)) is not None:
         return clause
     try:
         parse_quartz(text)
-    except ValueError as problem:
-        return str(problem)
+    except ValueError as error:
+        return str(error)
     return f"write its fields: {FIELDS}"
 
 
-def _of_macro(text: str) -> str:
+def _explain_macro(text: str) -> str:
     word, _, rest = text.partition(" ")
     if word.lower() == "@every":
         return (
@@ -50,12 +50,12 @@ def _of_macro(text: str) -> str:
         )
     known = _MACROS.get(text.lower())
     if known is None:
-        return f"Quartz has no such word, write its fields: {FIELDS}"
-    return f"Quartz has no such word, write {known}"
+        return f"Quartz has no such macro, write its fields: {FIELDS}"
+    return f"Quartz has no such macro, write {known}"
 
 
-def _of_fields(fields: Sequence[str]) -> str | None:
-    """Return what is said of fields in the order of another system; None if nothing is known."""
+def _explain_fields(fields: Sequence[str]) -> str | None:
+    """Explain fields in another system's order; None if they are not recognized."""
     seconds_first = " ".join(["0", *fields])
     if "?" in fields:
         # Quartz without seconds, or the six fields of AWS, which also begin with minutes.
@@ -63,15 +63,15 @@ def _of_fields(fields: Sequence[str]) -> str | None:
             return f"Quartz begins with the seconds, write {seconds_first}"
         return None
     if len(fields) == 5:
-        return _of_unix(fields, [], "it has the five fields of Unix")
+        return _explain_unix(fields, [], "it has the five fields of Unix")
     if len(fields) == 6 and _YEARS.fullmatch(fields[5]):
-        return _of_unix(fields[:5], fields[5:], "it has no seconds")
+        return _explain_unix(fields[:5], fields[5:], "it has no seconds")
     if 6 <= len(fields) <= 7:
-        return _of_seconds_first(fields)
+        return _explain_seconds_first(fields)
     return None
 
 
-def _of_unix(fields: Sequence[str], year: Sequence[str], what: str) -> str | None:
+def _explain_unix(fields: Sequence[str], year: Sequence[str], what: str) -> str | None:
     minute, hour, of_month, month, of_week = fields
     weekdays = _weekdays(of_week)
     if weekdays is None:
@@ -87,43 +87,47 @@ def _of_unix(fields: Sequence[str], year: Sequence[str], what: str) -> str | Non
         return f"{what}, in Quartz it is {by_week}"
     return (
         f"{what}, and fires on days of the month and on days of the week; "
-        f"Quartz takes one of them: {by_month}, or {by_week}"
+        f"Quartz only allows one of them: {by_month}, or {by_week}"
     )
 
 
-def _of_seconds_first(fields: Sequence[str]) -> str | None:
-    """Return what is said of six or seven fields that begin with seconds, without a ``?``."""
+def _explain_seconds_first(fields: Sequence[str]) -> str | None:
+    """Explain six or seven fields that begin with seconds and have no ``?``."""
     second, minute, hour, of_month, month, of_week, *year = fields
     beginning = [second, minute, hour]
     by_month = " ".join([*beginning, of_month, month, "?", *year])
     if of_week == "*":
-        needed = "in Quartz one of the day fields is ?"
+        needed = "in Quartz one of the day fields must be ?"
         return f"{needed}, write {by_month}" if _is_quartz(by_month) else None
     by_week = " ".join([*beginning, "?", month, of_week, *year])
     if not _is_quartz(by_week):
-        # A weekday that Quartz does not have, such as 0.
+        # A weekday that does not exist in Quartz, such as 0.
         by_week = ""
     weekdays = _weekdays(of_week)
     unix = " ".join([*beginning, "?", month, weekdays, *year]) if weekdays else ""
     if not _is_quartz(unix):
         unix = ""
     if of_month != "*":
-        ways = [way for way in (by_month if _is_quartz(by_month) else "", unix or by_week) if way]
-        if not ways:
+        choices = [
+            choice
+            for choice in (by_month if _is_quartz(by_month) else "", unix or by_week)
+            if choice
+        ]
+        if not choices:
             return None
-        return f"in Quartz one of the day fields is ?, write {', or '.join(ways)}"
-    numbered = any(sign.isdigit() for sign in re.sub(r"[#/]\d", "", of_week))
+        return f"in Quartz one of the day fields must be ?, write {', or '.join(choices)}"
+    numbered = any(character.isdigit() for character in re.sub(r"[#/]\d", "", of_week))
     if numbered and unix and by_week:
         return (
-            f"in Quartz one of the day fields is ?, and weekdays count from 1 = SUN; write {unix} "
-            f"if they count from 0 = SUN as in Unix, and {by_week} if not"
+            "in Quartz one of the day fields must be ?, and weekdays count from 1 = SUN; "
+            f"write {unix} if they count from 0 = SUN as in Unix, and {by_week} if not"
         )
     known = by_week or unix
-    return f"in Quartz one of the day fields is ?, write {known}" if known else None
+    return f"in Quartz one of the day fields must be ?, write {known}" if known else None
 
 
 def _weekdays(text: str) -> str | None:
-    """Return Unix's days of the week, whose 0 and 7 are Sunday, by name; None if unreadable."""
+    """Return Unix's days of the week (0 and 7 are Sunday) by name; None if they are invalid."""
     if text == "*":
         return "?"
     items = [_weekday_item(item) for item in text.split(",")]

@@ -29,7 +29,7 @@ from tidegate_server.gateway.scheduler.firing import FireProcessor, SkipRefresh,
 from tidegate_server.gateway.scheduler.workflows import WorkflowStore
 from tidegate_server.gateway.store.database import Database
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FORGET_INTERVAL = 3600.0
 
@@ -37,8 +37,8 @@ _FORGET_INTERVAL = 3600.0
 class EmbeddedScheduler:
     """Fires due workflows and starts refreshes of changed tables, a bounded number at a time.
 
-    A fire is claimed in the store only when it can start at once, so whatever has to wait stays
-    there and survives a crash.
+    A fire is acquired only when it can start immediately, so fires that have to wait stay in the
+    store and survive a crash.
     """
 
     def __init__(
@@ -58,15 +58,17 @@ class EmbeddedScheduler:
         arms: bool = True,
         suspended: Suspended = lambda table, reason: None,
     ) -> None:
-        """Take the parts; ``options`` are the server-wide defaults of the tables' options.
+        """Create the scheduler.
 
-        ``server_id`` is under whose name fires are claimed. ``executor`` replaces the threads
-        that run refreshes. Without ``arms`` another scheduler fires what is created here.
-        ``suspended`` is told of tables that failed too often.
+        :param options: the server's defaults of the tables' options.
+        :param server_id: the name under which this server acquires fires.
+        :param executor: replaces the threads that run refreshes.
+        :param arms: whether workflows fire here; False if an external scheduler fires them.
+        :param suspended: called for each table that is suspended after too many failures.
         """
         self._arms = arms
         self._workflows = WorkflowStore(database)
-        self._firing = FireProcessor(
+        self._fires = FireProcessor(
             database=database,
             ledger=ledger,
             tables=tables,
@@ -76,7 +78,7 @@ class EmbeddedScheduler:
             lease=config.lease,
             clock=clock,
             suspended=suspended,
-            newest=watcher.newest,
+            newest=watcher.newest_versions,
         )
         self._ledger = ledger
         self._run_refresh = run_refresh
@@ -94,7 +96,7 @@ class EmbeddedScheduler:
     def open(self) -> None:
         if self._arms:
             self._arm_all()
-        # Threads of their own, so that a slow look at the sources holds no fire back.
+        # Separate threads, so that slow polling of the sources delays no fire.
         self._start("scheduler", self.fire_due, self._config.poll_interval)
         self._start("watcher", self.refresh_changed, self._config.poll_interval)
         self._start("history", self.forget_old_runs, _FORGET_INTERVAL)
@@ -106,7 +108,7 @@ class EmbeddedScheduler:
         self._executor.shutdown(wait=True)
 
     def create(self, request: CreateWorkflow) -> None:
-        self._workflows.add(self._armed(request.workflow))
+        self._workflows.add(self._arm(request.workflow))
 
     def modify(self, request: ModifyWorkflow) -> None:
         wanted = request.workflow
@@ -115,62 +117,62 @@ class EmbeddedScheduler:
             fire = stored.next_fire if self._arms else None
             if replace(wanted, next_fire=fire) == stored:
                 return
-        self._workflows.replace(self._armed(wanted))
+        self._workflows.replace(self._arm(wanted))
         if not wanted.active:
-            self._firing.drop(wanted.table_id)
+            self._fires.drop_waiting(wanted.table_id)
 
     def delete(self, request: DeleteWorkflow) -> None:
         self._workflows.remove(request.table_id)
-        self._firing.drop(request.table_id)
+        self._fires.drop_waiting(request.table_id)
 
     def workflow(self, table_id: str) -> Workflow | None:
         return self._workflows.find(table_id)
 
-    def scheduled(self) -> tuple[Workflow, ...]:
+    def scheduled_workflows(self) -> tuple[Workflow, ...]:
         """Return the workflows that have a schedule."""
-        return self._workflows.scheduled()
+        return self._workflows.scheduled_workflows()
 
     def load(self, now: datetime) -> tuple[int, int]:
-        """Return how many refreshes run here, and how many workflows are due and wait."""
+        """Return how many refreshes are running here, and how many due workflows are waiting."""
         with self._lock:
             running = len(self._running)
         return running, len(self._workflows.due(now))
 
-    # ---- the looks -------------------------------------------------------------------------
+    # ---- polling ---------------------------------------------------------------------------
 
     def tick(self, now: datetime) -> None:
-        """Look once for due workflows, then for changed sources."""
+        """Poll once for due workflows, then for changed sources."""
         self.fire_due(now)
         self.refresh_changed(now)
 
     def fire_due(self, now: datetime) -> None:
-        """Start what is due, or record that it cannot run."""
-        self._firing.look(now, self._is_running)
-        for fire in self._firing.ready(now):
+        """Start due workflows, or record that they cannot run."""
+        self._fires.collect_due(now, self._is_running)
+        for fire in self._fires.ready(now):
             self._start_fire(fire, now)
 
     def refresh_changed(self, now: datetime) -> None:
-        """Start the refreshes whose sources changed."""
+        """Refresh the tables whose sources changed."""
         for request in self._watcher.due(now):
             if self._ledger.holder(request.table_id, now) is not None:
-                # Refreshed by hand or by another server; if that was not enough it stays due.
+                # Being refreshed by another server or manually; it stays due if that is not enough.
                 continue
             if self._take_slot(request.table_id):
-                self._watcher.started(request.table_id, now)
+                self._watcher.record_start(request.table_id, now)
                 self._executor.submit(self._run_changed, request)
 
     def forget_old_runs(self, now: datetime) -> None:
-        """Delete the records of refreshes older than the configuration wants."""
+        """Delete records of refreshes that are older than the configured retention."""
         count = self._ledger.forget(now - timedelta(days=self._config.history_days))
         if count:
-            log.info("%s old refresh runs were deleted", count)
+            logger.info("deleted %s old refresh runs", count)
 
     def _start_fire(self, fire: Fire, now: datetime) -> None:
         if not self._take_slot(fire.table_id):
             return
         claimed = None
         try:
-            claimed = self._firing.claim(fire, now)
+            claimed = self._fires.acquire(fire, now)
             if claimed is not None:
                 self._executor.submit(self._run_fire, *claimed)
         finally:
@@ -180,23 +182,23 @@ class EmbeddedScheduler:
     # ---- running ---------------------------------------------------------------------------
 
     def _run_fire(self, fire: Fire, request: RefreshRequest) -> None:
-        self._firing.ended(fire, self._run(request))
+        self._fires.record_end(fire, self._run(request))
 
     def _run_changed(self, request: RefreshRequest) -> None:
         run: RefreshRun | None = None
         try:
             run = self._run(request)
         finally:
-            self._watcher.finished(request.table_id, run, self._clock.now())
+            self._watcher.record_end(request.table_id, run, self._clock.now())
         if run is not None:
-            self._firing.judge(run)
+            self._fires.count_failures(run)
 
     def _run(self, request: RefreshRequest) -> RefreshRun | None:
         try:
             return self._run_refresh(request)
         except Exception:
-            # The last frame of a worker thread: what escapes here would be seen by nobody.
-            log.exception("refresh of table %s could not be run", request.table_id)
+            # The last frame of a worker thread: an exception that escapes here would be lost.
+            logger.exception("refresh of table %s could not be run", request.table_id)
             return None
         finally:
             self._free_slot(request.table_id)
@@ -217,38 +219,38 @@ class EmbeddedScheduler:
         with self._lock:
             return table_id in self._running
 
-    def _start(self, name: str, look: Callable[[datetime], object], pause: float) -> None:
-        thread = threading.Thread(target=self._repeat, args=(look, pause), name=name, daemon=True)
+    def _start(self, name: str, task: Callable[[datetime], object], pause: float) -> None:
+        thread = threading.Thread(target=self._repeat, args=(task, pause), name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
 
-    def _repeat(self, look: Callable[[datetime], object], pause: float) -> None:
+    def _repeat(self, task: Callable[[datetime], object], pause: float) -> None:
         failing = ""
         while not self._stop.wait(pause):
             try:
-                look(self._clock.now())
+                task(self._clock.now())
                 failing = ""
-            except ServerError as problem:
-                # Looks follow each other twice a second: the log gets each reason once.
-                if problem.code != failing:
-                    log.warning("the scheduler's look failed: %s", problem)
-                failing = problem.code
+            except ServerError as error:
+                # The task runs twice a second: log each reason only once.
+                if error.code != failing:
+                    logger.warning("a task of the scheduler failed: %s", error)
+                failing = error.code
             except Exception:
-                # One failed look must not end all later ones.
-                log.exception("the scheduler's look failed")
+                # A failure must not end the thread.
+                logger.exception("a task of the scheduler failed")
 
     def _arm_all(self) -> None:
-        """Take up what another scheduler fired until this server came."""
-        for workflow in self._workflows.scheduled():
+        """Arm the workflows that an external scheduler fired until this server started."""
+        for workflow in self._workflows.scheduled_workflows():
             if not workflow.active or workflow.next_fire is not None:
                 continue
             try:
-                self._workflows.replace(self._armed(workflow))
-            except ServerError as problem:
-                log.warning("the workflow of table %s cannot fire: %s", workflow.table_id, problem)
+                self._workflows.replace(self._arm(workflow))
+            except ServerError as error:
+                logger.warning("the workflow of table %s cannot fire: %s", workflow.table_id, error)
 
-    def _armed(self, workflow: Workflow) -> Workflow:
-        """Return the workflow with its next fire, which is the scheduler's own to set."""
+    def _arm(self, workflow: Workflow) -> Workflow:
+        """Return the workflow with its next fire, which only the scheduler sets."""
         if workflow.cron is None or not workflow.active or not self._arms:
             return replace(workflow, next_fire=None)
         fire = next_fire(workflow.cron, workflow.timezone, self._clock.now())

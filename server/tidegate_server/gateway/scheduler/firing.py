@@ -1,4 +1,4 @@
-"""What becomes of the fires of workflows: run, skipped, tried again, given up."""
+"""Processing of fires: they run, are skipped, retried or given up."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tidegate_server.gateway.freshness.retries import (
 )
 from tidegate_server.gateway.scheduler.base import Ledger, Workflow
 from tidegate_server.gateway.scheduler.continuous import Tables
-from tidegate_server.gateway.scheduler.fire_queue import Backlog, Fire
-from tidegate_server.gateway.scheduler.fires import (
+from tidegate_server.gateway.scheduler.fire_queue import Fire, FireQueue
+from tidegate_server.gateway.scheduler.misfires import (
     JITTER_OPTION,
     MISFIRE_OPTION,
     PAST_RUNS,
@@ -45,29 +45,29 @@ from tidegate_server.gateway.scheduler.fires import (
 from tidegate_server.gateway.scheduler.workflows import Option, WorkflowStore, table_option
 from tidegate_server.gateway.store.database import Database
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 SkipRefresh = Callable[[RefreshRequest, Reason, str], RefreshRun]
 """Records a fire that does not run: the request, the reason's code and its text."""
 
 Suspended = Callable[[MaterializedTable, str], None]
-"""Is told of a table that was suspended since it keeps failing, and why."""
+"""Called with a table that was suspended because it keeps failing, and the reason."""
 
 Newest = Callable[[MaterializedTable], SourceVector | None]
-"""Tells the versions that a table's sources have now; None if that is not known."""
+"""Returns the current versions of a table's sources; None if they are not known."""
 
-_LOOKED_THROUGH = 50
-"""Runs among which those of one fire are looked for."""
+_RECENT_RUNS = 50
+"""Number of recent runs in which those of a fire are searched for."""
 _MOST_WAITING = 100
-"""Fires of one table that may wait before more missed ones are taken up."""
+"""Waiting fires of one table up to which further missed ones are enqueued."""
 
 
 class FireProcessor:
-    """Takes due workflows into the store's backlog, and fires out of it.
+    """Enqueues the fires of due workflows, and hands out those that can run.
 
-    A fire stays in the store until it is done with: when its server dies, another one, or the
-    same one later, takes it up again.
+    A fire stays in the queue until it is completed: if its server dies, another server, or the same
+    one after a restart, acquires it again.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class FireProcessor:
     ) -> None:
         self._newest = newest
         self._workflows = WorkflowStore(database)
-        self._backlog = Backlog(database)
+        self._queue = FireQueue(database)
         self._ledger = ledger
         self._tables = tables
         self._skip_refresh = skip_refresh
@@ -97,27 +97,27 @@ class FireProcessor:
         self._suspended = suspended
         self._extended: datetime | None = None
 
-    # ---- into the backlog ------------------------------------------------------------------
+    # ---- enqueuing -------------------------------------------------------------------------
 
-    def look(self, now: datetime, busy: Callable[[str], bool]) -> None:
-        """Take up what is due; a fire is skipped while its table's refresh runs here."""
+    def collect_due(self, now: datetime, busy: Callable[[str], bool]) -> None:
+        """Enqueue due fires; a fire is skipped while a refresh of its table is running here."""
         for workflow in self._workflows.due(now):
             try:
-                self._take(workflow, now, busy(workflow.table_id))
-            except ServerError as problem:
-                log.exception("workflow of table %s cannot fire", workflow.table_id)
-                if problem.code == Code.MT_OPTION_VALUE.name:
-                    # Its schedule is unreadable, and will be at the next look.
-                    self._give_up(workflow.table_id, problem)
+                self._collect(workflow, now, busy(workflow.table_id))
+            except ServerError as error:
+                logger.exception("workflow of table %s cannot fire", workflow.table_id)
+                if error.code == Code.MT_OPTION_VALUE.name:
+                    # Its schedule is invalid and will remain so.
+                    self._give_up(workflow.table_id, error)
 
-    def _give_up(self, table_id: str, problem: ServerError) -> None:
+    def _give_up(self, table_id: str, error: ServerError) -> None:
         table = self._tables.by_id(table_id)
         if table is not None and table.refresh_status is RefreshStatus.ACTIVATED:
-            self._suspend(table, problem.message)
+            self._suspend(table, error.message)
         else:
-            self._workflows.rest(table_id)
+            self._workflows.deactivate(table_id)
 
-    def _take(self, workflow: Workflow, now: datetime, busy: bool) -> None:
+    def _collect(self, workflow: Workflow, now: datetime, busy: bool) -> None:
         table = self._tables.by_id(workflow.table_id)
         if workflow.cron is None or workflow.next_fire is None:
             return
@@ -129,7 +129,7 @@ class FireProcessor:
         if workflow.next_fire > until:
             return
         every = misfire is Misfire.ALL
-        if every and self._backlog.waiting(workflow.table_id) >= _MOST_WAITING:
+        if every and self._queue.count(workflow.table_id) >= _MOST_WAITING:
             return
         schedule, zone = workflow.cron, workflow.timezone
         due = due_fires(schedule, zone, workflow.next_fire, until, misfire)
@@ -139,19 +139,21 @@ class FireProcessor:
         fires = [
             Fire(table_id=workflow.table_id, schedule_time=moment, due_at=now) for moment in run
         ]
-        taken = self._backlog.take(workflow, due.following, fires, supersede=not every)
+        taken = self._queue.advance(workflow, due.following, fires, supersede=not every)
         if taken and active and table is not None and not fires:
             self._skip(table, due)
 
     def _skip(self, table: MaterializedTable, due: DueFires) -> None:
         if table.held is not None:
             moment = due.missed or due.run[-1]
-            self._skip_refresh(_request(table, moment), Reason.VERSION_HELD, table.held.reason)
+            self._skip_refresh(
+                _scheduled_request(table, moment), Reason.VERSION_HELD, table.held.reason
+            )
         elif due.missed is not None:
-            text = "it was missed by more than a minute, and missed fires are skipped"
-            self._skip_refresh(_request(table, due.missed), Reason.MISFIRED, text)
+            text = "it was missed by more than a minute, and the misfire policy is SKIP"
+            self._skip_refresh(_scheduled_request(table, due.missed), Reason.MISFIRED, text)
         else:
-            request = _request(table, due.run[-1])
+            request = _scheduled_request(table, due.run[-1])
             self._skip_refresh(request, Reason.PREVIOUS_RUNNING, Reason.PREVIOUS_RUNNING.meaning)
 
     @staticmethod
@@ -159,58 +161,58 @@ class FireProcessor:
         most = parse_duration(option(JITTER_OPTION) or "")
         return jitter(table.id, most.duration) if most is not None else timedelta()
 
-    # ---- out of the backlog ----------------------------------------------------------------
+    # ---- acquiring -------------------------------------------------------------------------
 
     def ready(self, now: datetime) -> tuple[Fire, ...]:
-        """Return the fires that may be claimed, and keep the claims of this server alive."""
+        """Return the fires that can be acquired, and renew the claims of this server."""
         if self._extended is None or now >= self._extended + timedelta(seconds=self._lease / 3):
-            self._backlog.extend(self._owner, now, self._lease)
+            self._queue.extend(self._owner, now, self._lease)
             self._extended = now
-        return self._backlog.ready(now)
+        return self._queue.ready(now)
 
-    def claim(self, fire: Fire, now: datetime) -> tuple[Fire, RefreshRequest] | None:
-        """Take a fire and return what to run for it; None if there is nothing to run."""
+    def acquire(self, fire: Fire, now: datetime) -> tuple[Fire, RefreshRequest] | None:
+        """Acquire a fire and return it with its request; None if there is nothing to run."""
         table = self._tables.by_id(fire.table_id)
         if table is None or not table.kept_fresh:
-            self._backlog.done(fire)
+            self._queue.remove(fire)
             return None
         misfire = read_misfire(table_option(table, self._options)(MISFIRE_OPTION))
         if misfire is Misfire.ALL and self._ledger.holder(table.id, now) is not None:
-            # None of its fires is given up, also not for a refresh by hand or elsewhere.
+            # No fire is skipped, so it waits until the refresh that holds the lease has ended.
             return None
-        attempt = fire.attempt if fire.owner is None else self._after_crash(fire, table)
+        attempt = fire.attempt if fire.owner is None else self._attempt_after_crash(fire, table)
         if attempt is None:
             return None
-        if not self._backlog.claim(fire, attempt, self._owner, now, self._lease):
+        if not self._queue.acquire(fire, attempt, self._owner, now, self._lease):
             return None
         fire = replace(fire, attempt=attempt, owner=self._owner)
         try:
             partitions = self._partitions(table, fire.schedule_time)
         except ServerError:
-            # The options can be mended; until then each fire says so once.
-            log.exception("the partitions of %s at %s are not known", table.name, fire)
-            self._backlog.done(fire)
+            # The options can be corrected; until then each fire logs this once.
+            logger.exception("the partitions of %s at %s are not known", table.name, fire)
+            self._queue.remove(fire)
             return None
-        request = _request(table, fire.schedule_time)
+        request = _scheduled_request(table, fire.schedule_time)
         return fire, replace(request, task=Recompute(partitions=partitions), attempt=attempt)
 
-    def _after_crash(self, fire: Fire, table: MaterializedTable) -> int | None:
-        """Return which attempt comes next for a fire whose server died; None for none now."""
+    def _attempt_after_crash(self, fire: Fire, table: MaterializedTable) -> int | None:
+        """Return the number of the next attempt after a server died; None if there is none yet."""
         runs = [
             run
-            for run in self._ledger.runs(fire.table_id, limit=_LOOKED_THROUGH)
+            for run in self._ledger.runs(fire.table_id, limit=_RECENT_RUNS)
             if run.schedule_time == fire.schedule_time and run.trigger is Trigger.SCHEDULED
         ]
         if not runs:
             return fire.attempt
         latest = runs[0]
         if latest.state in (RunState.QUEUED, RunState.RUNNING):
-            # Recovery says first what became of it.
+            # Recovery has to determine the outcome first.
             return None
         lost = latest.state is RunState.FAILED or interrupted(latest)
         if lost and latest.attempt <= max(1, self._retries(table)):
             return latest.attempt + 1
-        self._backlog.done(fire)
+        self._queue.remove(fire)
         return None
 
     def _partitions(self, table: MaterializedTable, fire: datetime) -> tuple[PartitionSpec, ...]:
@@ -227,32 +229,32 @@ class FireProcessor:
             newest=lambda: self._newest(table),
         )
 
-    # ---- afterwards ------------------------------------------------------------------------
+    # ---- outcomes --------------------------------------------------------------------------
 
-    def ended(self, fire: Fire, run: RefreshRun | None) -> None:
-        """Note how the run of a fire ended; None when it could not even be recorded."""
+    def record_end(self, fire: Fire, run: RefreshRun | None) -> None:
+        """Retry or complete a fire; ``run`` is None if not even its record could be stored."""
         table = self._tables.by_id(fire.table_id)
         if run is not None and run.state is RunState.CANCELLED and interrupted(run):
-            # This server is about to end; the next one goes on.
-            self._backlog.again(fire, self._clock.now())
+            # This server is shutting down; the next one continues.
+            self._queue.retry(fire, self._clock.now())
             return
-        if run is not None and table is not None and self._again(table, run):
-            self._backlog.again(fire, self._clock.now() + retry_pause(run.attempt))
-            log.info("refresh of %s is tried again: %s", table.name, run.error_message)
+        if run is not None and table is not None and self._should_retry(table, run):
+            self._queue.retry(fire, self._clock.now() + retry_pause(run.attempt))
+            logger.info("refresh of %s will be retried: %s", table.name, run.error_message)
             return
-        self._backlog.done(fire)
+        self._queue.remove(fire)
         if run is not None:
-            self.judge(run)
+            self.count_failures(run)
 
-    def judge(self, run: RefreshRun) -> None:
-        """Count failures in a row and suspend a table that has too many."""
+    def count_failures(self, run: RefreshRun) -> None:
+        """Count failures in a row and suspend a table that has too many of them."""
         if run.state is RunState.SUCCEEDED:
-            self._backlog.clear_failures(run.table_id)
+            self._queue.clear_failures(run.table_id)
         if not counts_as_failure(run):
             return
         if self._succeeded_since(run):
-            self._backlog.clear_failures(run.table_id)
-        failures = self._backlog.count_failure(run.table_id)
+            self._queue.clear_failures(run.table_id)
+        failures = self._queue.count_failure(run.table_id)
         table = self._tables.by_id(run.table_id)
         if table is None:
             return
@@ -261,17 +263,17 @@ class FireProcessor:
         if 0 < limit <= failures:
             self._suspend(table, suspension_reason(failures, run))
 
-    def drop(self, table_id: str) -> None:
-        """Forget the fires of a table that wait."""
-        self._backlog.drop(table_id)
+    def drop_waiting(self, table_id: str) -> None:
+        """Remove a table's waiting fires."""
+        self._queue.drop_unclaimed(table_id)
 
-    def _again(self, table: MaterializedTable, run: RefreshRun) -> bool:
+    def _should_retry(self, table: MaterializedTable, run: RefreshRun) -> bool:
         active = table.refresh_status is RefreshStatus.ACTIVATED
         return active and retries_left(run, self._retries(table))
 
     def _succeeded_since(self, failed: RefreshRun) -> bool:
-        """Say whether the run before a failed one succeeded, whoever asked for it."""
-        for run in self._ledger.runs(failed.table_id, limit=_LOOKED_THROUGH):
+        """Return whether a run of any trigger succeeded since the previous failure."""
+        for run in self._ledger.runs(failed.table_id, limit=_RECENT_RUNS):
             if run.state is RunState.SUCCEEDED:
                 return True
             same = run.refresh_id == failed.refresh_id or (
@@ -285,9 +287,9 @@ class FireProcessor:
         start, end = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
         if not self._tables.move(table.id, start, end, reason):
             return
-        log.warning("%s is suspended: %s", table.name, reason)
-        self._workflows.rest(table.id)
-        self._backlog.drop(table.id)
+        logger.warning("%s is suspended: %s", table.name, reason)
+        self._workflows.deactivate(table.id)
+        self._queue.drop_unclaimed(table.id)
         self._suspended(table, reason)
 
     def _retries(self, table: MaterializedTable) -> int:
@@ -295,7 +297,7 @@ class FireProcessor:
         return whole_number(option(RETRIES_OPTION), DEFAULT_RETRIES)
 
 
-def _request(table: MaterializedTable, moment: datetime) -> RefreshRequest:
+def _scheduled_request(table: MaterializedTable, moment: datetime) -> RefreshRequest:
     return RefreshRequest(
         table_id=table.id,
         trigger=Trigger.SCHEDULED,

@@ -1,4 +1,4 @@
-"""How long after their end partitions still take data: partition.fields.<column>.lateness; pure."""
+"""How long after their end partitions accept data: partition.fields.<column>.lateness; pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ISO = re.compile(
     r"(?:T(?=\d)(?:(?P<hours>\d{1,6})H)?(?:(?P<minutes>\d{1,8})M)?(?:(?P<seconds>\d{1,9})S)?)?"
 )
 _MOST = 10_000
-"""Partitions that may be open again at one time."""
+"""Maximum number of partitions that are open at one time."""
 
 
 def read_lateness(options: Mapping[str, str]) -> timedelta:
-    """Return how long the partitions of a table take late data; the longest of several columns.
+    """Return how long the partitions of a table accept late data; the longest of several columns.
 
-    :raises ServerError: MT_OPTION_VALUE for what is no duration such as PT6H.
+    :raises ServerError: MT_OPTION_VALUE for an invalid duration.
     """
     found = [
         _duration(key, value)
@@ -38,9 +38,9 @@ def read_lateness(options: Mapping[str, str]) -> timedelta:
 
 
 def check_lateness(options: Mapping[str, str]) -> None:
-    """Refuse a lateness that would have no effect, or one of too many partitions.
+    """Reject a lateness that would have no effect, or that spans too many partitions.
 
-    :param options: all that a table says.
+    :param options: all options of a table.
     :raises ServerError: MT_OPTION_VALUE, MT_DATE_FORMATTER_PATTERN.
     """
     patterns = {
@@ -54,13 +54,15 @@ def check_lateness(options: Mapping[str, str]) -> None:
             continue
         late = _duration(key, value)
         if match[1].lower() not in patterns:
-            raise _unusable(key, value, f"{match[1]} has no date-formatter, so that it never ends")
+            raise _lateness_error(
+                key, value, f"{match[1]} has no date-formatter, so its partitions never end"
+            )
         policy = read_policy(options.get(POLICY_OPTION))
         if policy is not PartitionPolicy.SCHEDULE_TIME:
-            raise _unusable(key, value, f"{POLICY_OPTION} is {policy.value}")
+            raise _lateness_error(key, value, f"{POLICY_OPTION} is {policy.value}")
         shortest = min(step_of(pattern_grain(pattern)) for pattern in patterns.values())
         if late > shortest * _MOST:
-            raise _unusable(key, value, f"that is more than {_MOST} partitions")
+            raise _lateness_error(key, value, f"it spans more than {_MOST} partitions")
 
 
 def _duration(key: str, value: str) -> timedelta:
@@ -68,9 +70,9 @@ def _duration(key: str, value: str) -> timedelta:
     parts = {unit: int(n) for unit, n in match.groupdict().items() if n} if match else {}
     found = timedelta(**parts)
     if not found:
-        raise _unusable(key, value, "write a positive duration such as PT6H, PT30M or P1D")
+        raise _lateness_error(key, value, "write a positive duration such as PT6H, PT30M or P1D")
     return found
 
 
-def _unusable(key: str, value: str, reason: str) -> Exception:
+def _lateness_error(key: str, value: str, reason: str) -> Exception:
     return error(Code.MT_OPTION_VALUE, key=key, value=repr(value), reason=reason)

@@ -1,4 +1,4 @@
-"""Leases, epochs and the history of runs in the store."""
+"""Leases, epochs and the history of runs, in the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate_server.gateway.store.tables import cancel_requests as c
 from tidegate_server.gateway.store.tables import leases
 from tidegate_server.gateway.store.tables import refresh_runs as r
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _UNFINISHED = (RunState.QUEUED.value, RunState.RUNNING.value)
 _WHOLE_TABLE = tuple(kind.value for kind in Strategy if kind is not Strategy.PARTITION)
@@ -27,7 +27,7 @@ _WHOLE_TABLE = tuple(kind.value for kind in Strategy if kind is not Strategy.PAR
 class SqlLedger:
     """Every call is one transaction; times come from the caller, never from the database.
 
-    A table's lease row outlives its lease: it carries the epoch, which therefore never comes again.
+    A table's lease row outlives its lease: it stores the epoch, so that no epoch is used twice.
     """
 
     def __init__(self, database: Database) -> None:
@@ -43,7 +43,7 @@ class SqlLedger:
         )
         with self._database.begin() as connection:
             if connection.execute(take).rowcount == 1:
-                return _epoch(connection, table_id)
+                return _current_epoch(connection, table_id)
             first = {"table_id": table_id, "owner": owner, "expires_at": expiry, "epoch": 1}
             return 1 if _insert_lease(connection, first) else None
 
@@ -84,7 +84,7 @@ class SqlLedger:
 
     def record(self, run: RefreshRun) -> None:
         before = {run.state, *(s for s, ends in RUN_MOVES.items() if run.state in ends)}
-        values = _values(run)
+        values = _row_values(run)
         move = update(r).where(
             r.c.refresh_id == run.refresh_id, r.c.state.in_([state.value for state in before])
         )
@@ -95,14 +95,16 @@ class SqlLedger:
             if not connection.execute(known).scalar_one():
                 connection.execute(insert(r).values(**values))
                 return
-        log.warning("run %s has ended already; %s is not recorded", run.refresh_id, run.state.value)
+        logger.warning(
+            "run %s has ended already; %s is not recorded", run.refresh_id, run.state.value
+        )
 
-    def ask_cancel(self, refresh_id: str) -> None:
+    def request_cancel(self, refresh_id: str) -> None:
         with self._database.begin() as connection:
             connection.execute(delete(c).where(c.c.refresh_id == refresh_id))
             connection.execute(insert(c).values(refresh_id=refresh_id))
 
-    def cancel_asked(self, refresh_id: str) -> bool:
+    def is_cancel_requested(self, refresh_id: str) -> bool:
         asked = select(exists().where(c.c.refresh_id == refresh_id))
         with self._database.read() as connection:
             return bool(connection.execute(asked).scalar_one())
@@ -110,7 +112,7 @@ class SqlLedger:
     def find(self, refresh_id: str) -> RefreshRun | None:
         with self._database.read() as connection:
             row = connection.execute(select(r).where(r.c.refresh_id == refresh_id)).one_or_none()
-        return None if row is None else _run(row)
+        return None if row is None else _to_run(row)
 
     def last_success(self, table_id: str) -> RefreshRun | None:
         newest = (
@@ -125,14 +127,14 @@ class SqlLedger:
         )
         with self._database.read() as connection:
             row = connection.execute(newest).one_or_none()
-        return None if row is None else _run(row)
+        return None if row is None else _to_run(row)
 
     def runs(self, table_id: str | None = None, limit: int = 1000) -> tuple[RefreshRun, ...]:
         newest = select(r).order_by(r.c.sequence.desc()).limit(limit)
         if table_id is not None:
             newest = newest.where(r.c.table_id == table_id)
         with self._database.read() as connection:
-            return tuple(_run(row) for row in connection.execute(newest))
+            return tuple(_to_run(row) for row in connection.execute(newest))
 
     def commits(self, table_id: str, limit: int) -> tuple[RefreshRun, ...]:
         newest = (
@@ -147,12 +149,12 @@ class SqlLedger:
             .limit(limit)
         )
         with self._database.read() as connection:
-            return tuple(_run(row) for row in connection.execute(newest))
+            return tuple(_to_run(row) for row in connection.execute(newest))
 
-    def unfinished(self) -> tuple[RefreshRun, ...]:
+    def unfinished_runs(self) -> tuple[RefreshRun, ...]:
         open_runs = select(r).where(r.c.state.in_(_UNFINISHED)).order_by(r.c.sequence)
         with self._database.read() as connection:
-            return tuple(_run(row) for row in connection.execute(open_runs))
+            return tuple(_to_run(row) for row in connection.execute(open_runs))
 
     def forget(self, before: datetime) -> int:
         vectors = (
@@ -168,14 +170,14 @@ class SqlLedger:
             return connection.execute(old).rowcount
 
 
-def _epoch(connection: Connection, table_id: str) -> int:
+def _current_epoch(connection: Connection, table_id: str) -> int:
     held = select(leases.c.epoch).where(leases.c.table_id == table_id)
     epoch: int = connection.execute(held).scalar_one()
     return epoch
 
 
 def _insert_lease(connection: Connection, values: Mapping[str, object]) -> bool:
-    """Insert a table's first lease row; False if it has one, held by someone else."""
+    """Insert a table's first lease row; False if it has one, held by another owner."""
     try:
         with connection.begin_nested():
             connection.execute(insert(leases).values(**values))
@@ -184,7 +186,7 @@ def _insert_lease(connection: Connection, values: Mapping[str, object]) -> bool:
     return True
 
 
-def _values(run: RefreshRun) -> Mapping[str, Any]:
+def _row_values(run: RefreshRun) -> Mapping[str, Any]:
     return {
         "refresh_id": run.refresh_id,
         "table_id": run.table_id,
@@ -221,7 +223,7 @@ def _values(run: RefreshRun) -> Mapping[str, Any]:
     }
 
 
-def _run(row: Row[Any]) -> RefreshRun:
+def _to_run(row: Row[Any]) -> RefreshRun:
     return RefreshRun(
         refresh_id=row.refresh_id,
         table_id=row.table_id,

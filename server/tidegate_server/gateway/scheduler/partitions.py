@@ -1,4 +1,4 @@
-"""Which partitions a scheduled refresh covers; pure."""
+"""The partitions that a scheduled refresh covers; pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ POLICY_OPTION = "materialized-table.partition-refresh.policy"
 class PartitionPolicy(Enum):
     """Which partitions a run at schedule time T refreshes, F being the freshness.
 
-    SCHEDULE_TIME: that of T, and those since the run before (at least since T - F) that no refresh
-    has read since they ended; the first run of a table that of T alone. WINDOW_START: that of
-    T - F. WINDOW: all that meet [T - F, T).
+    SCHEDULE_TIME: the one of T, and those since the previous run (at least since T - F) that no
+    refresh has read since they ended; a table's first run only refreshes the one of T.
+    WINDOW_START: the one of T - F. WINDOW: all that overlap [T - F, T).
     """
 
     SCHEDULE_TIME = "SCHEDULE_TIME"
@@ -30,7 +30,7 @@ class PartitionPolicy(Enum):
 
 
 class Grain(Enum):
-    """The smallest step a date pattern tells apart, smallest first."""
+    """The smallest unit in a date pattern, smallest first."""
 
     SECOND = 0
     MINUTE = 1
@@ -42,22 +42,22 @@ class Grain(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRefresh:
-    """A refresh that succeeded: when it read, for which fire, and what it covered (empty: all)."""
+    """A successful refresh: when it read, for which fire, and its partitions (empty: all)."""
 
     read_at: datetime
     schedule_time: datetime | None = None
     partitions: tuple[PartitionSpec, ...] = ()
     vector: SourceVector | None = None
-    """The versions of the sources it read."""
+    """The source versions that it read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Late:
-    """How long after their end partitions still take data, and what the sources have now."""
+    """How long after their end partitions accept data, and the current source versions."""
 
     lateness: timedelta = timedelta()
     newest: SourceVector | None = None
-    """None if it is not known, so that anything may have come."""
+    """None if they are not known, so that data may have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,42 +84,44 @@ _RESERVED = frozenset("[]{}#")
 def pattern_grain(pattern: str) -> Grain:
     """Return the grain of a Java date pattern.
 
-    :raises ServerError: MT_DATE_FORMATTER_PATTERN if it is not one that can name partitions.
+    :raises ServerError: MT_DATE_FORMATTER_PATTERN if it cannot name partitions.
     """
     if pattern.count("'") % 2:
-        raise _bad_pattern(pattern, "a quote is not closed")
+        raise _pattern_error(pattern, "a quote is unclosed")
     fields = _QUOTED.sub("", pattern)
-    for sign in fields:
-        if (sign.isalpha() and sign not in _GRAINS and sign != "a") or sign in _RESERVED:
-            raise _bad_pattern(pattern, f"{sign} cannot name a partition")
+    for character in fields:
+        if (
+            character.isalpha() and character not in _GRAINS and character != "a"
+        ) or character in _RESERVED:
+            raise _pattern_error(pattern, f"{character} cannot name a partition")
     grains = [_GRAINS[letter] for letter in fields if letter in _GRAINS]
     if not grains:
-        raise _bad_pattern(pattern, "it has no date field")
+        raise _pattern_error(pattern, "it has no date fields")
     try:
         format_partition(pattern, datetime(2024, 1, 1, tzinfo=UTC))
-    except (ValueError, KeyError) as failure:
-        raise _bad_pattern(pattern, str(failure)) from failure
+    except (ValueError, KeyError) as error:
+        raise _pattern_error(pattern, str(error)) from error
     return min(grains, key=lambda grain: grain.value)
 
 
 def check_formatters(formatters: Mapping[str, str]) -> None:
-    """Refuse date patterns that cannot be used; raises as :func:`pattern_grain`."""
+    """Reject invalid date patterns; raises as :func:`pattern_grain`."""
     for pattern in formatters.values():
         pattern_grain(pattern)
 
 
 def read_policy(text: str | None) -> PartitionPolicy:
-    """Return the policy of that name, the default for None.
+    """Return the policy with that name, the default for None.
 
-    :raises ServerError: MT_OPTION_VALUE for another word.
+    :raises ServerError: MT_OPTION_VALUE for an unknown name.
     """
     if text is None:
         return PartitionPolicy.SCHEDULE_TIME
     try:
         return PartitionPolicy(text.strip().upper())
-    except ValueError as failure:
-        reason = "known are " + ", ".join(policy.value for policy in PartitionPolicy)
-        raise error(Code.MT_OPTION_VALUE, key=POLICY_OPTION, value=text, reason=reason) from failure
+    except ValueError as cause:
+        reason = "it must be one of " + ", ".join(policy.value for policy in PartitionPolicy)
+        raise error(Code.MT_OPTION_VALUE, key=POLICY_OPTION, value=text, reason=reason) from cause
 
 
 def scheduled_partitions(
@@ -131,52 +133,54 @@ def scheduled_partitions(
     past: Sequence[PastRefresh] = (),
     late: Late | None = None,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partitions a scheduled run covers, oldest first.
+    """Return the partitions that a scheduled run covers, oldest first.
 
-    Without date-formatters the answer is empty: the run covers the whole table.
+    Without date-formatters the result is empty: the run covers the whole table.
 
     :param formatters: Java date pattern by partition column.
-    :param schedule_time: the fire (aware), formatted on the clock of ``zone``.
-    :param past: the refreshes that succeeded, in any order.
-    :param late: what opens partitions again that have ended; for the policy SCHEDULE_TIME.
+    :param schedule_time: the fire (aware), formatted in ``zone``.
+    :param past: the successful refreshes, in any order.
+    :param late: the lateness, which keeps ended partitions open; for the policy SCHEDULE_TIME.
     :raises ServerError: MT_DATE_FORMATTER_PATTERN.
     """
     if not formatters:
         return ()
     check_formatters(formatters)
-    opening = _opening(schedule_time, freshness, zone)
+    opening = _window_start(schedule_time, freshness, zone)
     match policy:
         case PartitionPolicy.WINDOW_START:
             return (partition_at(formatters, opening, zone),)
         case PartitionPolicy.WINDOW:
             return partitions_between(formatters, opening, schedule_time, zone)
         case PartitionPolicy.SCHEDULE_TIME:
-            closing = _to_close(formatters, opening, schedule_time, zone, past, late or Late())
+            closing = _partitions_to_close(
+                formatters, opening, schedule_time, zone, past, late or Late()
+            )
             current = partition_at(formatters, schedule_time, zone)
             return (*(spec for spec in closing if spec != current), current)
 
 
 def partition_at(formatters: Mapping[str, str], moment: datetime, zone: tzinfo) -> PartitionSpec:
-    """Return the partition of a moment (aware), on the clock of ``zone``."""
-    return _spec(formatters, moment.astimezone(zone))
+    """Return the partition of a moment (aware) in ``zone``."""
+    return _spec_at(formatters, moment.astimezone(zone))
 
 
 def partitions_between(
     formatters: Mapping[str, str], begin: datetime, end: datetime, zone: tzinfo
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partitions that meet [begin, end), oldest first.
+    """Return the partitions that overlap [begin, end), oldest first.
 
     :raises ServerError: MT_DATE_FORMATTER_PATTERN.
     """
     return _distinct(span.spec for span in _spans(formatters, begin, end, zone))
 
 
-def _opening(schedule_time: datetime, freshness: timedelta, zone: tzinfo) -> datetime:
+def _window_start(schedule_time: datetime, freshness: timedelta, zone: tzinfo) -> datetime:
     """Return when the window of a fire begins: T - F, on the clock that its schedule follows.
 
-    Days, and hours that cron names, are counted on the wall clock, so that the day before is meant
-    also when it has 23 or 25 hours; everything else is elapsed time. So is a single hour, which
-    comes twice or not at all, unless the clock is changed by half of one.
+    Days, and hours that divide a day, are counted on the wall clock, so that the day before is
+    correct even if it has 23 or 25 hours. Everything else is elapsed time, including a single hour,
+    which may occur twice or not at all, unless the clock change is a fraction of an hour.
     """
     elapsed = schedule_time - freshness
     local = schedule_time.astimezone(zone)
@@ -190,7 +194,7 @@ def _opening(schedule_time: datetime, freshness: timedelta, zone: tzinfo) -> dat
     return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
-def _to_close(
+def _partitions_to_close(
     formatters: Mapping[str, str],
     opening: datetime,
     schedule_time: datetime,
@@ -198,12 +202,12 @@ def _to_close(
     past: Sequence[PastRefresh],
     late: Late,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partitions that ended, or were never begun, since the run before.
+    """Return the incomplete partitions up to a fire.
 
-    Nothing before the table's first scheduled run is touched. A window begins at the run before
-    when that lies further back than the freshness, so that a partition whose closing fire was
-    missed is closed by the fire that makes up for it. Those whose lateness was not over at the run
-    before are looked at again, and covered unless nothing has come to the sources.
+    Partitions before the table's first scheduled run are left alone. If the previous run is longer
+    ago than the freshness, the window begins there, so that the catch-up run for a missed fire
+    closes the partitions that the missed fire would have closed. Partitions whose lateness had not
+    passed at the previous run are examined again, and included unless the sources are unchanged.
     """
     earlier = [run.schedule_time for run in past if run.schedule_time is not None]
     earlier = [time for time in earlier if time < schedule_time]
@@ -218,7 +222,7 @@ def _to_close(
 
 
 def _is_complete(span: _Span, past: Sequence[PastRefresh], late: Late) -> bool:
-    """Say whether a partition has all that it is to have, as far as the sources tell by now."""
+    """Return whether a partition has all its data, as far as the sources show."""
     since = [run for run in past if run.read_at >= span.end and covers(run.partitions, span.spec)]
     if not since:
         return False
@@ -230,7 +234,7 @@ def _is_complete(span: _Span, past: Sequence[PastRefresh], late: Late) -> bool:
 def _spans(
     formatters: Mapping[str, str], begin: datetime, end: datetime, zone: tzinfo
 ) -> Iterator[_Span]:
-    """Yield the partitions that meet [begin, end), walking on the clock of ``zone``."""
+    """Yield the partitions that overlap [begin, end), stepping on the wall clock of ``zone``."""
     grains = [pattern_grain(pattern) for pattern in formatters.values()]
     grain = min(grains, key=lambda one: one.value)
     moment = begin.astimezone(UTC)
@@ -238,17 +242,17 @@ def _spans(
         local = moment.astimezone(zone)
         following = next_step(local.replace(tzinfo=None, fold=0), grain).replace(tzinfo=zone)
         moment = following.astimezone(UTC)
-        yield _Span(_spec(formatters, local), moment)
+        yield _Span(_spec_at(formatters, local), moment)
 
 
 def step_of(grain: Grain) -> timedelta:
-    """Return how long a step of the grain lasts at least."""
+    """Return the shortest length of a step of the grain."""
     lengths = (1, 60, 3_600, 82_800, 28 * 86_400, 365 * 86_400)
     return timedelta(seconds=lengths[grain.value])
 
 
 def next_step(local: datetime, grain: Grain) -> datetime:
-    """Return the beginning of the following step of the grain, as wall-clock time."""
+    """Return the start of the next step of the grain, as wall-clock time."""
     second = local.replace(microsecond=0)
     match grain:
         case Grain.SECOND:
@@ -267,18 +271,18 @@ def next_step(local: datetime, grain: Grain) -> datetime:
             return midnight.replace(year=midnight.year + 1, month=1, day=1)
 
 
-def _spec(formatters: Mapping[str, str], local: datetime) -> PartitionSpec:
+def _spec_at(formatters: Mapping[str, str], local: datetime) -> PartitionSpec:
     return {column: format_partition(pattern, local) for column, pattern in formatters.items()}
 
 
 def format_partition(pattern: str, moment: datetime) -> str:
-    """Return the name of the partition that holds a moment of the wall clock."""
-    # Unicode's date patterns agree with Java's in every letter let through here.
+    """Return the name of the partition of a wall-clock time."""
+    # Unicode's date patterns agree with Java's in every letter that pattern_grain accepts.
     return parse_pattern(pattern).apply(moment, "en_US")
 
 
 def covers(partitions: Sequence[PartitionSpec], spec: PartitionSpec) -> bool:
-    """Say whether a refresh of these partitions, of all if there are none, replaced all of one."""
+    """Return whether a refresh of these partitions (empty: all) replaced a whole partition."""
     if not partitions:
         return True
     return any(
@@ -294,5 +298,5 @@ def _distinct(specs: Iterator[PartitionSpec]) -> tuple[PartitionSpec, ...]:
     return tuple(seen.values())
 
 
-def _bad_pattern(pattern: str, reason: str) -> Exception:
+def _pattern_error(pattern: str, reason: str) -> Exception:
     return error(Code.MT_DATE_FORMATTER_PATTERN, pattern=pattern, reason=reason)

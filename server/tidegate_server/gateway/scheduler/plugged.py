@@ -1,4 +1,4 @@
-"""Lets a scheduler of somebody else's fire the FULL tables; CONTINUOUS ones stay in the gateway."""
+"""Lets an external scheduler fire FULL tables; CONTINUOUS ones stay in the gateway."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tidegate_server.gateway.scheduler.embedded import EmbeddedScheduler
 from tidegate_server.gateway.scheduler.plugin import (
     PeriodicRefresh,
     SchedulerPlugin,
+    configuration_error,
     load_plugin,
-    unusable,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-def fired_by(
+def choose_scheduler(
     config: Config,
     embedded: EmbeddedScheduler,
     tables: Tables,
     address: Callable[[], tuple[str, int | None]],
 ) -> WorkflowScheduler:
-    """Return the scheduler that the configuration names; ``address`` is the REST interface's.
+    """Return the configured scheduler; ``address`` returns the REST interface's host and port.
 
     :raises ServerError: SCHEDULER_CONFIGURATION.
     """
@@ -42,11 +42,13 @@ def fired_by(
     if config.fires_itself:
         return embedded
     if config.server.rest_port is None and not config.scheduler.endpoint:
-        raise unusable(name, "it fires over the REST interface, and server.http_port is -1")
+        raise configuration_error(
+            name, "it fires through the REST interface, but server.http_port is -1"
+        )
     own = {key: value for key, value in config.options.items() if key.startswith(SCHEDULER_OPTIONS)}
 
     def endpoint(table_id: str) -> str:
-        base = config.scheduler.endpoint.rstrip("/") or _base(config, *address())
+        base = config.scheduler.endpoint.rstrip("/") or _base_url(config, *address())
         return f"{base}/v1/materialized-tables/{table_id}/refresh"
 
     return PluggedScheduler(
@@ -58,17 +60,17 @@ def fired_by(
     )
 
 
-def _base(config: Config, host: str, port: int | None) -> str:
+def _base_url(config: Config, host: str, port: int | None) -> str:
     scheme = "https" if config.tls.certificate else "http"
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}:{port or config.server.rest_port}"
 
 
 class PluggedScheduler:
-    """Keeps every workflow in the store, unarmed, and tells the plug-in of those with a schedule.
+    """Stores every workflow unarmed, and passes those with a schedule on to the plug-in.
 
-    The store is written first and put back when the plug-in refuses, so that a failed statement
-    leaves neither.
+    The store is written first and restored if the plug-in fails, so that a failed statement leaves
+    no trace in either.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class PluggedScheduler:
         tables: Tables,
         endpoint: Callable[[str], str],
     ) -> None:
-        """Take the parts; ``embedded`` arms nothing, ``endpoint`` makes a URL from a table's id."""
+        """``embedded`` arms no workflow; ``endpoint`` makes a URL from a table's id."""
         self._embedded = embedded
         self._plugin = plugin
         self._name = name
@@ -88,16 +90,16 @@ class PluggedScheduler:
         self._endpoint = endpoint
 
     def open(self) -> None:
-        """Watch sources, and hand over what the embedded scheduler fired before."""
-        for workflow in self._embedded.scheduled():
+        """Watch sources, and hand over the workflows that the embedded scheduler fired before."""
+        for workflow in self._embedded.scheduled_workflows():
             table = self._tables.by_id(workflow.table_id)
             if table is None or workflow.next_fire is None:
                 continue
             try:
-                self._tell("create", workflow, table)
+                self._announce("create", workflow, table)
             except ServerError:
-                # It stays armed, so that the embedded scheduler fires it until the next start.
-                log.exception("the workflow of %s could not be handed over", table.name)
+                # It stays armed: the embedded scheduler fires it until the next start.
+                logger.exception("handing over the workflow of %s failed", table.name)
                 continue
             self._embedded.modify(ModifyWorkflow(workflow=workflow, table=table))
         self._embedded.open()
@@ -110,7 +112,7 @@ class PluggedScheduler:
         if request.workflow.cron is None:
             return
         try:
-            self._tell("create", request.workflow, request.table)
+            self._announce("create", request.workflow, request.table)
         except ServerError:
             self._embedded.delete(DeleteWorkflow(table_id=request.table.id))
             raise
@@ -121,7 +123,7 @@ class PluggedScheduler:
         had, has = before is not None and before.cron is not None, request.workflow.cron is not None
         try:
             if has:
-                self._tell("modify" if had else "create", request.workflow, request.table)
+                self._announce("modify" if had else "create", request.workflow, request.table)
             elif had:
                 self._withdraw(request.table.id)
         except ServerError:
@@ -131,7 +133,7 @@ class PluggedScheduler:
 
     def delete(self, request: DeleteWorkflow) -> None:
         workflow = self._embedded.workflow(request.table_id)
-        # One that is not in the store may still be known outside of it.
+        # A workflow that is not stored here may still exist in the external scheduler.
         if workflow is None or workflow.cron is not None:
             self._withdraw(request.table_id)
         self._embedded.delete(request)
@@ -142,9 +144,9 @@ class PluggedScheduler:
     def _withdraw(self, table_id: str) -> None:
         table = self._tables.by_id(table_id)
         shown = table_id if table is None else str(table.name)
-        self._call("delete", shown, lambda: self._plugin.delete(table_id))
+        self._call_plugin("delete", shown, lambda: self._plugin.delete(table_id))
 
-    def _tell(self, action: str, workflow: Workflow, table: MaterializedTable) -> None:
+    def _announce(self, action: str, workflow: Workflow, table: MaterializedTable) -> None:
         refresh = PeriodicRefresh(
             table_id=table.id,
             table=str(table.name),
@@ -157,17 +159,17 @@ class PluggedScheduler:
             endpoint=self._endpoint(table.id),
         )
         step = self._plugin.create if action == "create" else self._plugin.modify
-        self._call(action, refresh.table, lambda: step(refresh))
+        self._call_plugin(action, refresh.table, lambda: step(refresh))
 
-    def _call(self, action: str, table: str, step: Callable[[], None]) -> None:
+    def _call_plugin(self, action: str, table: str, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as problem:
-            # Whatever somebody else's code raises is one clear error of the statement.
+        except Exception as cause:
+            # Whatever a plug-in raises becomes one clear error of the statement.
             raise error(
                 Code.SCHEDULER_FAILED,
                 scheduler=self._name,
                 action=action,
                 table=table,
-                reason=str(problem) or type(problem).__name__,
-            ) from problem
+                reason=str(cause) or type(cause).__name__,
+            ) from cause

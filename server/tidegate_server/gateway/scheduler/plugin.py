@@ -1,4 +1,4 @@
-"""Workflow schedulers that somebody else wrote: what they promise, and how they are found."""
+"""The interface of scheduler plug-ins, and how they are loaded."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _METHODS = ("create", "modify", "delete")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicRefresh:
-    """All that a scheduler of somebody else's needs to keep one FULL table fresh.
+    """Everything that an external scheduler needs to keep one FULL table fresh.
 
     At each fire it posts ``{"isPeriodic": true, "scheduleTime": "yyyy-MM-dd HH:mm:ss"}`` to
-    ``endpoint``; ``scheduleTime`` is read on the clock of ``timezone``, unless it ends with an
-    offset such as ``+01:00``.
+    ``endpoint``; ``scheduleTime`` is in ``timezone``, unless it ends with an offset such as
+    ``+01:00``.
     """
 
     table_id: str
     table: str
-    """The qualified name, for people; the id stays when the table is renamed."""
+    """The qualified name, for display; unlike the id it changes when the table is renamed."""
     cron: str
     """A Quartz expression of seven fields, or ``@every n UNIT``."""
     timezone: str
-    """The zone in which the expression and the partitions' date-formatters are meant."""
+    """The zone of the expression and of the partitions' date-formatters."""
     active: bool
     """False while the table is SUSPENDED."""
     expanded_query: str
     settings: Mapping[str, str]
-    """The session settings stored with the table; its refreshes run under them anyway."""
+    """The session settings stored with the table; its refreshes apply them in any case."""
     dynamic_options: Mapping[str, str]
     """The options of the last RESUME WITH."""
     endpoint: str
@@ -42,13 +42,13 @@ class PeriodicRefresh:
 
 
 class SchedulerPlugin(Protocol):
-    """A workflow scheduler outside the gateway; whatever a method raises fails the statement.
+    """A workflow scheduler outside the gateway; any exception fails the statement.
 
-    Its workflows survive restarts of the gateway, which does not announce them again.
+    Its workflows have to survive restarts of the gateway, which does not create them again.
     """
 
     def create(self, refresh: PeriodicRefresh) -> None:
-        """Begin to fire; a workflow of the same table id is replaced."""
+        """Start a workflow; one with the same table id is replaced."""
         ...
 
     def modify(self, refresh: PeriodicRefresh) -> None:
@@ -56,34 +56,34 @@ class SchedulerPlugin(Protocol):
         ...
 
     def delete(self, table_id: str) -> None:
-        """Fire no more; a workflow that is gone already is harmless."""
+        """Delete a workflow; a missing one is ignored."""
         ...
 
 
 def load_plugin(name: str, options: Mapping[str, str]) -> SchedulerPlugin:
-    """Make a scheduler from the name of an entry point, or from ``module:Class``.
+    """Create a scheduler from the name of an entry point, or from ``module:Class``.
 
-    What is named is called with ``options``, the server's ``workflow-scheduler.*`` keys.
+    The named object is called with ``options``, the server's ``workflow-scheduler.*`` keys.
 
-    :raises ServerError: SCHEDULER_CONFIGURATION if there is none of that name.
+    :raises ServerError: SCHEDULER_CONFIGURATION if it does not exist or cannot be used.
     """
     made = _find(name)(options)
     missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
     if missing:
-        raise unusable(name, f"what it makes lacks {', '.join(missing)}")
+        raise configuration_error(name, f"the scheduler lacks {', '.join(missing)}")
     return cast(SchedulerPlugin, made)
 
 
-def unusable(name: str, reason: str) -> ServerError:
-    """Return the error for a scheduler that cannot be used."""
+def configuration_error(name: str, reason: str) -> ServerError:
+    """Return the error for an unusable scheduler."""
     return error(Code.SCHEDULER_CONFIGURATION, scheduler=name, reason=reason)
 
 
 def _find(name: str) -> Any:
     try:
         found = find_plugin(name, GROUP)
-    except (ImportError, AttributeError) as problem:
-        raise unusable(name, f"it cannot be loaded: {problem}") from problem
+    except (ImportError, AttributeError) as error:
+        raise configuration_error(name, f"it cannot be loaded: {error}") from error
     if found is None:
-        raise unusable(name, f"no package offers it in the entry points {GROUP}")
+        raise configuration_error(name, f"no package offers it in the entry-point group {GROUP}")
     return found

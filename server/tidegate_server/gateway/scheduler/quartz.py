@@ -1,7 +1,7 @@
-"""Quartz cron expressions, read into sets of values and searched field by field; pure.
+"""Quartz cron expressions, parsed into sets of values and searched field by field; pure.
 
-The fields are seconds, minutes, hours, day of month, month, day of week and, if wanted, year. Their
-meaning is that of Quartz 2.5: weekdays count from 1 = SUN, and exactly one of the day fields is
+The fields are seconds, minutes, hours, day of month, month, day of week and, optionally, year. They
+have the semantics of Quartz 2.5: weekdays count from 1 = SUN, and exactly one of the day fields is
 ``?``.
 """
 
@@ -35,7 +35,7 @@ _OF_WEEK = re.compile(r"(?P<day>[A-Z]{3}|\d)(?:#(?P<week>\d+)|(?P<last>L))", re.
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What one field may hold."""
+    """The allowed values of a field."""
 
     name: str
     low: int
@@ -43,7 +43,7 @@ class _Field:
     longest_step: int
     names: Mapping[str, int]
     wraps: bool = True
-    """Whether a range may run over the end, such as 22-2."""
+    """Whether a range may wrap around, such as 22-2."""
 
 
 _SECOND = _Field("second", 0, 59, 59, {})
@@ -57,10 +57,10 @@ _YEAR = _Field("year", FIRST_YEAR, LAST_YEAR, LAST_YEAR - FIRST_YEAR, {}, wraps=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthDays:
-    """Days that are counted within the month: the union of four kinds.
+    """Days of the month: the union of four kinds.
 
-    ``offsets`` count back from the last day, which is 0. Of ``nearest`` and ``nearest_offsets`` the
-    closest day from Monday to Friday in the same month is meant.
+    ``offsets`` count back from the last day, which is 0. ``nearest`` and ``nearest_offsets`` stand
+    for the closest day from Monday to Friday in the same month.
     """
 
     days: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class MonthDays:
     nearest_offsets: frozenset[int] = frozenset()
 
     def within(self, year: int, month: int) -> list[int]:
-        """Return the days of a month, in order; those that it does not have are left out."""
+        """Return the days that exist in a month, in order."""
         last = monthrange(year, month)[1]
         plain = {*self.days, *(last - back for back in self.offsets)}
         moved = {*self.nearest, *(last - back for back in self.nearest_offsets)}
@@ -98,7 +98,7 @@ class WeekDays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quartz:
-    """An expression that was read; every sequence is in order."""
+    """A parsed expression; every sequence is in order."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
@@ -146,13 +146,15 @@ class Quartz:
 
 @lru_cache(maxsize=1024)
 def parse_quartz(expression: str) -> Quartz:
-    """Read an expression; upper and lower case are the same.
+    """Parse an expression, ignoring case.
 
-    :raises ValueError: saying in one clause what is wrong.
+    :raises ValueError: with one clause that says what is wrong.
     """
     fields = expression.upper().split()
     if not 6 <= len(fields) <= 7:
-        raise ValueError(f"a Quartz expression has the fields {FIELDS}, this has {len(fields)}")
+        raise ValueError(
+            f"a Quartz expression has the fields {FIELDS}, but this one has {len(fields)}"
+        )
     second, minute, hour, of_month, month, of_week, year = [*fields, "*"][:7]
     for name, text in zip(
         ("second", "minute", "hour", "month", "year"),
@@ -160,10 +162,10 @@ def parse_quartz(expression: str) -> Quartz:
         strict=True,
     ):
         if "?" in text:
-            raise ValueError(f"? is for the day fields, and is in the {name}")
+            raise ValueError(f"? is only allowed in the day fields, not in the {name}")
     if (of_month == "?") == (of_week == "?"):
-        found = "both are" if of_week == "?" else "none is"
-        raise ValueError(f"exactly one of day of month and day of week has to be ?, and {found}")
+        found = "both are" if of_week == "?" else "neither is"
+        raise ValueError(f"exactly one of day of month and day of week must be ?, but {found}")
     return Quartz(
         seconds=_values(second, _SECOND),
         minutes=_values(minute, _MINUTE),

@@ -11,7 +11,7 @@ from tidegate_server.core.model.versions import PartitionSpec
 from tidegate_server.gateway.scheduler.partitions import format_partition, next_step, pattern_grain
 
 LONGEST = 10_000
-"""Partitions that one range may have."""
+"""Maximum number of partitions in a range."""
 
 _FIELDS: Mapping[str, tuple[str, str]] = {
     "yyyy": ("year", r"\d{4}"),
@@ -26,7 +26,7 @@ _TOKEN = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<sign>[^
 
 
 def check_range(start: PartitionSpec, end: PartitionSpec) -> None:
-    """Refuse a range whose ends name different columns.
+    """Reject a range whose ends name different columns.
 
     :raises ServerError: MT_PARTITION_RANGE.
     """
@@ -40,13 +40,13 @@ def dated_range(
 ) -> tuple[PartitionSpec, ...] | None:
     """Return every partition from ``start`` to ``end``, both included, oldest first.
 
-    None when the columns of the range do not all have a date pattern that can be read back.
+    None unless all columns of the range have a date pattern that can be parsed.
 
-    :raises ServerError: MT_PARTITION_RANGE for a value that is not of its pattern, for ends that
-        are the wrong way round, or for too many partitions.
+    :raises ServerError: MT_PARTITION_RANGE for a value that does not match its pattern, for
+        reversed ends, or for too many partitions.
     """
     patterns = {column: formatters[column] for column in start if column in formatters}
-    readers = {column: _reader(pattern) for column, pattern in patterns.items()}
+    readers = {column: _pattern_reader(pattern) for column, pattern in patterns.items()}
     if len(patterns) < len(start) or not all(readers.values()):
         return None
     expressions = {column: reader for column, reader in readers.items() if reader is not None}
@@ -54,7 +54,7 @@ def dated_range(
         return None
     moment, last = (_moment(spec, patterns, expressions) for spec in (start, end))
     if moment > last:
-        raise error(Code.MT_PARTITION_RANGE, reason="FROM lies after TO")
+        raise error(Code.MT_PARTITION_RANGE, reason="FROM is after TO")
     grain = min((pattern_grain(p) for p in patterns.values()), key=lambda grain: grain.value)
     found: dict[tuple[str, ...], PartitionSpec] = {}
     while moment <= last:
@@ -69,13 +69,13 @@ def dated_range(
 def partition_end(
     formatters: Mapping[str, str], spec: PartitionSpec, zone: tzinfo
 ) -> datetime | None:
-    """Return when a partition ends; None if its columns do not tell."""
+    """Return when a partition ends; None if its columns do not determine that."""
     dated = {column: value for column, value in spec.items() if column in formatters}
     patterns = {column: formatters[column] for column in dated}
     readers = {
         column: reader
         for column, pattern in patterns.items()
-        if (reader := _reader(pattern)) is not None
+        if (reader := _pattern_reader(pattern)) is not None
     }
     named = {field for reader in readers.values() for field in reader.groupindex}
     if len(readers) < len(patterns) or "year" not in named:
@@ -83,13 +83,13 @@ def partition_end(
     try:
         begin = _moment(dated, patterns, readers)
     except ServerError:
-        return None  # a value of another form
+        return None  # a value that does not match its pattern
     grain = min((pattern_grain(p) for p in patterns.values()), key=lambda grain: grain.value)
     return next_step(begin.replace(tzinfo=None), grain).replace(tzinfo=zone)
 
 
-def _reader(pattern: str) -> re.Pattern[str] | None:
-    """Return an expression that reads a pattern's fields back, or None if none can."""
+def _pattern_reader(pattern: str) -> re.Pattern[str] | None:
+    """Return an expression that parses a pattern's fields, or None if that is not possible."""
     parts, seen = [], set()
     for token in _TOKEN.finditer(pattern):
         if (letters := token["letters"]) is None:
@@ -111,7 +111,7 @@ def _moment(
     for column, value in spec.items():
         found = readers[column].fullmatch(value)
         if found is None:
-            raise _unreadable(column, value, patterns[column])
+            raise _value_error(column, value, patterns[column])
         fields.update({name: int(digits) for name, digits in found.groupdict().items()})
     try:
         return datetime(
@@ -123,11 +123,11 @@ def _moment(
             fields.get("second", 0),
             tzinfo=UTC,
         )
-    except ValueError as failure:
+    except ValueError as error:
         column = next(iter(spec))
-        raise _unreadable(column, spec[column], patterns[column]) from failure
+        raise _value_error(column, spec[column], patterns[column]) from error
 
 
-def _unreadable(column: str, value: str, pattern: str) -> Exception:
-    reason = f"{column} = {value!r} is no date of the form {pattern}"
+def _value_error(column: str, value: str, pattern: str) -> Exception:
+    reason = f"{column} = {value!r} does not match {pattern}"
     return error(Code.MT_PARTITION_RANGE, reason=reason)

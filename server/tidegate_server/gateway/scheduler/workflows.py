@@ -1,4 +1,4 @@
-"""Workflows: made from definitions, kept in the store."""
+"""Workflows: derived from definitions, and stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Option = Callable[[str], str | None]
 
 
 def schedule_for(freshness: Freshness, option: Option) -> str:
-    """Return when a scheduled table is refreshed: by its own cron, else by its freshness.
+    """Return the schedule of a table: its own cron expression, else one from its freshness.
 
     :raises ServerError: MT_FRESHNESS_* if cron cannot express the freshness and the alignment is
         not ``interval``.
@@ -46,19 +46,19 @@ def schedule_for(freshness: Freshness, option: Option) -> str:
 def workflow_for(
     table: MaterializedTable, timezone: str, options: Mapping[str, str] | None = None
 ) -> Workflow:
-    """Return the standing order a definition asks for; it is active unless the table is SUSPENDED.
+    """Return the workflow of a definition; it is active unless the table is SUSPENDED.
 
     :param timezone: the server's, see :func:`schedule_timezone`.
     :param options: the server's defaults of the tables' options.
     :raises ServerError: MT_FRESHNESS_* if cron cannot express a scheduled table's freshness,
-        MT_OPTION_VALUE for a cron expression of a table that has no schedule.
+        MT_OPTION_VALUE for a cron expression on a table that has no schedule.
     """
     option = table_option(table, options or {})
     return Workflow(
         table_id=table.id,
         mode=table.refresh_mode,
         freshness_seconds=table.freshness.seconds,
-        cron=_schedule(table, option),
+        cron=_schedule_of(table, option),
         timezone=schedule_timezone(table, timezone, options),
         active=table.refresh_status is not RefreshStatus.SUSPENDED,
     )
@@ -79,14 +79,14 @@ def schedule_timezone(
         return own.strip()
     for layer in (table.resume_options, table.settings):
         zone = layer.get(SESSION_ZONE)
-        # Of a zone that is unknown here only Spark's own reading counts.
+        # A zone that only Spark understands cannot be used for a schedule.
         if zone is not None and parse_zone(zone) is not None:
             return zone.strip()
     return ((options or {}).get(TIMEZONE_OPTION) or timezone).strip()
 
 
 def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option:
-    """Return how an option of a table is looked up: in what it says, then in the server's."""
+    """Return a lookup of a table's options that falls back to the server's defaults."""
 
     def option(key: str) -> str | None:
         for layer in (table.resume_options, table.options, table.settings, options):
@@ -97,7 +97,7 @@ def table_option(table: MaterializedTable, options: Mapping[str, str]) -> Option
     return option
 
 
-def _schedule(table: MaterializedTable, option: Option) -> str | None:
+def _schedule_of(table: MaterializedTable, option: Option) -> str | None:
     if not table.watched and not table.downstream:
         return schedule_for(table.freshness, option)
     own = {**table.options, **table.resume_options}
@@ -111,7 +111,7 @@ def _schedule(table: MaterializedTable, option: Option) -> str | None:
 
 
 class WorkflowStore:
-    """One row per table; every call is one transaction. A changed row begins with no failures."""
+    """One row per table; every call is one transaction. Replacing a row resets its failures."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -120,27 +120,25 @@ class WorkflowStore:
         """:raises ServerError: MT_ALREADY_EXISTS if the table has a workflow."""
         try:
             with self._database.begin() as connection:
-                connection.execute(insert(w).values(**_values(workflow)))
-        except IntegrityError as failure:
-            raise error(
-                Code.MT_ALREADY_EXISTS, kind="Workflow", table=workflow.table_id
-            ) from failure
+                connection.execute(insert(w).values(**_row_values(workflow)))
+        except IntegrityError as cause:
+            raise error(Code.MT_ALREADY_EXISTS, kind="Workflow", table=workflow.table_id) from cause
 
     def replace(self, workflow: Workflow) -> None:
         """:raises ServerError: MT_NOT_FOUND if the table has no workflow."""
-        change = update(w).where(w.c.table_id == workflow.table_id).values(**_values(workflow))
+        change = update(w).where(w.c.table_id == workflow.table_id).values(**_row_values(workflow))
         with self._database.begin() as connection:
             if connection.execute(change.values(failures=0)).rowcount == 0:
                 raise error(Code.MT_NOT_FOUND, table=workflow.table_id)
 
-    def rest(self, table_id: str) -> None:
-        """Let a workflow fire no more, whatever its schedule is by now; harmless if it is gone."""
+    def deactivate(self, table_id: str) -> None:
+        """Stop a workflow from firing, whatever its current schedule; a missing one is ignored."""
         rest = update(w).where(w.c.table_id == table_id)
         with self._database.begin() as connection:
             connection.execute(rest.values(active=False, next_fire=None, failures=0))
 
     def remove(self, table_id: str) -> None:
-        """Delete a workflow; one that is gone is harmless."""
+        """Delete a workflow; a missing one is ignored."""
         with self._database.begin() as connection:
             connection.execute(delete(w).where(w.c.table_id == table_id))
 
@@ -148,22 +146,22 @@ class WorkflowStore:
         """Return the workflow of a table, or None."""
         with self._database.read() as connection:
             row = connection.execute(select(w).where(w.c.table_id == table_id)).one_or_none()
-        return None if row is None else _workflow(row)
+        return None if row is None else _to_workflow(row)
 
-    def scheduled(self) -> tuple[Workflow, ...]:
+    def scheduled_workflows(self) -> tuple[Workflow, ...]:
         """Return the workflows that have a schedule."""
         with self._database.read() as connection:
             rows = connection.execute(select(w).where(w.c.cron.is_not(None)))
-            return tuple(_workflow(row) for row in rows)
+            return tuple(_to_workflow(row) for row in rows)
 
     def due(self, now: datetime) -> tuple[Workflow, ...]:
-        """Return the active workflows whose fire has come, longest due first."""
+        """Return the active workflows that are due, the longest due first."""
         waiting = select(w).where(w.c.active, w.c.next_fire <= now).order_by(w.c.next_fire)
         with self._database.read() as connection:
-            return tuple(_workflow(row) for row in connection.execute(waiting))
+            return tuple(_to_workflow(row) for row in connection.execute(waiting))
 
 
-def _values(workflow: Workflow) -> Mapping[str, object]:
+def _row_values(workflow: Workflow) -> Mapping[str, object]:
     return {
         "table_id": workflow.table_id,
         "mode": workflow.mode.value,
@@ -175,7 +173,7 @@ def _values(workflow: Workflow) -> Mapping[str, object]:
     }
 
 
-def _workflow(row: Row[Any]) -> Workflow:
+def _to_workflow(row: Row[Any]) -> Workflow:
     return Workflow(
         table_id=row.table_id,
         mode=RefreshMode(row.mode),

@@ -1,1 +1,1 @@
-"""Sessions, what is asked in them, and the results."""
+"""Sessions, their operations and results."""

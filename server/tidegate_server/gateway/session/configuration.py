@@ -1,4 +1,4 @@
-"""Reads what clients put into OpenSession's configuration map."""
+"""Parses the configuration map that clients send with OpenSession."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ JDBC_DEFAULT_FETCH_SIZE = 1000
 
 _HIVECONF = "set:hiveconf:"
 _HIVEVAR = "set:hivevar:"
-_REFUSED = ("set:system:", "set:env:")
+_REJECTED = ("set:system:", "set:env:")
 _USE = "use:database"
-# Hive's clients tell the server about themselves under these; Spark knows none of them.
+# Hive's clients describe themselves with these keys, which are unknown to Spark.
 _CLIENT_ONLY = ("hive.server2.", "wmpool", "wmapp", "hive.create.as.external.legacy")
-_OWN_BEGIN = "tidegate."
+_TIDEGATE_PREFIX = "tidegate."
 _VALUES: Mapping[str, tuple[str, ...]] = {
     RESULT_FORMAT_KEY: ("thrift", "arrow"),
     RESULT_SET_KEY: ("always", "never"),
@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"\$\{(?:hivevar:|hiveconf:)?([^${}:]+)\}")
 
 
 class ResultFormat(Enum):
-    """How rows travel: columns of Thrift values, or Arrow IPC streams in one binary column."""
+    """How rows are sent: columns of Thrift values, or Arrow IPC streams in a binary column."""
 
     THRIFT = "thrift"
     ARROW = "arrow"
@@ -43,9 +43,9 @@ class ResultFormat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """OpenSession's configuration, understood.
+    """The parsed configuration of OpenSession.
 
-    ``warnings`` tell of entries that were left out, one sentence each.
+    ``warnings`` has a sentence for each entry that is ignored.
     """
 
     schema: str | None = None
@@ -55,15 +55,15 @@ class SessionOptions:
     result_format: ResultFormat = ResultFormat.THRIFT
     always_result_set: bool = False
     lists_names_alone: bool = False
-    """Whether SHOW TABLES and SHOW VIEWS answer one column, as Hive does."""
+    """Whether SHOW TABLES and SHOW VIEWS return one column, as in Hive."""
     warnings: tuple[str, ...] = ()
 
 
 def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
-    """Read a configuration map; settings of Tidegate's options and of Spark are not checked yet.
+    """Parse a configuration map, without checking Tidegate's options and Spark's settings.
 
     :raises ServerError: MT_OPTION_UNKNOWN or MT_OPTION_VALUE for ``tidegate.*``, NOT_SUPPORTED for
-        variables of Hive's that a client cannot set.
+        Hive variables that a client cannot set.
     """
     settings: dict[str, str] = {}
     warnings: list[str] = []
@@ -71,21 +71,21 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
     for given, value in (configuration or {}).items():
         if given == _USE:
             schema = value or None
-        elif given.startswith(_REFUSED):
-            hint = "Leave it out; the server's own properties and environment stay as they are."
+        elif given.startswith(_REJECTED):
+            hint = "Remove it: clients cannot change the server's properties and environment."
             raise error(Code.NOT_SUPPORTED, what=f"{given} in OpenSession", hint=hint)
         else:
             key = given.removeprefix(_HIVECONF).removeprefix(_HIVEVAR)
-            if is_fixed(key):  # some clients send these without being asked to
+            if is_fixed(key):  # some clients always send these
                 warnings.append(f"{key} changes nothing here: {FIXED}")
             else:
-                _check_own(key, value)
+                _check_tidegate_entry(key, value)
                 settings[key] = value
     return SessionOptions(
         schema=schema,
         settings={k: v for k, v in settings.items() if not _is_ours(k)},
         proxy_user=settings.get(PROXY_USER_KEY) or None,
-        fetch_size=_chosen_fetch_size(settings.get(FETCH_SIZE_KEY)),
+        fetch_size=_fetch_size(settings.get(FETCH_SIZE_KEY)),
         result_format=_result_format(settings.get(RESULT_FORMAT_KEY)),
         always_result_set=settings.get(RESULT_SET_KEY, "").lower() == "always",
         lists_names_alone=settings.get(SHOW_TABLES_KEY, "").lower() == "hive",
@@ -94,7 +94,7 @@ def normalise(configuration: Mapping[str, str] | None) -> SessionOptions:
 
 
 def substitute(text: str, settings: Mapping[str, str]) -> str:
-    """Replace ``${K}``, ``${hivevar:K}`` and ``${hiveconf:K}`` by settings; unknown ones stay."""
+    """Replace ``${K}``, ``${hivevar:K}`` and ``${hiveconf:K}`` by settings, except unknown ones."""
     if "${" not in text or settings.get("spark.sql.variable.substitute", "").lower() == "false":
         return text
     return _VARIABLE.sub(lambda found: settings.get(found[1], found[0]), text)
@@ -104,22 +104,22 @@ def _is_ours(key: str) -> bool:
     return key.startswith(_CLIENT_ONLY) or key in _VALUES
 
 
-def _check_own(key: str, value: str) -> None:
-    """Refuse what begins as Tidegate's own entries and is none of them."""
+def _check_tidegate_entry(key: str, value: str) -> None:
+    """Reject unknown ``tidegate.*`` entries and invalid values."""
     words = _VALUES.get(key)
     if words is None:
-        if key.lower().startswith(_OWN_BEGIN):
+        if key.lower().startswith(_TIDEGATE_PREFIX):
             raise unknown(key, _VALUES)
     elif value.lower() not in words:
-        raise unusable(key, value, f"it is one of {', '.join(words)}")
+        raise unusable(key, value, f"it must be one of {', '.join(words)}")
 
 
 def _result_format(value: str | None) -> ResultFormat:
     return ResultFormat.ARROW if (value or "").lower() == "arrow" else ResultFormat.THRIFT
 
 
-def _chosen_fetch_size(value: str | None) -> int | None:
-    # JDBC sends its default unasked, so only another number is the user's own wish.
+def _fetch_size(value: str | None) -> int | None:
+    # JDBC always sends its default, so only another number was set by the user.
     if value is None or not value.isdecimal():
         return None
     size = int(value)

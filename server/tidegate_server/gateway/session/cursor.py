@@ -1,4 +1,4 @@
-"""Pages through a result, safe under concurrent fetches."""
+"""Pages through a result; safe for concurrent fetches."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.result import Result
 
 Measure = Callable[[pa.RecordBatch], int]
-"""Estimates how many bytes a batch takes in a reply; never shrinks when rows are added."""
+"""Estimates the bytes of a batch in a reply; monotone in the number of rows."""
 
 
 class FetchOrientation(Enum):
-    """Which way FetchResults moves."""
+    """The direction of FetchResults."""
 
     NEXT = "FETCH_NEXT"
     PRIOR = "FETCH_PRIOR"
@@ -35,16 +35,16 @@ class Page:
     batch: pa.RecordBatch | None
     has_more: bool
     before: int = 0
-    """Where the page that was fetched before it starts."""
+    """Start row of the page fetched before this one."""
 
     @property
     def num_rows(self) -> int:
-        """How many rows the page holds."""
+        """The number of rows."""
         return 0 if self.batch is None else int(self.batch.num_rows)
 
     @property
     def end_row(self) -> int:
-        """The row behind its last one."""
+        """The row after its last one."""
         return self.start_row + self.num_rows
 
 
@@ -62,10 +62,10 @@ class ResultCursor:
     def fetch(
         self, orientation: FetchOrientation, max_rows: int, max_bytes: int, measure: Measure
     ) -> Page:
-        """Move and return the rows there: at most ``max_rows``, about ``max_bytes``, at least one.
+        """Move and return rows: at most ``max_rows``, about ``max_bytes``, but at least one.
 
-        :raises ServerError: FETCH_ORIENTATION, or what reading the result raises; the position
-            then stays, so that the call can be repeated.
+        :raises ServerError: FETCH_ORIENTATION, or an error of reading the result; the position
+            does not change then, so that the call can be repeated.
         """
         with self._lock:
             limit = self._seek(orientation, max_rows)
@@ -77,10 +77,10 @@ class ResultCursor:
                 self._reposition(start)
                 raise
             before, self._page_start = self._page_start, start
-        return Page(start_row=start, batch=_joined(parts), has_more=has_more, before=before)
+        return Page(start_row=start, batch=_join(parts), has_more=has_more, before=before)
 
     def put_back(self, page: Page) -> None:
-        """Undo the fetch that returned ``page``, unless another one came after it."""
+        """Undo the fetch that returned ``page``, unless another fetch followed it."""
         with self._lock:
             if self._page_start == page.start_row and self._position == page.end_row:
                 self._reposition(page.start_row)
@@ -151,7 +151,7 @@ def _rows_fitting(batch: pa.RecordBatch, wanted: int, room: int, measure: Measur
     return fits
 
 
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch | None:
     if len(parts) > 1:
         return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
     return parts[0] if parts else None

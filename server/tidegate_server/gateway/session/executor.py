@@ -24,40 +24,41 @@ _LONGEST_CANCEL_PAUSE = 1.0
 
 
 class Executor:
-    """Pools of threads: statements may wait for Spark for hours, short calls must never wait for
-    them, nor a cancel for the lists of other clients."""
+    """Separate pools of threads: a statement may wait for Spark for hours, but short calls must not
+    wait for statements, nor cancellations for the metadata calls of other clients."""
 
     def __init__(self, engine: Engine, cancel_refresh: Callable[[str], bool], workers: int) -> None:
-        """Take what stops work elsewhere, by an operation's id, and the number of threads.
+        """Create the pools.
 
-        That many run statements; short calls get a quarter of it, at least four.
+        :param cancel_refresh: cancels the refreshes of an operation by its id.
+        :param workers: threads for statements; short calls get a quarter of them, at least four.
         """
         self._engine = engine
         self._cancel_refresh = cancel_refresh
         self._statements = ThreadPoolExecutor(workers, thread_name_prefix="statement")
         self.short = ThreadPoolExecutor(max(4, workers // 4), thread_name_prefix="call")
-        """For encoding, metadata and closing."""
+        """Runs encoding, metadata calls and closing."""
         self.urgent = ThreadPoolExecutor(_URGENT, thread_name_prefix="cancel")
 
     def submit(
         self, operation: Operation, work: Callable[[], Result], timeout: float | None = None
     ) -> None:
-        """Queue a statement; ``timeout`` counts seconds from now."""
+        """Queue a statement; ``timeout`` is in seconds from now."""
         if not operation.move(OperationState.PENDING):
             operation.work_ended.set()
             return
         timer = self._start_timer(operation, timeout) if timeout else None
-        # Log lines of the work name whom the submitting thread works for.
+        # The context carries the user and ids of log lines.
         context = contextvars.copy_context()
         self._statements.submit(context.run, self._run, operation, work, timer)
 
     def run(self, operation: Operation, work: Callable[[], Result]) -> None:
-        """Carry a short operation out on the calling thread."""
+        """Run a short operation on the calling thread."""
         operation.move(OperationState.PENDING)
         self._run(operation, work, None)
 
     def cancel(self, operation: Operation, by: str = "") -> bool:
-        """End an operation and stop its Spark jobs; False when it had ended already.
+        """Cancel an operation and its Spark jobs; False if it has already ended.
 
         Blocks for one short request to the engine.
         """
@@ -68,7 +69,7 @@ class Executor:
         return True
 
     def shutdown(self) -> None:
-        """Take no more work and forget what is queued; running threads end by themselves."""
+        """Accept no more work and drop queued work; running threads end on their own."""
         self._statements.shutdown(wait=False, cancel_futures=True)
         self.short.shutdown(wait=False, cancel_futures=True)
         self.urgent.shutdown(wait=False, cancel_futures=True)
@@ -95,26 +96,26 @@ class Executor:
     def _carry_out(self, operation: Operation, work: Callable[[], Result]) -> None:
         try:
             result = work()
-        except ServerError as problem:
-            logger.info("Operation %s failed: %s", operation.id, problem)
-            operation.fail(problem)
-        except Exception as problem:
+        except ServerError as cause:
+            logger.info("Operation %s failed: %s", operation.id, cause)
+            operation.fail(cause)
+        except Exception as cause:
             logger.exception("Operation %s failed inside the server", operation.id)
-            reason = f"{type(problem).__name__}: {problem}"
+            reason = f"{type(cause).__name__}: {cause}"
             operation.fail(error(Code.INTERNAL, reason=reason))
         else:
             if not operation.finish(result):
                 result.close()
 
     def _interrupt(self, operation: Operation, attempt: int, pause: float) -> None:
-        """Ask again and again: a first request can come before the first job or run."""
+        """Cancel repeatedly: the first request can precede the first Spark job or refresh."""
         if operation.work_ended.is_set() or attempt >= _CANCEL_ATTEMPTS:
             return
         self._cancel_refresh(operation.id)
         try:
             self._engine.call(Cancel(operation_id=operation.id), wait=0)
-        except ServerError as problem:
-            logger.debug("Operation %s could not be interrupted: %s", operation.id, problem)
+        except ServerError as error:
+            logger.debug("Operation %s could not be interrupted: %s", operation.id, error)
         following = min(pause * 2, _LONGEST_CANCEL_PAUSE)
         _start_daemon_timer(pause, lambda: self._interrupt(operation, attempt + 1, following))
 

@@ -1,4 +1,4 @@
-"""Handles: how sessions and operations are named on the wire."""
+"""Handles, which identify sessions and operations on the wire."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A public id with the secret that proves it was given out by this server.
-
-    Both are 16 bytes long.
-    """
+    """A public id with a secret that proves that this server issued it; each has 16 bytes."""
 
     guid: bytes
     secret: bytes = field(repr=False)
@@ -22,10 +19,10 @@ class Handle:
         return str(uuid.UUID(bytes=self.guid)) if len(self.guid) == 16 else self.guid.hex()
 
     def matches(self, other: Handle) -> bool:
-        """Say whether ``other`` names the same thing and knows its secret."""
+        """Return whether ``other`` has the same id and secret."""
         return self.guid == other.guid and hmac.compare_digest(self.secret, other.secret)
 
 
 def issue(new_id: str) -> Handle:
-    """Make a handle of a fresh UUID text with a random secret."""
+    """Make a handle from the text of a new UUID, with a random secret."""
     return Handle(uuid.UUID(new_id).bytes, secrets.token_bytes(16))

@@ -1,4 +1,4 @@
-"""Spark's lists as Hive answers them."""
+"""Spark's lists in the format of Hive."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.types import Column, Schema
 
 _NAME = 1
-"""Where Spark has the name: behind the schema's."""
+"""Position of the name in Spark's rows: after the schema."""
 
 
 class NamesOnly:
-    """SHOW TABLES or SHOW VIEWS in one column, which is the first one to clients of Hive."""
+    """SHOW TABLES or SHOW VIEWS in one column: Hive clients read the first one."""
 
     schema = Schema((Column(name="tab_name", type="string"),))
     has_result_set = True
     modified_rows: int | None = None
 
-    def __init__(self, listed: Result) -> None:
-        """Take Spark's answer, which this one closes."""
-        self._listed = listed
+    def __init__(self, spark_result: Result) -> None:
+        """Take ownership of Spark's result."""
+        self._spark_result = spark_result
 
     def batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._listed.batches(start_row):
+        for batch in self._spark_result.batches(start_row):
             yield pa.RecordBatch.from_arrays([batch.column(_NAME)], names=["tab_name"])
 
     def close(self) -> None:
-        self._listed.close()
+        self._spark_result.close()

@@ -18,38 +18,38 @@ from tidegate_server.gateway.options import sparks_names
 from tidegate_server.gateway.session.configuration import SessionOptions, normalise
 from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
-from tidegate_server.gateway.session.metadata_cache import Snapshot
-from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
+from tidegate_server.gateway.session.metadata_cache import MetadataCache
+from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.session.operation import Operation
 from tidegate_server.gateway.session.session import Prepare, Session
 
 logger = logging.getLogger(__name__)
 
 ANONYMOUS = "anonymous"
-_PATIENCE = 20.0
-"""Seconds that opening a session waits for an engine to try its settings: clients give up soon."""
+_ENGINE_WAIT = 20.0
+"""Seconds that opening a session waits for an engine: clients have short timeouts."""
 _NO_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 _ALWAYS_THERE = frozenset({DEFAULT_SCHEMA, "information_schema", "global_temp"})
 
 
 class SessionManager:
-    """All sessions of the gateway, and which connection each belongs to.
+    """All sessions of the gateway, and the connection that each belongs to.
 
-    Handles are good on any connection. A connection's end closes only the sessions that belong
-    to it, after ``server.disconnect_grace`` seconds in which another one may take them over.
+    A handle is valid on any connection. When a connection ends, its sessions are closed after
+    ``server.disconnect_grace`` seconds, unless another connection takes them over.
     """
 
     def __init__(
         self,
         services: Services,
         prepare: Prepare,
-        kept: KeptPicture | None = None,
+        cache_file: MetadataCacheFile | None = None,
     ) -> None:
-        """Take what sessions need; ``kept`` is what is known of the metastore from before."""
+        """``cache_file`` holds the metastore snapshot of the previous gateway."""
         self.executor = Executor(
             services.engine, services.cancel_refresh, services.config.server.workers
         )
-        self.snapshot = Snapshot(services.catalog, services.engine, services.clock, kept)
+        self.snapshot = MetadataCache(services.catalog, services.engine, services.clock, cache_file)
         self.metrics = services.metrics
         self._services = services
         self._settings = services.config.server
@@ -68,7 +68,7 @@ class SessionManager:
             return connection_id
 
     def disconnect(self, connection_id: int) -> None:
-        """Note that a connection ended; its sessions live on for the grace time."""
+        """Record that a connection ended; its sessions stay open for the grace period."""
         now = self._services.clock.now()
         with self._lock:
             for guid in self._by_connection.pop(connection_id, ()):
@@ -84,20 +84,20 @@ class SessionManager:
         *,
         real_user: str | None = None,
     ) -> Session:
-        """Open a session; an empty user is ``anonymous``. May ask the engine, so it blocks.
+        """Open a session; an empty user is ``anonymous``. Blocks, since it may call the engine.
 
-        ``real_user`` is who logged in, if that is somebody else.
+        ``real_user`` is the user who logged in, if that is another one.
 
         :raises ServerError: TOO_MANY, SCHEMA_NOT_FOUND, INVALID_REQUEST if the connection ended
-            meanwhile, or what SET says of a setting that it refuses.
+            meanwhile, or the error of SET for a setting that it rejects.
         """
-        options = self._checked(normalise(configuration), user)
+        options = self._check_options(normalise(configuration), user)
         for warning in options.warnings:
             logger.warning("OpenSession of user %s: %s", user, warning)
         self._require_schema(options.schema)
-        session = self._build(user, options, connection_id, protocol, real_user)
+        session = self._create_session(user, options, connection_id, protocol, real_user)
         with self._lock:
-            self._require_place(session.real_user)
+            self._require_free_slot(session.real_user)
             owned = self._by_connection.get(connection_id)
             if owned is None:
                 raise error(Code.INVALID_REQUEST, reason="its connection has ended")
@@ -109,39 +109,39 @@ class SessionManager:
         return session
 
     def get(self, handle: Handle, connection_id: int) -> Session:
-        """Return the session of a handle and count this as a use of it.
+        """Return the session of a handle and mark it as used.
 
         :raises ServerError: INVALID_SESSION_HANDLE.
         """
         session = self._sessions.get(handle.guid)
         if session is None or not session.handle.matches(handle):
             raise error(Code.INVALID_SESSION_HANDLE, handle=handle)
-        self._use(session, connection_id)
+        self._mark_used(session, connection_id)
         return session
 
     def find_operation(
         self, handle: Handle, connection_id: int
     ) -> tuple[Session, Operation] | None:
-        """Return the operation of a handle with its session, which counts as a use of it."""
+        """Return the operation of a handle with its session, and mark both as used."""
         session = self._owners.get(handle.guid)
         operation = session.find(handle.guid) if session is not None else None
         if session is None or operation is None or not operation.handle.matches(handle):
             return None
-        self._use(session, connection_id)
+        self._mark_used(session, connection_id)
         operation.touch()
         return session, operation
 
-    def still_open(self, operation: Operation, connection_id: int) -> bool:
-        """Tell whether an operation that was found before is open, which counts as a use of it."""
+    def is_still_open(self, operation: Operation, connection_id: int) -> bool:
+        """Return whether an operation is still open; if so, mark it and its session as used."""
         session = self._owners.get(operation.handle.guid)
         if session is None or session.find(operation.handle.guid) is not operation:
             return False
-        self._use(session, connection_id)
+        self._mark_used(session, connection_id)
         operation.touch()
         return True
 
     def close(self, session: Session) -> None:
-        """Close a session and all that runs in it; blocks shortly."""
+        """Close a session and its operations; blocks briefly."""
         with self._lock:
             self._sessions.pop(session.handle.guid, None)
             self._by_connection.get(session.connection_id, set()).discard(session.handle.guid)
@@ -149,10 +149,10 @@ class SessionManager:
         logger.info("Session %s closed", session.id)
 
     def sweep(self) -> None:
-        """Close what idles too long, and sessions whose connection's grace time is over."""
+        """Close idle sessions and operations, and sessions whose grace period has expired."""
         now = self._services.clock.now()
         for session in tuple(self._sessions.values()):
-            if self._expired(session, now):
+            if self._is_expired(session, now):
                 logger.info("Session %s expired", session.id)
                 self.close(session)
             else:
@@ -163,13 +163,13 @@ class SessionManager:
         for session in tuple(self._sessions.values()):
             self.close(session)
         self.executor.shutdown()
-        self.snapshot.keep()
+        self.snapshot.save()
 
     def sessions(self) -> Iterable[Session]:
         """Return the open sessions."""
         return tuple(self._sessions.values())
 
-    def _build(
+    def _create_session(
         self,
         user: str,
         options: SessionOptions,
@@ -200,24 +200,24 @@ class SessionManager:
             require_turn=self._require_turn,
         )
 
-    def _checked(self, options: SessionOptions, user: str) -> SessionOptions:
-        """Return the options with what there is to warn of, checked as by SET.
+    def _check_options(self, options: SessionOptions, user: str) -> SessionOptions:
+        """Check the settings as SET does, and return the options with all warnings.
 
-        An engine that does not come up does not prevent connecting: the session's first statement
-        in Spark applies the settings, and says what is wrong with them.
+        Connecting works even if the engine does not start: the session's first statement in Spark
+        applies the settings and reports invalid ones.
         """
         config, settings = self._services.config, sparks_names(options.settings)
         check_settings(settings, config, user)
         notices = own_notices(settings, config.engine.master)
         try:
-            notices += spark_notices(settings, self._services.engine, wait=_PATIENCE)
-        except ServerError as problem:
-            if problem.code not in _NO_ENGINE:
+            notices += spark_notices(settings, self._services.engine, wait=_ENGINE_WAIT)
+        except ServerError as error:
+            if error.code not in _NO_ENGINE:
                 raise
-            logger.warning("OpenSession of user %s: its settings were not tried: %s", user, problem)
+            logger.warning("OpenSession of user %s: its settings were not checked: %s", user, error)
         return replace(options, settings=settings, warnings=(*options.warnings, *notices))
 
-    def _require_place(self, user: str) -> None:
+    def _require_free_slot(self, user: str) -> None:
         limit = self._settings.max_sessions
         if len(self._sessions) >= limit:
             hint = "Close sessions, or raise server.max_sessions."
@@ -234,22 +234,22 @@ class SessionManager:
             return
         own = sum(s.open_operations() for s in self.sessions() if s.real_user == user)
         if own >= limit:
-            hint = "Wait until one ends or cancel one, or raise server.max_statements_per_user."
+            hint = "Wait until one ends, cancel one, or raise server.max_statements_per_user."
             raise error(Code.TOO_MANY, what=f"statements of user {user}", limit=limit, hint=hint)
 
     def _require_schema(self, schema: str | None) -> None:
         if schema is None or schema.lower() in _ALWAYS_THERE:
             return
-        if self._knows(schema):
+        if self._has_schema(schema):
             return
         self.snapshot.invalidate()
-        if not self._knows(schema) and self.snapshot.knows_metastore():
+        if not self._has_schema(schema) and self.snapshot.knows_metastore():
             raise error(Code.SCHEMA_NOT_FOUND, schema=schema)
 
-    def _knows(self, schema: str) -> bool:
+    def _has_schema(self, schema: str) -> bool:
         return schema.lower() in {known.lower() for known in self.snapshot.schemas()}
 
-    def _use(self, session: Session, connection_id: int) -> None:
+    def _mark_used(self, session: Session, connection_id: int) -> None:
         session.touch(self._services.clock.now())
         if session.connection_id == connection_id or session.orphaned_at is None:
             return
@@ -260,7 +260,7 @@ class SessionManager:
                 session.connection_id = connection_id
                 session.orphaned_at = None
 
-    def _expired(self, session: Session, now: datetime) -> bool:
+    def _is_expired(self, session: Session, now: datetime) -> bool:
         orphaned = session.orphaned_at
         if orphaned is not None:
             return (now - orphaned).total_seconds() >= self._settings.disconnect_grace

@@ -1,4 +1,4 @@
-"""The metadata calls as pure functions from a listing to rows with JDBC's columns."""
+"""The metadata calls: pure functions from a listing to rows with JDBC's columns."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _TYPE_WORDS = {
     "VIRTUAL_VIEW": VIEW,
     "MATERIALIZED_VIEW": MATERIALIZED_TABLE,
 }
-"""What Hive and the SQL standard call the types."""
+"""The names of the types in Hive and the SQL standard."""
 _CATALOG_WORDS = frozenset({"spark", "hive", "default"})
-"""Catalogs of servers that clients knew before, which their saved connections still name."""
+"""Catalog names of other servers, which saved connections of clients may still contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTable:
-    """A table as metadata calls show it; ``type`` is one of TABLE_TYPES."""
+    """A table in a metadata call; ``type`` is one of TABLE_TYPES."""
 
     name: TableName
     type: str
@@ -48,7 +48,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Everything there is to list, in the order of names."""
+    """All schemas and tables, ordered by name."""
 
     schemas: tuple[str, ...] = ()
     tables: tuple[ListedTable, ...] = ()
@@ -56,7 +56,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class TablePattern:
-    """Which tables a call asks for; None and the empty text mean all."""
+    """The tables that a call requests; None and the empty string mean all."""
 
     catalog: str | None = None
     schema: str | None = None
@@ -65,7 +65,7 @@ class TablePattern:
 
 @dataclass(frozen=True, slots=True)
 class _JdbcType:
-    """What JDBC calls a type; ``size`` is Spark's ``defaultSize`` where it has a fixed one."""
+    """A type in JDBC; ``size`` is Spark's ``defaultSize`` if the type has a fixed one."""
 
     code: int
     size: int | None = None
@@ -105,41 +105,41 @@ _ARROW["tinyint"] = pa.int8()
 
 
 def as_plain_tables(listing: Listing) -> Listing:
-    """Return a listing in which materialized tables are tables like all others."""
+    """Return a listing that shows materialized tables as plain tables."""
     tables = (replace(t, type=TABLE) if t.type == MATERIALIZED_TABLE else t for t in listing.tables)
     return replace(listing, tables=tuple(tables))
 
 
 def get_catalogs() -> RowsResult:
-    """Answer the one catalog."""
+    """Return the only catalog."""
     return _rows("TABLE_CAT", [(DEFAULT_CATALOG,)])
 
 
 def get_schemas(listing: Listing, catalog: str | None, schema: str | None) -> RowsResult:
-    """Answer the schemas matching a pattern."""
+    """Return the schemas that match a pattern."""
     wanted = compile_pattern(schema)
     names = [n for n in listing.schemas if _in_catalog(catalog) and wanted.fullmatch(n)]
     return _rows("TABLE_SCHEM TABLE_CATALOG", [(n, DEFAULT_CATALOG) for n in names])
 
 
 def get_table_types(types: Collection[str] = TABLE_TYPES) -> RowsResult:
-    """Answer the table types."""
+    """Return the table types."""
     return _rows("TABLE_TYPE", [(t,) for t in types])
 
 
 def get_tables(
     listing: Listing, pattern: TablePattern, types: Collection[str] | None
 ) -> RowsResult:
-    """Answer the matching tables of the given types (None, none, ``%`` or empty: of all).
+    """Return the matching tables of the given types (None, ``%`` or empty: all types).
 
     Tools that know only TABLE and VIEW would never show a materialized table, so a request for
     TABLE that does not name MATERIALIZED_TABLE gets it as TABLE.
     """
-    wanted = _types_named(types or ())
+    wanted = _requested_types(types or ())
     rows = [
         (t.name.catalog, t.name.schema, t.name.table, shown, t.comment or "", *[None] * 5)
-        for t in _matching(listing, pattern)
-        if (shown := _shown_type(t.type, wanted)) is not None
+        for t in _matching_tables(listing, pattern)
+        if (shown := _reported_type(t.type, wanted)) is not None
     ]
     columns = (
         "TABLE_CAT TABLE_SCHEM TABLE_NAME TABLE_TYPE REMARKS TYPE_CAT TYPE_SCHEM TYPE_NAME "
@@ -149,11 +149,11 @@ def get_tables(
 
 
 def get_columns(listing: Listing, pattern: TablePattern, column: str | None) -> RowsResult:
-    """Answer the matching columns of the matching tables."""
+    """Return the matching columns of the matching tables."""
     wanted = compile_pattern(column)
     rows = [
         _column_row(table, c, position)
-        for table in _matching(listing, pattern)
+        for table in _matching_tables(listing, pattern)
         for position, c in enumerate(table.columns, start=1)
         if wanted.fullmatch(c.name)
     ]
@@ -173,7 +173,7 @@ def get_functions(
     schema: str | None,
     function: str | None,
 ) -> RowsResult:
-    """Answer the functions matching patterns; those of no schema are seen from every one."""
+    """Return the matching functions; those without a schema are visible in every schema."""
     in_schema, wanted = compile_pattern(schema), compile_pattern(function)
     found = [
         (None if f.schema is None else DEFAULT_CATALOG, f.schema, f.name, "", 1, f.name)
@@ -183,14 +183,14 @@ def get_functions(
         and wanted.fullmatch(f.name)
     ]
     columns = "FUNCTION_CAT FUNCTION_SCHEM FUNCTION_NAME REMARKS FUNCTION_TYPE:int SPECIFIC_NAME"
-    # 1: it is not known whether the function returns a table.
+    # FUNCTION_TYPE 1: it is not known whether the function returns a table.
     return _rows(columns, found)
 
 
 def get_primary_keys(listing: Listing, pattern: TablePattern) -> RowsResult:
-    """Answer the declared keys of a table, whose names are no patterns here.
+    """Return the declared primary keys of tables; names are not patterns in this call.
 
-    None and the empty text mean every schema and every table.
+    None and the empty string mean every schema and every table.
     """
     rows = [
         (t.name.catalog, t.name.schema, t.name.table, column, sequence, t.primary_key.name)
@@ -205,7 +205,7 @@ def get_primary_keys(listing: Listing, pattern: TablePattern) -> RowsResult:
 
 
 def get_cross_reference() -> RowsResult:
-    """Answer no foreign keys: there are none to declare."""
+    """Return no rows: foreign keys cannot be declared."""
     columns = (
         "PKTABLE_CAT PKTABLE_SCHEM PKTABLE_NAME PKCOLUMN_NAME FKTABLE_CAT FKTABLE_SCHEM "
         "FKTABLE_NAME FKCOLUMN_NAME KEY_SEQ:int UPDATE_RULE:int DELETE_RULE:int FK_NAME PK_NAME "
@@ -215,7 +215,7 @@ def get_cross_reference() -> RowsResult:
 
 
 def get_type_info() -> RowsResult:
-    """Answer the types of SQL in the order that Hive clients know."""
+    """Return the SQL types in the order that Hive clients expect."""
     columns = (
         "TYPE_NAME DATA_TYPE:int PRECISION:int LITERAL_PREFIX LITERAL_SUFFIX CREATE_PARAMS "
         "NULLABLE:smallint CASE_SENSITIVE:boolean SEARCHABLE:smallint UNSIGNED_ATTRIBUTE:boolean "
@@ -269,9 +269,9 @@ def _column_row(table: ListedTable, column: Column, position: int) -> tuple[Any,
 
 
 def _column_size(kind: ColumnType) -> int | None:
-    """Return the precision of a decimal, of others what Spark Thrift Server tells.
+    """Return the precision of a decimal, and for other types the size in Spark Thrift Server.
 
-    That is the bytes a value takes, or the length of a text.
+    That is the bytes of a value, or the length of a string type.
     """
     return kind.precision if kind.kind is TypeKind.DECIMAL else _value_size(kind)
 
@@ -294,24 +294,24 @@ def _column_digits(kind: ColumnType) -> int | None:
     return kind.scale if is_decimal else _JDBC_TYPES.get(kind.kind, _OTHER).digits
 
 
-def _types_named(types: Collection[str]) -> set[str]:
-    """Return the types of a request in our words; none of them means all."""
+def _requested_types(types: Collection[str]) -> set[str]:
+    """Return the types of a request by their names here; an empty set means all."""
     words = {"_".join(each.strip(" '").upper().split()) for each in types}
     return set() if words & {"", "%"} else {_TYPE_WORDS.get(word, word) for word in words}
 
 
-def _shown_type(actual: str, wanted: set[str]) -> str | None:
+def _reported_type(actual: str, wanted: set[str]) -> str | None:
     if not wanted or actual in wanted:
         return actual
     return TABLE if actual == MATERIALIZED_TABLE and TABLE in wanted else None
 
 
-def _matching(listing: Listing, pattern: TablePattern) -> Iterator[ListedTable]:
+def _matching_tables(listing: Listing, pattern: TablePattern) -> Iterator[ListedTable]:
     if not _in_catalog(pattern.catalog):
         return
     schema, table = compile_pattern(pattern.schema), compile_pattern(pattern.table)
     for listed in listing.tables:
-        # A session's own view has no schema: it is seen from every one.
+        # A temporary view has no schema: it is visible in every schema.
         in_schema = not listed.name.schema or schema.fullmatch(listed.name.schema)
         if in_schema and table.fullmatch(listed.name.table):
             yield listed

@@ -1,4 +1,4 @@
-"""A cached picture of the metastore, so that metadata calls need no engine."""
+"""A cached snapshot of the metastore, so that metadata calls need no engine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tidegate_server.gateway.session.metadata import (
     Listing,
     TablePattern,
 )
-from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
+from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.session.metastore_snapshot import (
     KnownTable,
     MetastoreSnapshot,
-    forgetting,
-    mentioned,
     with_details,
     with_names,
+    without_details,
+    words_of,
 )
 from tidegate_server.gateway.session.patterns import compile_pattern
 
@@ -51,155 +51,162 @@ logger = logging.getLogger(__name__)
 NAMES_LIFETIME = timedelta(seconds=10)
 FUNCTIONS_LIFETIME = timedelta(seconds=60)
 GLOBAL_VIEWS = "global_temp"
-"""The schema of the temporary views that all sessions share, which is always there."""
+"""The schema of the temporary views that all sessions share; it always exists."""
 READ_AT_ONCE = 100
-"""Tables whose details a call waits for; those of more are read behind its back."""
+"""Maximum number of tables whose details a call waits for; more are read in the background."""
 
 PATIENCE = 0.3
-"""Seconds that a call waits for names when those that it has are merely old."""
+"""Seconds that a call waits for new names if the known ones are only outdated."""
 _BATCH = 2_000
-# The metastore does one thing at a time: what is read behind the back of calls is read in small
-# parts with as long a rest after each, so that no statement waits long for its turn.
-_BATCH_BEHIND = 20
-_REST_BEHIND = 1.0
+# The metastore handles one request at a time: the background thread reads small batches, with a
+# pause as long as the batch took, so that no statement waits long.
+_BACKGROUND_BATCH = 20
+_BACKGROUND_REST = 1.0
 
 
-class Snapshot:
+class MetadataCache:
     """Merges the catalog's materialized tables with the metastore's other tables.
 
-    The catalog is always asked. Of the metastore, the names are asked for again when they are old
-    or a statement may have changed them, which takes milliseconds; what costs more, comments and
-    columns, is read once per table and again after a statement that mentions it or when it is old.
-    Nothing waits for an engine: without one the kept answer stands, whatever its age. Nor does a
-    call wait long for a slow metastore because the names are old: the next call has the new ones.
+    The catalog is read on every call. The metastore's names are read again, within milliseconds,
+    when they are outdated or a statement may have changed them. Comments and columns are more
+    expensive: they are read once per table, and again when they are outdated or a statement
+    mentions the table. Nothing waits for an engine: without one the cached data is returned,
+    whatever its age. If the names are only outdated and the metastore is slow, the call returns
+    them soon and the next call has the new ones.
     """
 
     def __init__(
-        self, catalog: CatalogReader, engine: Engine, clock: Clock, kept: KeptPicture | None = None
+        self,
+        catalog: CatalogReader,
+        engine: Engine,
+        clock: Clock,
+        file: MetadataCacheFile | None = None,
     ) -> None:
         self._catalog = catalog
         self._engine = engine
         self._clock = clock
-        self._kept = kept
-        self._picture = MetastoreSnapshot()
+        self._file = file
+        self._snapshot = MetastoreSnapshot()
         self._names_at: datetime | None = None
-        self._asking = threading.Lock()
-        self._changing = threading.Lock()
+        self._asking_lock = threading.Lock()
+        self._change_lock = threading.Lock()
         self._changes = 0
         self._reader: threading.Thread | None = None
         self._namer: threading.Thread | None = None
-        self._made: tuple[MetastoreSnapshot, tuple[MaterializedTable, ...], Listing] | None = None
+        self._cached_listing: (
+            tuple[MetastoreSnapshot, tuple[MaterializedTable, ...], Listing] | None
+        ) = None
         self.shared_views = False
-        """Whether a session may have made a view that all sessions see."""
+        """Whether a session may have created a view that is visible in all sessions."""
         self._functions: tuple[FunctionName, ...] = ()
         self._functions_at: datetime | None = None
 
     def load(self) -> None:
-        """Take up what the gateway before this one knew; called before the first question."""
-        if self._kept is not None:
-            self._picture = self._kept.load()
+        """Load the snapshot of the previous gateway; called before the first metadata call."""
+        if self._file is not None:
+            self._snapshot = self._file.load()
 
     def invalidate(self, statement: str | None = None) -> None:
-        """Ask the engine again next time; called after a statement that may have changed names.
+        """Mark the names as outdated; called after a statement that may have changed them.
 
-        What is known of tables that the statement does not mention stays.
+        Details of tables that the statement does not mention are kept.
         """
-        with self._changing:
+        with self._change_lock:
             self._changes += 1
             self._names_at = self._functions_at = None
             if statement is not None:
-                self._picture = forgetting(self._picture, mentioned(statement))
+                self._snapshot = without_details(self._snapshot, words_of(statement))
 
     def listing(self) -> Listing:
-        """Return schemas and tables; the columns only of materialized tables."""
-        picture = self._named()
-        wanted = self._unread(picture.tables.values(), with_columns=False)
+        """Return schemas and tables; only materialized tables have columns."""
+        snapshot = self._with_current_names()
+        wanted = self._stale_tables(snapshot.tables.values(), with_columns=False)
         if len(wanted) > READ_AT_ONCE:
-            self._read_behind()
+            self._read_in_background()
         else:
             self._read(wanted, with_columns=False)
-        return self._merged(tuple(self._catalog.tables()))
+        return self._full_listing(tuple(self._catalog.tables()))
 
     def columns_of(self, pattern: TablePattern) -> Listing:
-        """Return tables with their columns, reading no more of them than the pattern needs."""
-        picture = self._named()
+        """Return tables with their columns, reading only those that match the pattern."""
+        snapshot = self._with_current_names()
         schema, table = compile_pattern(pattern.schema), compile_pattern(pattern.table)
         materialized = tuple(self._catalog.tables())
         ours = {found.name.folded() for found in materialized}
         wanted = [
             known
-            for name, known in picture.tables.items()
+            for name, known in snapshot.tables.items()
             if name not in ours
             and schema.fullmatch(known.name.schema)
             and table.fullmatch(known.name.table)
         ]
-        self._read(self._unread(wanted, with_columns=True), with_columns=True)
-        return self._merged(materialized)
+        self._read(self._stale_tables(wanted, with_columns=True), with_columns=True)
+        return self._full_listing(materialized)
 
-    def keep(self) -> None:
-        """Save what is known for the next gateway."""
-        if self._kept is not None:
-            self._kept.save(self._picture)
+    def save(self) -> None:
+        """Save the snapshot for the next gateway."""
+        if self._file is not None:
+            self._file.save(self._snapshot)
 
     def schemas(self) -> tuple[str, ...]:
-        """Return the names of all schemas known."""
-        self._named()
-        return self._merged(tuple(self._catalog.tables())).schemas
+        """Return the names of all known schemas."""
+        self._with_current_names()
+        return self._full_listing(tuple(self._catalog.tables())).schemas
 
     def knows_metastore(self) -> bool:
-        """Whether an engine has told what there is since the last change."""
+        """Return whether the names have been read since the last change."""
         return self._names_at is not None
 
     def temporary_views(self, session_id: str) -> tuple[ListedTable, ...]:
-        """Return the views of a session and the global ones; none without an engine."""
-        listed = self._of_session(session_id, ListTemporaryViews(session_id=session_id))
+        """Return a session's temporary views and the global ones; none without an engine."""
+        listed = self._ask_for_session(session_id, ListTemporaryViews(session_id=session_id))
         return tuple(_from_metastore(info) for info in listed.tables) if listed else ()
 
     def functions(self) -> tuple[FunctionName, ...]:
-        """Return the functions of no session alone; none until an engine has told them once."""
-        with self._asking:
+        """Return the functions that all sessions share; none until an engine has listed them."""
+        with self._asking_lock:
             if self._is_old(self._functions_at, FUNCTIONS_LIFETIME):
                 self._ask_functions()
             return self._functions
 
     def temporary_functions(self, session_id: str) -> tuple[FunctionName, ...]:
-        """Return the functions of a session alone; none without an engine."""
-        listed = self._of_session(session_id, ListTemporaryFunctions(session_id=session_id))
+        """Return a session's temporary functions; none without an engine."""
+        listed = self._ask_for_session(session_id, ListTemporaryFunctions(session_id=session_id))
         return listed.functions if listed else ()
 
-    def _of_session(self, session_id: str, request: Request[A]) -> A | None:
-        """Return what the engine lists of a session; None without an engine."""
+    def _ask_for_session(self, session_id: str, request: Request[A]) -> A | None:
+        """Send a request about a session; None without an engine."""
         try:
             self._engine.call(OpenSession(session_id=session_id), wait=0)
             return self._engine.call(request, wait=0)
-        except ServerError as problem:
-            logger.debug("%s was not answered: %s", type(request).__name__, problem)
+        except ServerError as error:
+            logger.debug("%s failed: %s", type(request).__name__, error)
             return None
 
-    def _merged(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
-        """Return everything; the listing of before unless something changed."""
-        picture, made = self._picture, self._made
-        if made is not None and made[0] is picture and made[1] == materialized:
-            return made[2]
-        listing = merge(materialized, picture.listed())
-        self._made = (picture, materialized, listing)
+    def _full_listing(self, materialized: tuple[MaterializedTable, ...]) -> Listing:
+        """Return all schemas and tables, reusing the previous listing unless something changed."""
+        snapshot, cached = self._snapshot, self._cached_listing
+        if cached is not None and cached[0] is snapshot and cached[1] == materialized:
+            return cached[2]
+        listing = merge(materialized, snapshot.as_table_list())
+        self._cached_listing = (snapshot, materialized, listing)
         return listing
 
-    def _named(self) -> MetastoreSnapshot:
-        """Return the picture with names that are not old, or with old ones of a slow metastore."""
-        if self._names_at is None:  # never asked for, or changed by a statement of ours
+    def _with_current_names(self) -> MetastoreSnapshot:
+        """Return the snapshot with current names, or outdated ones if the metastore is slow."""
+        if self._names_at is None:  # never read, or changed by a statement
             self._renew_names()
         elif self._is_old(self._names_at, NAMES_LIFETIME):
-            self._renew_names_behind().join(PATIENCE)
-        return self._picture
+            self._renew_names_in_background().join(PATIENCE)
+        return self._snapshot
 
     def _renew_names(self) -> None:
-        with self._asking:
+        with self._asking_lock:
             if self._is_old(self._names_at, NAMES_LIFETIME):
                 self._ask_names()
 
-    def _renew_names_behind(self) -> threading.Thread:
-        with self._changing:
+    def _renew_names_in_background(self) -> threading.Thread:
+        with self._change_lock:
             if self._namer is None or not self._namer.is_alive():
                 self._namer = threading.Thread(target=self._renew_names, name="names", daemon=True)
                 self._namer.start()
@@ -209,33 +216,35 @@ class Snapshot:
         changes, asked_at = self._changes, self._clock.now()
         try:
             answer = self._engine.call(ListNames(), wait=0)
-        except ServerError as problem:
-            logger.debug("The metastore was not listed: %s", problem)
+        except ServerError as error:
+            logger.debug("Listing the metastore failed: %s", error)
             return
-        with self._changing:
-            before = self._picture
-            self._picture = with_names(before, answer)
+        with self._change_lock:
+            before = self._snapshot
+            self._snapshot = with_names(before, answer)
             if self._changes == changes:
                 self._names_at = asked_at
-        if before.tables.keys() != self._picture.tables.keys():
-            self.keep()
+        if before.tables.keys() != self._snapshot.tables.keys():
+            self.save()
 
-    def _unread(self, tables: Iterable[KnownTable], *, with_columns: bool) -> list[KnownTable]:
-        # The more tables there are, the longer the details stand: reading goes on at a fixed rate.
-        lifetime = NAMES_LIFETIME * max(1, len(self._picture.tables) // READ_AT_ONCE)
+    def _stale_tables(
+        self, tables: Iterable[KnownTable], *, with_columns: bool
+    ) -> list[KnownTable]:
+        # Details are used longer the more tables there are, which bounds the rate of reads.
+        lifetime = NAMES_LIFETIME * max(1, len(self._snapshot.tables) // READ_AT_ONCE)
         since = self._clock.now() - lifetime
         return [t for t in tables if not t.is_fresh(since, with_columns=with_columns)]
 
-    def _read_behind(self) -> None:
-        with self._changing:
+    def _read_in_background(self) -> None:
+        with self._change_lock:
             if self._reader is not None and self._reader.is_alive():
                 return
             self._reader = threading.Thread(target=self._read_all, name="metastore", daemon=True)
             self._reader.start()
 
     def _read_all(self) -> None:
-        wanted = self._unread(self._picture.tables.values(), with_columns=False)
-        self._read(wanted, with_columns=False, batch_size=_BATCH_BEHIND, rest=_REST_BEHIND)
+        wanted = self._stale_tables(self._snapshot.tables.values(), with_columns=False)
+        self._read(wanted, with_columns=False, batch_size=_BACKGROUND_BATCH, rest=_BACKGROUND_REST)
 
     def _read(
         self,
@@ -245,16 +254,16 @@ class Snapshot:
         batch_size: int = _BATCH,
         rest: float = 0.0,
     ) -> None:
-        """Read details batch by batch, schema by schema; ends early without an engine.
+        """Read details in batches, schema by schema; stop if the engine does not answer.
 
-        ``rest`` is how many times as long as it took a pause follows each batch.
+        ``rest`` is the length of the pause after each batch, as a multiple of its duration.
         """
         names = sorted(table.name for table in tables)
         for schema, group in groupby(names, key=lambda name: name.schema):
             of_schema = list(group)
             for start in range(0, len(of_schema), batch_size):
                 some = of_schema[start : start + batch_size]
-                batch = self._still_unread(some, with_columns=with_columns)
+                batch = self._still_stale(some, with_columns=with_columns)
                 if not batch:
                     continue
                 began = time.monotonic()
@@ -262,12 +271,12 @@ class Snapshot:
                     return
                 time.sleep(rest * (time.monotonic() - began))
         if names:
-            self.keep()
+            self.save()
 
-    def _still_unread(self, names: Iterable[TableName], *, with_columns: bool) -> tuple[str, ...]:
-        """Return the tables of a schema that nobody else has read, or dropped, meanwhile."""
-        found = (self._picture.tables.get(name.folded()) for name in names)
-        unread = self._unread((t for t in found if t is not None), with_columns=with_columns)
+    def _still_stale(self, names: Iterable[TableName], *, with_columns: bool) -> tuple[str, ...]:
+        """Return the names that no other thread has read meanwhile and that still exist."""
+        found = (self._snapshot.tables.get(name.folded()) for name in names)
+        unread = self._stale_tables((t for t in found if t is not None), with_columns=with_columns)
         return tuple(table.name.table for table in unread)
 
     def _read_batch(self, schema: str, names: tuple[str, ...], *, with_columns: bool) -> bool:
@@ -275,14 +284,14 @@ class Snapshot:
         request = ListTables(schema=schema, with_columns=with_columns, names=names)
         try:
             answer = self._engine.call(request, wait=0)
-        except ServerError as problem:
-            logger.debug("Tables of %s were not read: %s", schema, problem)
+        except ServerError as error:
+            logger.debug("Reading the tables of %s failed: %s", schema, error)
             return False
-        with self._changing:
-            # If something changed meanwhile, this is shown, but read again next time.
+        with self._change_lock:
+            # If something changed meanwhile, use the details, but read them again next time.
             read_at = asked_at if self._changes == changes else None
-            self._picture = with_details(
-                self._picture, answer.tables, read_at, with_columns=with_columns
+            self._snapshot = with_details(
+                self._snapshot, answer.tables, read_at, with_columns=with_columns
             )
         return True
 
@@ -290,11 +299,11 @@ class Snapshot:
         changes, asked_at = self._changes, self._clock.now()
         try:
             answer = self._engine.call(ListFunctions(), wait=0)
-        except ServerError as problem:
-            logger.debug("The functions were not listed: %s", problem)
+        except ServerError as error:
+            logger.debug("Listing the functions failed: %s", error)
             return
         self._functions = answer.functions
-        with self._changing:
+        with self._change_lock:
             if self._changes == changes:
                 self._functions_at = asked_at
 
@@ -303,7 +312,7 @@ class Snapshot:
 
 
 def merge(materialized: Iterable[MaterializedTable], metastore: TableList) -> Listing:
-    """Lay the materialized tables over the metastore's; each table appears once."""
+    """Merge the materialized tables into the metastore's; each table appears once."""
     listed: dict[TableName, ListedTable] = {
         info.name.folded(): _from_metastore(info)
         for info in metastore.tables

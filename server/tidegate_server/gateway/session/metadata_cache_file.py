@@ -1,4 +1,4 @@
-"""Keeps the picture of the metastore in a file: a gateway knows it right after its start."""
+"""Stores the snapshot of the metastore in a file, so that a gateway has it at startup."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ class _Content(msgspec.Struct, frozen=True):
     tables: tuple[KnownTable, ...]
 
 
-class KeptPicture:
-    """One file, replaced as a whole; losing it costs nothing but time."""
+class MetadataCacheFile:
+    """One file, replaced as a whole; losing it only costs time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._saving = threading.Lock()
+        self._save_lock = threading.Lock()
 
     def load(self) -> MetastoreSnapshot:
-        """Return the picture, an empty one if there is none that can be read."""
+        """Return the snapshot, or an empty one if the file is missing or unreadable."""
         try:
             content = msgspec.msgpack.decode(self._path.read_bytes(), type=_Content)
         except FileNotFoundError:
             return MetastoreSnapshot()
-        except (OSError, msgspec.MsgspecError) as problem:
-            logger.warning("What was known of the metastore cannot be read: %s", problem)
+        except (OSError, msgspec.MsgspecError) as error:
+            logger.warning("The saved snapshot of the metastore cannot be read: %s", error)
             return MetastoreSnapshot()
         tables = {table.name.folded(): table for table in content.tables}
         return MetastoreSnapshot(schemas=content.schemas, tables=tables)
 
-    def save(self, picture: MetastoreSnapshot) -> None:
-        """Replace the file; a disk that does not take it is logged."""
-        content = _Content(picture.schemas, tuple(picture.tables.values()))
+    def save(self, snapshot: MetastoreSnapshot) -> None:
+        """Replace the file; an error is only logged."""
+        content = _Content(snapshot.schemas, tuple(snapshot.tables.values()))
         beside = self._path.with_suffix(".new")
         try:
-            with self._saving:
+            with self._save_lock:
                 beside.write_bytes(msgspec.msgpack.encode(content))
                 os.replace(beside, self._path)
-        except OSError as problem:
-            logger.warning("What is known of the metastore cannot be kept: %s", problem)
+        except OSError as error:
+            logger.warning("The snapshot of the metastore cannot be saved: %s", error)

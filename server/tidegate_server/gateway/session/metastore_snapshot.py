@@ -1,4 +1,4 @@
-"""What is known of the metastore, as a value that pure functions bring up to date."""
+"""A snapshot of the metastore, and pure functions that update it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidegate_server.core.model.names import DEFAULT_CATALOG, TableName
 from tidegate_server.core.model.types import Column
 
 _WORD = re.compile(r"\w+")
-# A statement with one of these may name a table by an expression.
+# A statement with one of these words may name a table by an expression.
 _INDIRECT = frozenset({"identifier", "execute", "begin"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """A table or view; only its name and type are sure until it was read.
+    """A table or view; only its name and type are known until it has been read.
 
-    ``columns`` None means that they were never asked for.
+    ``columns`` is None if they were never read.
     """
 
     name: TableName
@@ -30,20 +30,20 @@ class KnownTable:
     read_at: datetime | None = None
 
     def is_fresh(self, since: datetime, *, with_columns: bool) -> bool:
-        """Tell whether it was read after a moment, with its columns if they are wanted."""
+        """Return whether it was read after a moment, including its columns if they are needed."""
         has_columns = self.columns is not None or not with_columns
         return has_columns and self.read_at is not None and self.read_at > since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreSnapshot:
-    """Schemas and tables of the metastore, by their folded names."""
+    """Schemas of the metastore, and its tables by folded name."""
 
     schemas: tuple[str, ...] = ()
     tables: Mapping[TableName, KnownTable] = field(default_factory=dict)
 
-    def listed(self) -> TableList:
-        """Return it as the engine would tell it."""
+    def as_table_list(self) -> TableList:
+        """Return it in the format of the engine's answer."""
         infos = (
             TableInfo(name=t.name, type=t.type, comment=t.comment, columns=t.columns or ())
             for t in self.tables.values()
@@ -51,14 +51,14 @@ class MetastoreSnapshot:
         return TableList(schemas=self.schemas, tables=tuple(infos))
 
 
-def with_names(picture: MetastoreSnapshot, names: NameList) -> MetastoreSnapshot:
-    """Take new names in, drop those that are gone, keep what is known of the others."""
+def with_names(snapshot: MetastoreSnapshot, names: NameList) -> MetastoreSnapshot:
+    """Add new names, drop those that are gone, and keep the details of the others."""
     tables: dict[TableName, KnownTable] = {}
     for schema in names.schemas:
         for kind, found in (("TABLE", schema.tables), ("VIEW", schema.views)):
             for table in found:
                 name = TableName(DEFAULT_CATALOG, schema.schema, table)
-                known = picture.tables.get(name.folded())
+                known = snapshot.tables.get(name.folded())
                 if known is None or known.type != kind:
                     known = KnownTable(name=name, type=kind)
                 tables[name.folded()] = known
@@ -68,14 +68,14 @@ def with_names(picture: MetastoreSnapshot, names: NameList) -> MetastoreSnapshot
 
 
 def with_details(
-    picture: MetastoreSnapshot,
+    snapshot: MetastoreSnapshot,
     infos: Iterable[TableInfo],
     read_at: datetime | None,
     *,
     with_columns: bool,
 ) -> MetastoreSnapshot:
-    """Take in what was read of some tables; those that are not known by name stay out."""
-    tables = dict(picture.tables)
+    """Add the details of tables; those whose name is unknown are ignored."""
+    tables = dict(snapshot.tables)
     for info in infos:
         known = tables.get(info.name.folded())
         if known is not None:
@@ -86,21 +86,23 @@ def with_details(
                 columns=info.columns if with_columns else known.columns,
                 read_at=read_at,
             )
-    return replace(picture, tables=tables)
+    return replace(snapshot, tables=tables)
 
 
-def forgetting(picture: MetastoreSnapshot, words: Collection[str] | None) -> MetastoreSnapshot:
-    """Forget all but the names of the tables that ``words`` name; None means of all tables."""
+def without_details(
+    snapshot: MetastoreSnapshot, words: Collection[str] | None
+) -> MetastoreSnapshot:
+    """Drop all but the names of the tables that ``words`` contains; None means all tables."""
     tables = {
         name: KnownTable(name=known.name, type=known.type)
         if words is None or name.table in words
         else known
-        for name, known in picture.tables.items()
+        for name, known in snapshot.tables.items()
     }
-    return replace(picture, tables=tables)
+    return replace(snapshot, tables=tables)
 
 
-def mentioned(statement: str) -> frozenset[str] | None:
-    """Return the words of a statement, any of which may be a table's name; None for any name."""
+def words_of(statement: str) -> frozenset[str] | None:
+    """Return the words of a statement, which may be table names; None if any name is possible."""
     words = frozenset(_WORD.findall(statement.lower()))
     return None if words & _INDIRECT else words

@@ -19,17 +19,17 @@ from tidegate_server.gateway.session.cursor import FetchOrientation, Measure, Pa
 from tidegate_server.gateway.session.handle import Handle
 
 LOG_LINES = 10_000
-"""Lines an operation keeps; older ones are dropped."""
+"""Maximum number of log lines per operation; older ones are dropped."""
 MESSAGES = 100
-"""Warnings and notes an operation keeps for its client; the log has the further ones."""
+"""Maximum number of warnings and notes that a client gets; the log has the others."""
 MESSAGE_LENGTH = 2_000
-"""Characters of a message that a client gets; the log has the whole line."""
-SHOWN_STEP = 10
-"""Percent that progress must gain to be logged again."""
+"""Maximum length of a message that a client gets; the log has the whole line."""
+LOGGED_STEP = 10
+"""Percent of progress after which it is logged again."""
 
 
 class OperationKind(Enum):
-    """What was asked (Hive's TOperationType)."""
+    """The kind of an operation (Hive's TOperationType)."""
 
     EXECUTE_STATEMENT = "EXECUTE_STATEMENT"
     GET_TYPE_INFO = "GET_TYPE_INFO"
@@ -42,7 +42,7 @@ class OperationKind(Enum):
 
 
 class OperationLog:
-    """Bounded lines with one reading position."""
+    """A bounded list of lines with one reading position."""
 
     def __init__(self, limit: int = LOG_LINES) -> None:
         self._lines: deque[str] = deque(maxlen=limit)
@@ -52,9 +52,9 @@ class OperationLog:
         self._news = 0
 
     def append(self, line: str, *, is_news: bool = True) -> None:
-        """Add a line; the oldest one goes when the buffer is full.
+        """Add a line; if the buffer is full, the oldest one is dropped.
 
-        :param is_news: whether clients that wait for the end should hear of it before.
+        :param is_news: whether the line is worth waking clients that wait for the end.
         """
         with self._lock:
             self._lines.append(line)
@@ -63,7 +63,7 @@ class OperationLog:
                 self._news = self._written
 
     def read(self, max_rows: int, *, from_start: bool = False) -> tuple[int, list[str]]:
-        """Return the number of the first line and at most ``max_rows`` lines not yet read."""
+        """Return the number of the first line and at most ``max_rows`` unread lines."""
         with self._lock:
             oldest = self._written - len(self._lines)
             start = oldest if from_start else max(self._read, oldest)
@@ -73,18 +73,18 @@ class OperationLog:
 
     @property
     def unread(self) -> bool:
-        """Whether lines wait to be read."""
+        """Whether there are unread lines."""
         return self._read < self._written
 
     @property
     def has_news(self) -> bool:
-        """Whether lines with news wait to be read."""
+        """Whether there are unread lines with news."""
         return self._read < self._news
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationView:
-    """An operation as it was at one moment."""
+    """A consistent view of an operation at one moment."""
 
     state: OperationState
     error: ServerError | None
@@ -98,10 +98,10 @@ class OperationView:
 
 
 class Operation:
-    """One thing asked in a session.
+    """A statement or metadata call of a session.
 
-    Threads race on it: a runner, cancels, timeouts, closes. Whoever moves the state first wins;
-    the others learn that they lost from a False.
+    Several threads change it concurrently: its worker, cancel, timeout and close. The first one
+    to change the state wins; the others get False.
     """
 
     def __init__(
@@ -115,8 +115,7 @@ class Operation:
         overlay: Mapping[str, str] | None = None,
         on_end: Callable[[OperationKind, OperationState, float], None] | None = None,
     ) -> None:
-        """Take what names it; ``on_end`` is told its kind, how it ended and after how many
-        seconds."""
+        """``on_end`` is called with its kind, its final state and its duration in seconds."""
         self.handle = handle
         self.id = str(handle)
         self.kind = kind
@@ -124,9 +123,9 @@ class Operation:
         self.overlay = dict(overlay or {})
         self.log = OperationLog()
         self.more_follow = False
-        """Whether the last reply to a fetch said that more rows follow."""
+        """Whether the last reply to a fetch announced more rows."""
         self.work_ended = threading.Event()
-        """Set when no thread works for this operation any more, whatever its state."""
+        """Set when no thread works for this operation any longer, whatever its state."""
         self._clock = clock
         self._predicted_result_set = has_result_set
         self._lock = threading.Lock()
@@ -140,33 +139,33 @@ class Operation:
         self._on_end = on_end
         self._listeners: set[Callable[[], None]] = set()
         self._messages: list[str] = []
-        self._shown_percent = -1
+        self._logged_percent = -1
         self._started = False
 
     @property
     def state(self) -> OperationState:
-        """The present state."""
+        """The current state."""
         return self._state
 
     @property
     def started(self) -> bool:
-        """Whether a thread ever began to work for it."""
+        """Whether a thread has ever worked for it."""
         return self._started
 
     def touch(self) -> None:
-        """Note that a client asked for it."""
+        """Record that a client used it."""
         self._last_used = self._clock.now()
 
     def idle_since(self) -> datetime | None:
-        """Return when it ended or a client asked for it last, None while it runs."""
+        """Return when it ended or was last used, whichever is later; None while it runs."""
         ended = self._ended_at
         return None if ended is None else max(ended, self._last_used)
 
     def view(self, *, with_progress: bool = False) -> OperationView:
-        """Return state, error, counts and, if asked for, progress as they are together.
+        """Return a consistent view of state, error, counts and, on request, progress.
 
-        The progress of an operation that has ended is told once: Hive's JDBC driver 2.3 asks again
-        before each row, and beeline draws what it is told, over the rows it has just printed.
+        The progress of an operation that has ended is only returned once: Hive's JDBC driver 2.3
+        requests it before each row, and beeline would draw it over the rows it has just printed.
         """
         with self._lock:
             result = self._result
@@ -176,7 +175,7 @@ class Operation:
             return OperationView(
                 state=self._state,
                 error=self._error,
-                # Clients that were told of rows fetch them, if only to find that there are none.
+                # Clients that were promised rows try to fetch them, so the promise has to be kept.
                 has_result_set=self._predicted_result_set
                 or (result is not None and result.has_result_set),
                 modified_rows=None if result is None else result.modified_rows,
@@ -188,28 +187,28 @@ class Operation:
 
     @property
     def has_progress(self) -> bool:
-        """Whether there is progress to tell."""
+        """Whether there is progress to return."""
         return self._progress is not None
 
     def move(self, to: OperationState) -> bool:
-        """Change the state; False when the life cycle does not lead there from here."""
-        return self._settle(to, None, None)
+        """Change the state; False if the life cycle does not allow it."""
+        return self._transition(to, None, None)
 
     def finish(self, result: Result) -> bool:
-        """End well with ``result``, which the operation owns from then on if this is True."""
-        return self._settle(OperationState.FINISHED, result, None)
+        """End successfully; if this returns True, the operation owns ``result``."""
+        return self._transition(OperationState.FINISHED, result, None)
 
     def fail(self, reason: ServerError) -> bool:
         """End with an error."""
-        return self._settle(OperationState.ERROR, None, reason)
+        return self._transition(OperationState.ERROR, None, reason)
 
     def cancel(self, by: str = "") -> bool:
-        """End as canceled; ``by`` completes the sentence that clients read."""
+        """End as canceled; ``by`` completes the error message."""
         reason = error(Code.OPERATION_CANCELED, by=by)
-        return self._settle(OperationState.CANCELED, None, reason)
+        return self._transition(OperationState.CANCELED, None, reason)
 
     def require_wanted(self) -> None:
-        """:raises ServerError: why it is over, if it was ended before its work was done."""
+        """:raises ServerError: the reason, if it was ended before its work was done."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -217,12 +216,12 @@ class Operation:
                 raise error(Code.INVALID_OPERATION_HANDLE, handle=self.id)
 
     def time_out(self, seconds: float) -> bool:
-        """End because it ran longer than ``seconds``."""
+        """End because it exceeded its timeout of ``seconds``."""
         reason = error(Code.OPERATION_TIMEOUT, seconds=f"{seconds:g}")
-        return self._settle(OperationState.TIMEDOUT, None, reason)
+        return self._transition(OperationState.TIMEDOUT, None, reason)
 
     def close(self) -> None:
-        """End for good and free the result; later calls are harmless."""
+        """Close it and free the result; later calls have no effect."""
         self.move(OperationState.CLOSED)
         with self._lock:
             result, self._result, self._cursor = self._result, None, None
@@ -232,8 +231,8 @@ class Operation:
     def result(self) -> Result:
         """Return the result of a finished operation.
 
-        :raises ServerError: the operation's own error; INVALID_OPERATION_HANDLE once closed;
-            INVALID_REQUEST while it still runs.
+        :raises ServerError: the operation's error; INVALID_OPERATION_HANDLE if it is closed;
+            INVALID_REQUEST while it is running.
         """
         with self._lock:
             if self._error is not None:
@@ -256,14 +255,14 @@ class Operation:
         return cursor.fetch(orientation, max_rows, max_bytes, measure)
 
     def put_back(self, page: Page) -> None:
-        """Undo the fetch that returned ``page``, unless another one came after it."""
+        """Undo the fetch that returned ``page``, unless another fetch followed it."""
         with self._lock:
             cursor = self._cursor
         if cursor is not None:
             cursor.put_back(page)
 
     def write_log(self, line: str) -> None:
-        """Add a line for people in Hive's form; a warning or a note also becomes a message."""
+        """Add a log line in Hive's format; a warning or a note also becomes a message."""
         level = "WARN" if line.startswith(WARNING) else "INFO"
         self.log.append(f"{level:<5} : {line.removeprefix(WARNING).removeprefix(NOTE)}")
         if line.startswith((WARNING, NOTE)):
@@ -274,7 +273,7 @@ class Operation:
 
     def log_start(self) -> None:
         """Log that the statement begins, as Hive does."""
-        text = shortened(self.statement)
+        text = shorten(self.statement)
         self.log.append(f"INFO  : Executing command(queryId={self.id}): {text}", is_news=False)
 
     def _log_end(self, reason: ServerError | None, seconds: float) -> None:
@@ -285,16 +284,16 @@ class Operation:
         self.log.append(f"INFO  : Completed executing command{taken}", is_news=False)
 
     def report(self, progress: Progress) -> None:
-        """Keep the newest progress and log it in the words that Superset reads."""
+        """Store the newest progress and log it in the format that Superset parses."""
         with self._lock:
             if self._state.terminal:
-                return  # tasks that were stopped count as done
+                return  # Spark would count canceled tasks as done
             self._progress = progress
             percent = percent_done(progress)
-            first = self._shown_percent < 0
-            changed = first or percent >= min(self._shown_percent + SHOWN_STEP, 100)
-            changed = changed and percent > self._shown_percent
-            self._shown_percent = percent if changed else self._shown_percent
+            first = self._logged_percent < 0
+            changed = first or percent >= min(self._logged_percent + LOGGED_STEP, 100)
+            changed = changed and percent > self._logged_percent
+            self._logged_percent = percent if changed else self._logged_percent
         if first:
             self.log.append("INFO  : Total jobs = 1")
             self.log.append("INFO  : Launching Job 1 out of 1")
@@ -308,7 +307,7 @@ class Operation:
         self.log.append(f"INFO  : Stage-1 map = {percent}%,  reduce = {percent}%")
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` from any thread after each change; returns the way to end that."""
+        """Call ``listener`` from any thread after each change; return a function to stop that."""
         with self._lock:
             self._listeners.add(listener)
 
@@ -318,7 +317,7 @@ class Operation:
 
         return unsubscribe
 
-    def _settle(
+    def _transition(
         self, to: OperationState, result: Result | None, reason: ServerError | None
     ) -> bool:
         with self._lock:
@@ -328,15 +327,15 @@ class Operation:
             self._error = reason or self._error
             self._started = self._started or to is OperationState.RUNNING
             if to is OperationState.FINISHED and self._progress is not None:
-                self._progress = _completed(self._progress)
-                if self._shown_percent < 100:
+                self._progress = _as_completed(self._progress)
+                if self._logged_percent < 100:
                     self._log_percent(100)
             ended = to.terminal and self._ended_at is None
             if ended:
                 self._ended_at = self._clock.now()
                 if self._started and self.kind is OperationKind.EXECUTE_STATEMENT:
                     self._log_end(reason, self._seconds(self._ended_at))
-            # Last, since it is read without the lock, and some clients read the log once after it.
+            # Last: the state is read without the lock, and some clients read the log once after it.
             self._state = to
         if ended and self._on_end is not None and self._ended_at is not None:
             self._on_end(self.kind, to, self._seconds(self._ended_at))
@@ -353,8 +352,8 @@ class Operation:
             listener()
 
 
-def _completed(progress: Progress) -> Progress:
-    """Return the progress of what finished: Spark leaves out tasks and stages it can do without."""
+def _as_completed(progress: Progress) -> Progress:
+    """Return the progress of a finished operation: Spark may have skipped tasks and stages."""
     return replace(
         progress,
         stages_total=progress.stages_done or progress.stages_total,
@@ -365,12 +364,12 @@ def _completed(progress: Progress) -> Progress:
     )
 
 
-def shortened(statement: str, limit: int = 200) -> str:
-    """Return a statement in one line of about ``limit`` characters."""
+def shorten(statement: str, limit: int = 200) -> str:
+    """Return a statement on one line of about ``limit`` characters."""
     line = " ".join(statement.split())
     return line if len(line) <= limit else line[:limit] + "..."
 
 
 def percent_done(progress: Progress) -> int:
-    """Return finished tasks as whole percent, 0 while nothing is known."""
+    """Return the percentage of finished tasks, 0 while their number is unknown."""
     return 100 * progress.tasks_done // progress.tasks_total if progress.tasks_total else 0

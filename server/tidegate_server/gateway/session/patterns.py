@@ -1,4 +1,4 @@
-"""Name patterns of metadata calls: JDBC's and Hive's wildcards in one language."""
+"""Name patterns of metadata calls, with the wildcards of both JDBC and Hive."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ _TOKEN = re.compile(r"\\(.)|(\.\*|[*%])|([_.])|(\|)|(.)", re.DOTALL)
 
 
 def compile_pattern(pattern: str | None) -> re.Pattern[str]:
-    r"""Return the regular expression a name must match as a whole, without regard to case.
+    r"""Return a regular expression for whole names, ignoring case.
 
     ``%``, ``*`` and ``.*`` stand for any text, ``_`` and ``.`` for one character, ``|`` separates
-    alternatives, ``\`` takes the next character as it is. None, empty and ``''`` match all.
+    alternatives, ``\`` escapes the next character. None, empty and ``''`` match all.
     """
     if not pattern or pattern == "''":
         return re.compile(r".*", re.DOTALL)
-    return re.compile(_TOKEN.sub(_translated, pattern), re.IGNORECASE | re.DOTALL)
+    return re.compile(_TOKEN.sub(_translate, pattern), re.IGNORECASE | re.DOTALL)
 
 
-def _translated(token: re.Match[str]) -> str:
+def _translate(token: re.Match[str]) -> str:
     escaped, any_text, one_character, bar, literal = token.groups()
     if any_text:
         return ".*"

@@ -1,4 +1,4 @@
-"""A session: one client's conversation with its state and its operations."""
+"""A session: its state and its operations."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ from tidegate_server.gateway.session.executor import Executor
 from tidegate_server.gateway.session.handle import Handle, issue
 from tidegate_server.gateway.session.hive_listing import NamesOnly
 from tidegate_server.gateway.session.metadata import Listing, TablePattern, as_plain_tables
-from tidegate_server.gateway.session.metadata_cache import Snapshot
-from tidegate_server.gateway.session.operation import Operation, OperationKind, shortened
+from tidegate_server.gateway.session.metadata_cache import MetadataCache
+from tidegate_server.gateway.session.operation import Operation, OperationKind, shorten
 
 logger = logging.getLogger(__name__)
 
 
-class Prepared(Protocol):
-    """A statement that was read."""
+class PreparedStatement(Protocol):
+    """A parsed statement."""
 
     @property
     def returns_rows(self) -> bool:
-        """Whether it answers rows."""
+        """Whether it returns rows."""
         ...
 
     def run(self, context: Context) -> Result:
-        """Carry it out to its end; raises ServerError."""
+        """Execute it; raises ServerError."""
         ...
 
 
-Prepare = Callable[[str], Prepared]
-"""Reads a statement; never raises."""
+Prepare = Callable[[str], PreparedStatement]
+"""Parses a statement; never raises."""
 RequireTurn = Callable[["Session"], None]
-"""Raises TOO_MANY if who logged in has as many statements at work as one login may have."""
+"""Raises TOO_MANY if the user who logged in has too many running statements."""
 
 _MAY_MAKE_TEMPORARY = re.compile(r"\b(temp|temporary|cache)\b", re.IGNORECASE)
 
 MAX_OPERATIONS = 1000
-"""Operations one session may hold open."""
+"""Maximum number of open operations per session."""
 
 
 class Session:
-    """Owns its operations; safe to use from many threads.
+    """Owns its operations; thread-safe.
 
-    ``owners`` is the manager's map from operation to session, which the session keeps up to date.
+    ``owners`` is the manager's map from operation to session, which the session updates.
     ``protocol`` is the number n of the negotiated HIVE_CLI_SERVICE_PROTOCOL_Vn.
     """
 
@@ -73,7 +73,7 @@ class Session:
         owners: dict[bytes, Session],
         services: Services,
         executor: Executor,
-        snapshot: Snapshot,
+        snapshot: MetadataCache,
         prepare: Prepare,
         require_turn: RequireTurn,
     ) -> None:
@@ -84,7 +84,7 @@ class Session:
         self.protocol = protocol
         self.snapshot = snapshot
         self.connection_id = connection_id
-        """The connection this session belongs to; changes when another one takes it over."""
+        """The connection that the session belongs to; changes if another one takes it over."""
         self.orphaned_at: datetime | None = None
         self._owners = owners
         self._services = services
@@ -99,21 +99,21 @@ class Session:
 
     @property
     def user(self) -> str:
-        """Whom the session acts for."""
+        """The user that the session acts for."""
         return self.state.user
 
     @property
     def real_user(self) -> str:
-        """Who logged in; the session may act for somebody else."""
+        """The user who logged in; the session may act for another user."""
         return self.state.real_user
 
     def submit(
         self, text: str, *, overlay: Mapping[str, str] | None = None, timeout: float | None = None
     ) -> Operation:
-        """Start a statement and return at once; ``timeout`` in seconds.
+        """Start a statement and return immediately; ``timeout`` is in seconds.
 
-        :raises ServerError: TOO_MANY if the session holds too many operations open, or its user has
-            too many at work; INVALID_SESSION_HANDLE once closed.
+        :raises ServerError: TOO_MANY if the session has too many open operations, or its user too
+            many running statements; INVALID_SESSION_HANDLE if it is closed.
         """
         self._require_turn(self)
         overlay = sparks_names(overlay or {})
@@ -131,14 +131,12 @@ class Session:
         limit = self._services.config.server.query_timeout
         timeout = min(timeout or limit, limit) if limit else timeout
         with log_context(user=self.user, session_id=self.id, operation_id=operation.id):
-            logger.info(
-                "Operation %s of session %s: %s", operation.id, self.id, shortened(statement)
-            )
+            logger.info("Operation %s of session %s: %s", operation.id, self.id, shorten(statement))
             self._executor.submit(operation, work, timeout)
         return operation
 
-    def list(self, kind: OperationKind, work: Callable[[], Result]) -> Operation:
-        """Carry a metadata call out on the calling thread; raises as :meth:`submit`."""
+    def run_metadata_call(self, kind: OperationKind, work: Callable[[], Result]) -> Operation:
+        """Run a metadata call on the calling thread; raises as :meth:`submit`."""
         operation = self._register(kind, kind.value, has_result_set=True, overlay=None)
         with log_context(user=self.user, session_id=self.id, operation_id=operation.id):
             self._executor.run(operation, work)
@@ -149,17 +147,17 @@ class Session:
         return self._operations.get(guid)
 
     def cancel(self, operation: Operation) -> None:
-        """Stop an operation; one that has ended already is left alone."""
+        """Cancel an operation, unless it has ended."""
         self._executor.cancel(operation, f" by user {self.user}")
 
     def release(self, operation: Operation) -> None:
-        """Close an operation: stop what runs, free its result, forget it."""
+        """Close an operation: cancel it, free its result and drop it."""
         self._operations.pop(operation.handle.guid, None)
         self._owners.pop(operation.handle.guid, None)
         self._end(operation)
 
     def close(self) -> None:
-        """Close every operation and the engine's child session; later calls are harmless."""
+        """Close every operation and the engine's child session; later calls have no effect."""
         with self._lock:
             if self._closed:
                 return
@@ -170,30 +168,30 @@ class Session:
             self._end(operation)
         try:
             self._services.engine.call(CloseSession(session_id=self.id), wait=0)
-        except ServerError as problem:
-            logger.debug("The engine did not close session %s: %s", self.id, problem)
+        except ServerError as error:
+            logger.debug("The engine did not close session %s: %s", self.id, error)
 
     def listing(self) -> Listing:
-        """Return what there is to list for this session; columns of materialized tables only."""
-        return self._shown(self.snapshot.listing())
+        """Return the tables visible in this session; only materialized tables have columns."""
+        return self._visible_listing(self.snapshot.listing())
 
     def columns_of(self, pattern: TablePattern) -> Listing:
-        """Return the same with the columns of the tables that match."""
-        return self._shown(self.snapshot.columns_of(pattern))
+        """Return the same, with the columns of the tables that match."""
+        return self._visible_listing(self.snapshot.columns_of(pattern))
 
     def functions(self) -> tuple[FunctionName, ...]:
-        """Return the functions that this session sees, in the order of schemas and names."""
+        """Return the functions visible in this session, ordered by schema and name."""
         found = set(self.snapshot.functions())
         if self._may_have_temporary:
             found.update(self.snapshot.temporary_functions(self.id))
         return tuple(sorted(found, key=lambda each: (each.schema or "", each.name)))
 
     def touch(self, now: datetime) -> None:
-        """Note that the session was used."""
+        """Record that the session was used."""
         self._last_used = now
 
     def release_idle(self, now: datetime, seconds: float) -> None:
-        """Close the operations that ended and that nobody asked for in so many seconds."""
+        """Close the operations that have ended and have not been used for so many seconds."""
         for operation in tuple(self._operations.values()):
             since = operation.idle_since()
             if since is not None and (now - since).total_seconds() >= seconds:
@@ -201,11 +199,11 @@ class Session:
                 self.release(operation)
 
     def idle_since(self) -> datetime | None:
-        """Return when the session was last used, None while something runs in it."""
+        """Return when the session was last used; None while an operation is running."""
         return None if self.open_operations() else self._last_used
 
     def open_operations(self) -> int:
-        """Return how many operations have not ended."""
+        """Return the number of operations that have not ended."""
         return sum(not operation.state.terminal for operation in tuple(self._operations.values()))
 
     def _register(
@@ -229,14 +227,14 @@ class Session:
             if self._closed:
                 raise error(Code.INVALID_SESSION_HANDLE, handle=self.id)
             if len(self._operations) >= MAX_OPERATIONS:
-                hint = "Close operations whose results were read."
+                hint = "Close operations whose results have been read."
                 raise error(Code.TOO_MANY, what="open operations", limit=MAX_OPERATIONS, hint=hint)
             self._operations[operation.handle.guid] = operation
             self._owners[operation.handle.guid] = self
         return operation
 
     def _statement_work(
-        self, operation: Operation, prepared: Prepared, *, changes_names: bool
+        self, operation: Operation, prepared: PreparedStatement, *, changes_names: bool
     ) -> Callable[[], Result]:
         context = Context(
             services=self._services,
@@ -255,13 +253,13 @@ class Session:
                 return NamesOnly(result) if alone else result
             finally:
                 if changes_names:
-                    self._note_names(operation.statement)
+                    self._invalidate_names(operation.statement)
                 self.touch(self._services.clock.now())
 
         return work
 
-    def _shown(self, listing: Listing) -> Listing:
-        """Leave out the materialized tables of which the user may not know; add own views."""
+    def _visible_listing(self, listing: Listing) -> Listing:
+        """Remove materialized tables that the user may not see; add temporary views."""
         hidden = hidden_names(self.user, self._services)
         tables = tuple(t for t in listing.tables if not hidden or t.name.folded() not in hidden)
         if self._may_have_temporary or self.snapshot.shared_views:
@@ -270,7 +268,7 @@ class Session:
         plain = self._services.config.server.materialized_as_table
         return as_plain_tables(shown) if plain else shown
 
-    def _note_names(self, statement: str) -> None:
+    def _invalidate_names(self, statement: str) -> None:
         self.snapshot.invalidate(statement)
         if _MAY_MAKE_TEMPORARY.search(statement):
             self._may_have_temporary = True

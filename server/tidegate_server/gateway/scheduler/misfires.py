@@ -1,4 +1,4 @@
-"""Which fires of a schedule are run, and which partitions one covers; pure."""
+"""Policies for missed fires, and the partitions that a fire covers; pure."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ MISFIRE_OPTION = "materialized-table.schedule.misfire"
 JITTER_OPTION = "materialized-table.schedule.jitter"
 
 LATE = timedelta(minutes=1)
-"""How much later than planned a fire may start without counting as missed."""
+"""How late a fire may start without counting as missed."""
 _CHUNK = 100
-"""Missed fires that are taken up at once."""
+"""Missed fires that are enqueued in one step."""
 
 PAST_RUNS = 1000
-"""Runs of a table that are looked through; older ones do not change what is left to close."""
+"""Runs of a table that are examined; older ones do not affect which partitions are still open."""
 
 
 class Misfire(Enum):
-    """What becomes of fires that were missed."""
+    """What happens to missed fires."""
 
     ONCE = "ONCE"
-    """The latest one is run for all."""
+    """Only the latest one runs, on behalf of all."""
     SKIP = "SKIP"
-    """None is run."""
+    """None of them runs."""
     ALL = "ALL"
-    """All are run, one after the other."""
+    """All of them run, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueFires:
-    """The fires to run now, the latest one left out because it was missed, the next to come.
+    """The fires to run now, the latest one skipped because it was missed, and the next fire.
 
-    ``following`` is None when the schedule is over.
+    ``following`` is None if the schedule never fires again.
     """
 
     run: tuple[datetime, ...]
@@ -61,9 +61,9 @@ class DueFires:
 def due_fires(
     schedule: str, timezone: str, first: datetime, now: datetime, misfire: Misfire
 ) -> DueFires:
-    """Return what to do at ``now`` about a schedule whose fires from ``first`` on are due.
+    """Return which fires to run at ``now``, if those from ``first`` on are due.
 
-    :raises ServerError: MT_OPTION_VALUE if the schedule cannot be used any more.
+    :raises ServerError: MT_OPTION_VALUE if the schedule is no longer valid.
     """
     if misfire is Misfire.ALL:
         due, following = [first], fire_after(schedule, timezone, first)
@@ -81,21 +81,21 @@ def due_fires(
 
 
 def read_misfire(text: str | None) -> Misfire:
-    """Return the misfire policy of that name, ONCE for None.
+    """Return the misfire policy with that name, ONCE for None.
 
-    :raises ServerError: MT_OPTION_VALUE for another word.
+    :raises ServerError: MT_OPTION_VALUE for an unknown name.
     """
     try:
         return Misfire((text or Misfire.ONCE.value).strip().upper())
-    except ValueError as failure:
-        reason = "known are " + ", ".join(policy.value for policy in Misfire)
+    except ValueError as cause:
+        reason = "it must be one of " + ", ".join(policy.value for policy in Misfire)
         raise error(
             Code.MT_OPTION_VALUE, key=MISFIRE_OPTION, value=repr(text), reason=reason
-        ) from failure
+        ) from cause
 
 
 def jitter(table_id: str, most: timedelta) -> timedelta:
-    """Return how much later than its schedule a table's fires start, always the same."""
+    """Return the delay of a table's fires, which is the same each time."""
     return most * (zlib.crc32(table_id.encode()) / 2**32)
 
 
@@ -109,9 +109,9 @@ def partitions_of_fire(
     past: Callable[[], Iterable[RefreshRun]],
     newest: Callable[[], SourceVector | None],
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partitions a scheduled run covers; none means the whole table.
+    """Return the partitions that a scheduled run covers; none means the whole table.
 
-    :param newest: the versions that all sources have now; None if they cannot be told.
+    :param newest: returns the current versions of all sources; None if they are not known.
     :raises ServerError: MT_DATE_FORMATTER_PATTERN or MT_OPTION_VALUE.
     """
     formatters = table.date_formatters()
@@ -125,15 +125,15 @@ def partitions_of_fire(
         fire,
         read_timezone(timezone),
         read_policy(option(POLICY_OPTION)),
-        tuple(_past(past())),
+        tuple(_past_refreshes(past())),
         late,
     )
 
 
-def _past(runs: Iterable[RefreshRun]) -> Iterable[PastRefresh]:
+def _past_refreshes(runs: Iterable[RefreshRun]) -> Iterable[PastRefresh]:
     for run in runs:
         if run.action is Strategy.PARTITION and not run.partitions:
-            continue  # rows that a condition chose, which cover no partition
+            continue  # it refreshed rows by a condition, which covers no partition
         if run.state is RunState.SUCCEEDED and run.started_at is not None:
             scheduled = run.trigger is Trigger.SCHEDULED
             yield PastRefresh(
