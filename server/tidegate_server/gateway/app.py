@@ -68,7 +68,7 @@ from tidegate_server.gateway.store.privileges import SqlPrivileges
 from tidegate_server.gateway.store.upkeep import UpkeepRuns
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class Gateway:
         config: Config,
         *,
         java_home: Path,
-        announce: Callable[[str], None] = log.info,
+        announce: Callable[[str], None] = logger.info,
         clock: Clock | None = None,
         engine_command: Sequence[str] = ENGINE_COMMAND,
         recover_catalog: bool = False,
@@ -109,7 +109,7 @@ class Gateway:
             config.options, embedded=config.fires_itself, master=config.engine.master
         )
         if config.authorization.enabled and config.server.auth in UNCHECKED:
-            log.warning("authorization.enabled is set but authentication is off: set server.auth")
+            logger.warning("authorization.enabled is set but authentication is off: set server.auth")
         self.data = config.data.resolve()
         engine = config.engine
         check_cluster_storage(
@@ -346,7 +346,7 @@ class Gateway:
             )
 
     def _engine_ready(self, info: EngineInfo) -> None:
-        log.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
+        logger.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
         self._snapshot.invalidate()  # calls may have come before the system tables were there
         if self._recover_catalog:
             self._rebuild()
@@ -362,8 +362,8 @@ class Gateway:
     def _warn_of_lost_metastore(self) -> None:
         try:
             lost = metastore_is_lost(self._services.catalog, self._engine)
-        except ServerError as problem:
-            log.warning("the metastore is looked at with the next engine: %s", problem)
+        except ServerError as error:
+            logger.warning("the metastore is looked at with the next engine: %s", error)
             return
         if lost:
             self._announce(
@@ -383,8 +383,8 @@ class Gateway:
                 self.config.timezone,
                 self.config.options,
             )
-        except ServerError as problem:
-            log.warning("the catalog is rebuilt with the next engine: %s", problem)
+        except ServerError as error:
+            logger.warning("the catalog is rebuilt with the next engine: %s", error)
             return
         if entries.materialized:
             put_views(services.catalog, self._engine)
@@ -417,9 +417,9 @@ class Gateway:
             )
             if changed:
                 self._realign_workflows()
-        except ServerError as problem:
-            log.warning(
-                "recovery of interrupted changes is postponed to the next engine start: %s", problem
+        except ServerError as error:
+            logger.warning(
+                "recovery of interrupted changes is postponed to the next engine start: %s", error
             )
 
     def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
@@ -509,4 +509,4 @@ class _Repeat:
                 self._work()
             except Exception:
                 # One failed round must not end all later ones.
-                log.exception("Repeated work failed")
+                logger.exception("Repeated work failed")

@@ -23,7 +23,7 @@ from tidegate_server.core.logs import logging_to
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.gateway.app import Gateway
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _DEMO_SECONDS = 10.0
 
@@ -144,6 +144,6 @@ def _demo(gateway: Gateway) -> Iterator[None]:
         try:
             child.wait(_DEMO_SECONDS)
         except subprocess.TimeoutExpired:
-            log.warning("The demo pipeline did not end by itself")
+            logger.warning("The demo pipeline did not end by itself")
             child.kill()
             child.wait()

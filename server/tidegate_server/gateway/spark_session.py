@@ -21,7 +21,7 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.link.result import EngineResult
 from tidegate_server.gateway.options import spark_settings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _OPENINGS = 3  # an engine may come up while the first one waits for it
 _SYSTEM_SCHEMA = re.compile("information_schema", re.IGNORECASE)

@@ -19,8 +19,8 @@ def main(argv: Sequence[str]) -> int:
             remove_user(options.file, options.user)
         else:
             set_password(options.file, options.user, _password(options.user))
-    except (PasswordFileError, OSError) as problem:
-        sys.stderr.write(f"tidegate-server passwd: {problem}\n")
+    except (PasswordFileError, OSError) as error:
+        sys.stderr.write(f"tidegate-server passwd: {error}\n")
         return 2
     return 0
 

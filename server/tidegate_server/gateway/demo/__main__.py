@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _run(options, say, Path(staging))
     except KeyboardInterrupt:
         say("The demo ends; its tables stay and are kept fresh.")
-    except (MissingFlightsError, tidegate.Error) as err:
-        sys.stderr.write(f"{first_line(err)}\n")
+    except (MissingFlightsError, tidegate.Error) as error:
+        sys.stderr.write(f"{first_line(error)}\n")
         return 1
     return 0
 

@@ -49,12 +49,12 @@ class Gateway:
         while True:
             try:
                 return self._try(sql)
-            except tidegate.Error as err:
+            except tidegate.Error as error:
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
-                if not retriable(err) or waited + pause > self._patience:
+                if not retriable(error) or waited + pause > self._patience:
                     raise
                 if attempt == 0:
-                    self._say(f"waiting: {first_line(err)}")
+                    self._say(f"waiting: {first_line(error)}")
             self.close()
             self._sleep(pause)
             waited += pause
@@ -72,8 +72,8 @@ class Gateway:
             return
         try:
             connection.close()
-        except tidegate.Error as err:
-            self._say(f"the old connection was gone already: {first_line(err)}")
+        except tidegate.Error as error:
+            self._say(f"the old connection was gone already: {first_line(error)}")
 
     def _try(self, sql: str) -> Rows:
         if self._connection is None:

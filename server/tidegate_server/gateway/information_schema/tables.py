@@ -34,7 +34,7 @@ from tidegate_server.gateway.scheduler.lateness import read_lateness
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _HISTORY_ROWS = 10_000
@@ -319,7 +319,7 @@ class SystemTables:
             )
             table.create_checkpoint()
             table.cleanup_metadata()
-            log.debug("removed %s old files of %s", len(removed), location)
+            logger.debug("removed %s old files of %s", len(removed), location)
 
     def _definitions(self) -> pa.Table:
         rows = [_definition(table) for table in self._catalog.tables()]

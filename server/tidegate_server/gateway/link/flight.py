@@ -23,7 +23,7 @@ from tidegate_server.core.messages.encoding import (
 )
 from tidegate_server.core.messages.requests import A, ChunkTicket, Request
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CONNECTION_ENDED = (
     flight.FlightUnavailableError,
@@ -150,7 +150,7 @@ class FlightEngine:
             raise _from_flight(problem, lost=self._endpoints.lost(endpoint)) from problem
         except pa.ArrowException as problem:
             if self._endpoints.lost(endpoint):
-                log.warning("The engine was lost: %s", problem)
+                logger.warning("The engine was lost: %s", problem)
                 raise error(Code.ENGINE_LOST) from problem
             raise error(Code.INTERNAL, reason=first_line(problem)) from problem
 
@@ -197,9 +197,9 @@ def _from_flight(problem: flight.FlightError, *, lost: bool) -> ServerError:
     if lost or isinstance(problem, _CONNECTION_ENDED):
         if "failed to connect" in str(problem):
             return error(Code.ENGINE_UNAVAILABLE, reason="it stopped a moment ago")
-        log.warning("The engine was lost: %s", problem)
+        logger.warning("The engine was lost: %s", problem)
         return error(Code.ENGINE_LOST)
-    log.error("The engine answered with a transport error: %s", problem)
+    logger.error("The engine answered with a transport error: %s", problem)
     return error(Code.INTERNAL, reason=first_line(problem))
 
 

@@ -12,7 +12,7 @@ from tidegate_server.core.messages.answers import EngineMemory
 from tidegate_server.core.messages.requests import InspectMemory
 from tidegate_server.gateway.link.client import Engine
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 15.0
 """Seconds between two looks."""
@@ -101,14 +101,14 @@ class MemoryWatch:
             return None
         try:
             answer = self._engine.call(InspectMemory(), wait=0)
-        except ServerError as problem:
-            log.info("the engine's memory could not be looked at: %s", problem)
+        except ServerError as error:
+            logger.info("the engine's memory could not be looked at: %s", error)
             return None
         return answer
 
     def _say(self, problem: str | None) -> None:
         if problem is not None and not self._said:
-            log.warning("%s", problem)
+            logger.warning("%s", problem)
             self._announce(problem)
         if problem is None and self._said:
             self._announce("The engine has memory again.")

@@ -14,7 +14,7 @@ from tidegate_server.core.messages.requests import ChunkTicket, CloseResult
 from tidegate_server.core.model.types import Schema
 from tidegate_server.gateway.link.client import Engine
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class EngineResult:
@@ -65,7 +65,7 @@ class EngineResult:
             self._engine.call(CloseResult(result_id=self._executed.result_id), wait=0)
         except ServerError as problem:
             # The engine deletes a session's results with the session, and all of them with itself.
-            log.info("Result %s was not closed: %s", self._executed.result_id, problem)
+            logger.info("Result %s was not closed: %s", self._executed.result_id, problem)
 
     def _stored(self, start_row: int) -> Iterator[pa.RecordBatch]:
         chunk, skip = self._locate(start_row)

@@ -23,7 +23,7 @@ from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineIn
 from tidegate_server.core.messages.requests import EngineOptions, InspectMemory, Ping, Request
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ENGINE_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "tidegate_server.engine")
 KEPT_LOGS = 5
@@ -57,7 +57,7 @@ class Supervisor:
         *,
         logs: Path,
         start_timeout: float,
-        announce: Callable[[str], None] = log.info,
+        announce: Callable[[str], None] = logger.info,
         prepare: Callable[[], Iterable[Request[Done]]] = tuple,
         command: Sequence[str] = ENGINE_COMMAND,
     ) -> None:
@@ -275,7 +275,7 @@ class Supervisor:
                     ask(client, request, timeout=self._start_timeout)
         except Exception:
             # An engine with a part missing is better than none.
-            log.exception("Preparing the engine failed")
+            logger.exception("Preparing the engine failed")
 
     def _set_ready(self, info: EngineInfo, location: str) -> None:
         with self._changed:
@@ -292,7 +292,7 @@ class Supervisor:
             except Exception:
                 # The engine is watched whatever happens to the work it was started for.
                 if not self._stopping.is_set():
-                    log.exception("Work after the engine's start failed")
+                    logger.exception("Work after the engine's start failed")
 
     def _failed(self, reason: str) -> None:
         with self._changed:
@@ -350,7 +350,7 @@ def _is_unused(location: str) -> bool:
         with flight.FlightClient(location) as client:
             answer = ask(client, InspectMemory(with_use=True), timeout=_PING_SECONDS)
     except (flight.FlightError, ServerError) as problem:
-        log.info("The engine does not say what it does: %s", first_line(problem))
+        logger.info("The engine does not say what it does: %s", first_line(problem))
         return False
     return answer.in_use == 0
 
@@ -361,7 +361,7 @@ def _ping(location: str) -> EngineInfo | None:
         with flight.FlightClient(location) as client:
             answer = ask(client, Ping(), timeout=_PING_SECONDS)
     except (flight.FlightError, ServerError) as problem:
-        log.debug("The engine does not answer yet: %s", first_line(problem))
+        logger.debug("The engine does not answer yet: %s", first_line(problem))
         return None
     return answer
 

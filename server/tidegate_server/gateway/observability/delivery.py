@@ -17,7 +17,7 @@ import tenacity
 
 from tidegate_server.gateway.observability.alerts import Alert, as_json
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Send = Callable[[bytes], None]
 """Delivers one alert as JSON, or raises :class:`DeliveryError`."""
@@ -60,8 +60,8 @@ class Webhook:
                 timeout=self._timeout,
                 follow_redirects=False,
             ).status_code
-        except httpx.HTTPError as problem:
-            raise DeliveryError(f"{type(problem).__name__}: {problem}") from None
+        except httpx.HTTPError as error:
+            raise DeliveryError(f"{type(error).__name__}: {error}") from None
         if not 200 <= status < 300:
             passing = status >= 500 or status in (408, 425, 429)
             raise DeliveryError(f"the answer was {status}", passing=passing)
@@ -79,8 +79,8 @@ class Command:
         with tempfile.TemporaryFile() as printed:
             try:
                 status = self._run(body, printed.fileno())
-            except OSError as problem:
-                reason = f"it could not be started: {problem.strerror}"
+            except OSError as error:
+                reason = f"it could not be started: {error.strerror}"
                 raise DeliveryError(reason, passing=False) from None
             if status != 0:
                 size = printed.seek(0, os.SEEK_END)
@@ -137,7 +137,7 @@ class Courier:
             self._waiting.put_nowait(None)
         self._thread.join(_PATIENCE)
         if left := self._drain():
-            log.warning("%s alerts by %s are not delivered", left, self._channel)
+            logger.warning("%s alerts by %s are not delivered", left, self._channel)
         self._waiting.put_nowait(None)
 
     def take(self, alert: Alert) -> None:
@@ -145,7 +145,7 @@ class Courier:
         try:
             self._waiting.put_nowait(alert)
         except queue.Full:
-            log.warning("alert %s by %s is dropped: too many wait", alert.id, self._channel)
+            logger.warning("alert %s by %s is dropped: too many wait", alert.id, self._channel)
             self._counted(self._channel, "dropped")
 
     def _drain(self) -> int:
@@ -160,12 +160,12 @@ class Courier:
         while (alert := self._waiting.get()) is not None:
             try:
                 self._retrying(self._send, as_json(alert))
-            except DeliveryError as problem:
-                log.warning("alert %s by %s failed: %s", alert.id, self._channel, problem)
+            except DeliveryError as error:
+                logger.warning("alert %s by %s failed: %s", alert.id, self._channel, error)
                 self._counted(self._channel, "failed")
             except Exception:
                 # The last frame of the thread: one alert must not end all later ones.
-                log.exception("alert %s by %s broke", alert.id, self._channel)
+                logger.exception("alert %s by %s broke", alert.id, self._channel)
                 self._counted(self._channel, "failed")
             else:
                 self._counted(self._channel, "delivered")

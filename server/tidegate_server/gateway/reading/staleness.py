@@ -32,7 +32,7 @@ from tidegate_server.gateway.runs.waves import Step
 from tidegate_server.gateway.scheduler.continuous import excluded
 from tidegate_server.gateway.spark_session import run
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CHOOSING = (Violation.DROP_ROW, Violation.QUARANTINE, Violation.FAIL)
 _GATING = (Violation.HOLD, Violation.FAIL)
@@ -183,7 +183,7 @@ def _changed(source: Source, seen: int, context: Context) -> datetime | None:
     except ServerError as problem:
         if problem.code == Code.OPERATION_CANCELED.name:
             raise
-        log.info("the history of %s cannot be read: %s", source.name, problem)
+        logger.info("the history of %s cannot be read: %s", source.name, problem)
         return None
     with closing(result):
         rows = [tuple(row.values()) for batch in result.batches(0) for row in batch.to_pylist()]

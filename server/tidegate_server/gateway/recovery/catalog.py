@@ -20,7 +20,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.scheduler.base import CreateWorkflow, Ledger, WorkflowScheduler
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REBUILT = "REBUILT"
 
@@ -45,7 +45,7 @@ def rebuild(
         if table is None or catalog.by_id(table.id) is not None:
             continue
         if catalog.find(table.name) is not None:
-            log.warning("%s is not rebuilt: another table has its name", table.name)
+            logger.warning("%s is not rebuilt: another table has its name", table.name)
             continue
         _add(table, catalog, ledger, scheduler, engine, timezone, options)
         added += 1
@@ -57,7 +57,7 @@ def _read(found: FoundDefinition) -> MaterializedTable | None:
     try:
         table = msgspec.json.decode(found.definition, type=MaterializedTable)
     except msgspec.DecodeError as problem:
-        log.warning("the definition in %s cannot be read: %s", found.storage, problem)
+        logger.warning("the definition in %s cannot be read: %s", found.storage, problem)
         return None
     return replace(
         table,
@@ -97,4 +97,4 @@ def _add(
     catalog.create(replace(table, held=None if held is None else _held(table, held)))
     workflow = workflow_for(table, timezone, options)
     scheduler.create(CreateWorkflow(workflow=workflow, table=table))
-    log.info("Rebuilt materialized table %s (%s)", table.name, table.id)
+    logger.info("Rebuilt materialized table %s (%s)", table.name, table.id)

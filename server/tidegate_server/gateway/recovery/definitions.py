@@ -40,7 +40,7 @@ from tidegate_server.gateway.scheduler.base import (
 from tidegate_server.gateway.scheduler.cron import CRON_OPTION, check_cron
 from tidegate_server.gateway.scheduler.workflows import table_option, workflow_for
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEASE_SECONDS = 60.0
 
@@ -69,9 +69,9 @@ def realign_workflows(
                 continue
         except ServerError as problem:
             # One schedule that is over must not keep the server from starting.
-            log.warning("the workflow of %s cannot be as defined: %s", table.name, problem)
+            logger.warning("the workflow of %s cannot be as defined: %s", table.name, problem)
             continue
-        log.warning("the workflow of %s is again as defined", table.name)
+        logger.warning("the workflow of %s is again as defined", table.name)
         changed.append(table.name)
     return tuple(changed)
 
@@ -87,7 +87,7 @@ def _suspended_unless_readable(
     except ServerError as problem:
         start, end = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
         if catalog.move(table.id, start, end, problem.message):
-            log.warning("%s is suspended: %s", table.name, problem)
+            logger.warning("%s is suspended: %s", table.name, problem)
         return catalog.by_id(table.id) or table
     return table
 
@@ -131,7 +131,7 @@ def realign_storage(
             _place(table, places[table.id], engine)
             if table.id in back:
                 catalog.replace(replace(table, location=_location(table, engine)))
-            log.warning("restored the storage location of %s", table.name)
+            logger.warning("restored the storage location of %s", table.name)
         return tuple({table.id: table.name for table in (*kept, *found)}.values())
     finally:
         for table in suspects:
@@ -195,11 +195,11 @@ def _keep(
     except ServerError as problem:
         if problem.code != Code.MT_DATA_LOST.name:
             raise
-        log.warning("%s has lost its storage: %s", table.name, problem)
+        logger.warning("%s has lost its storage: %s", table.name, problem)
     catalog.replace(kept)
     if resumes:
         catalog.move(table.id, RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
-    log.warning("%s is again what it was before a statement that did not end", table.name)
+    logger.warning("%s is again what it was before a statement that did not end", table.name)
 
 
 def _keys(table_id: str) -> tuple[str, ...]:

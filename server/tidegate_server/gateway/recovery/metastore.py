@@ -18,7 +18,7 @@ from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition.derived import views
 from tidegate_server.gateway.link.client import Engine
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def reregister(catalog: CatalogReader, engine: Engine) -> Reregistered:
     plain = [entry for entry in _plain(answer.found) if _is_free(entry, answer)]
     if any(name.schema != SYSTEM_SCHEMA for name in answer.entries):
         for entry in plain:
-            log.warning(
+            logger.warning(
                 "the metastore does not know %s; it is registered by CREATE TABLE %s USING delta "
                 "LOCATION '%s'",
                 entry.table.location,
@@ -80,9 +80,9 @@ def put_views(catalog: CatalogReader, engine: Engine) -> None:
         for view in views(table):
             try:
                 engine.call(view)
-            except ServerError as problem:
+            except ServerError as error:
                 # It may read a function that was lost with the metastore.
-                log.warning("the view %s is not brought back: %s", view.name, problem)
+                logger.warning("the view %s is not brought back: %s", view.name, error)
 
 
 def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_Entry]:
@@ -93,7 +93,7 @@ def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_
             continue
         known = catalog.by_id(table.table_id)
         if copies[table.table_id] > 1 and (known is None or not _is_at(known, table.location)):
-            log.warning(
+            logger.warning(
                 "%s is not registered: several directories say they are materialized table %s",
                 table.location,
                 table.table_id,
@@ -117,8 +117,8 @@ def _defined_name(table: FoundTable) -> TableName | None:
     """Return the name that a table's own definition says, None if there is no readable one."""
     try:
         return msgspec.json.decode(table.definition or "", type=MaterializedTable).storage
-    except msgspec.DecodeError as problem:
-        log.warning("the definition in %s cannot be read: %s", table.location, problem)
+    except msgspec.DecodeError as error:
+        logger.warning("the definition in %s cannot be read: %s", table.location, error)
         return None
 
 
@@ -129,7 +129,7 @@ def _is_at(table: MaterializedTable, location: str) -> bool:
 def _is_free(entry: _Entry, answer: TablesFound) -> bool:
     if entry.name.folded() not in {name.folded() for name in answer.entries}:
         return True
-    log.warning("%s is not registered: another table is %s", entry.table.location, entry.name)
+    logger.warning("%s is not registered: another table is %s", entry.table.location, entry.name)
     return False
 
 
@@ -139,10 +139,10 @@ def _registered(entry: _Entry, engine: Engine) -> bool:
     )
     try:
         engine.call(request)
-    except ServerError as problem:
-        if problem.code in (Code.ENGINE_LOST.name, Code.ENGINE_UNAVAILABLE.name):
+    except ServerError as error:
+        if error.code in (Code.ENGINE_LOST.name, Code.ENGINE_UNAVAILABLE.name):
             raise
         # One table that cannot be had must not hide all others.
-        log.warning("%s is not registered as %s: %s", entry.table.location, entry.name, problem)
+        logger.warning("%s is not registered as %s: %s", entry.table.location, entry.name, error)
         return False
     return True

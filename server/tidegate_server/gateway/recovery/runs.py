@@ -32,7 +32,7 @@ from tidegate_server.gateway.scheduler.base import (
     WorkflowScheduler,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SLOWEST_WAIT = timedelta(hours=2)
 _SLOWEST_BEGIN = timedelta(minutes=5)
@@ -77,10 +77,10 @@ class Recovery:
             for table in self._catalog.tables():
                 if self._stuck(table, now):
                     self._remove(table)
-        except ServerError as failure:
-            if failure.code not in _ABSENT_ENGINE:
+        except ServerError as error:
+            if error.code not in _ABSENT_ENGINE:
                 raise
-            log.info("recovery waits for an engine: %s", failure)
+            logger.info("recovery waits for an engine: %s", error)
             return False
         return True
 
@@ -137,7 +137,7 @@ class Recovery:
     def _remove(self, table: MaterializedTable) -> None:
         """Complete a DROP, or undo a CREATE, that did not end."""
         done = "dropped" if table.dropping else "created"
-        log.warning("%s was not %s completely and is removed", table.name, done)
+        logger.warning("%s was not %s completely and is removed", table.name, done)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
         for view in views(table):
             self._engine.call(drop_view(view), wait=0)

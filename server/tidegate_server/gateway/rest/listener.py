@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from tidegate_server.core.config import Config
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 3
 """Seconds that calls under way get to end when the gateway stops."""
@@ -54,15 +54,15 @@ class HttpListener:
         # Taken here and not by the loop, so that whoever starts us sees why it cannot be had.
         try:
             taken = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        except OSError as problem:
-            problem.filename = f"{host}:{port}"
+        except OSError as error:
+            error.filename = f"{host}:{port}"
             raise
         self._thread = threading.Thread(
             target=self._run, args=(taken,), name="http-listener", daemon=True
         )
         self._thread.start()
         number = int(taken.getsockname()[1])
-        log.info("Listening for HTTP calls on %s:%s", host, number)
+        logger.info("Listening for HTTP calls on %s:%s", host, number)
         return number
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.store.database import StoreState
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -144,10 +144,10 @@ def lags_of(
 def _told(look: Callable[[], T]) -> T | None:
     try:
         return look()
-    except ServerError as problem:
-        log.warning("A part could not be looked at: %s", problem)
+    except ServerError as error:
+        logger.warning("A part could not be looked at: %s", error)
         return None
     except Exception:
         # A scrape has to tell of everything else all the same.
-        log.warning("A part could not be looked at", exc_info=True)
+        logger.warning("A part could not be looked at", exc_info=True)
         return None

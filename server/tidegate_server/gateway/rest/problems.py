@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.gateway.rest.bodies import ProblemBody
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PROBLEM = "application/problem+json"
 
@@ -65,7 +65,7 @@ def problem_response(problem: ServerError) -> Response:
 async def answer_server_error(_: Request, problem: Exception) -> Response:
     """Answer an error of the server's own table."""
     assert isinstance(problem, ServerError)
-    log.info("Refused: %s", problem)
+    logger.info("Refused: %s", problem)
     return problem_response(problem)
 
 
@@ -87,7 +87,7 @@ async def answer_http_error(request: Request, problem: Exception) -> Response:
 
 async def answer_failure(_: Request, problem: Exception) -> Response:
     """Answer what nobody expected; the trace goes to the log."""
-    log.error("A call failed inside the server", exc_info=problem)
+    logger.error("A call failed inside the server", exc_info=problem)
     reason = f"{type(problem).__name__}: {problem}"
     return problem_response(error(Code.INTERNAL, reason=reason))
 

@@ -26,7 +26,7 @@ from tidegate_server.gateway.scheduler.cron import read_timezone
 from tidegate_server.gateway.scheduler.fires import PAST_RUNS, partitions_of_fire
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone, table_option
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SCHEDULE_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 AT_ONCE = 32

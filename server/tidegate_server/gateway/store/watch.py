@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.store.database import Database
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 15.0
 """Seconds between two checks; with the wait for a lock a failure is noticed within a minute."""
@@ -29,7 +29,7 @@ class StoreWatch:
             self._database.check()
         except ServerError as problem:
             if str(problem) != self._failing:
-                log.error("%s", problem, exc_info=problem.__cause__)
+                logger.error("%s", problem, exc_info=problem.__cause__)
                 self._announce(str(problem))
             self._failing = str(problem)
             return
