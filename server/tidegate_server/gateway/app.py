@@ -42,7 +42,7 @@ from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND, Supervisor
 from tidegate_server.gateway.observability.metrics import Metrics
-from tidegate_server.gateway.observability.runs import observed
+from tidegate_server.gateway.observability.runs import observe_refreshes
 from tidegate_server.gateway.options import check_server_options
 from tidegate_server.gateway.protocol.counted import counted
 from tidegate_server.gateway.protocol.server import ThriftServer
@@ -64,8 +64,8 @@ from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata_cache_file import KeptPicture
 from tidegate_server.gateway.store.breaches import Breaches
 from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.privileges import SqlPrivileges
-from tidegate_server.gateway.store.upkeep import UpkeepRuns
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,9 @@ class Gateway:
             config.options, embedded=config.fires_itself, master=config.engine.master
         )
         if config.authorization.enabled and config.server.auth in UNCHECKED:
-            logger.warning("authorization.enabled is set but authentication is off: set server.auth")
+            logger.warning(
+                "authorization.enabled is set but authentication is off: set server.auth"
+            )
         self.data = config.data.resolve()
         engine = config.engine
         check_cluster_storage(
@@ -155,13 +157,13 @@ class Gateway:
             clock=self._clock,
             new_id=new_id,
             server_id=server_id,
-            tell=[courier.take for courier in self._couriers],
+            tell=[courier.enqueue for courier in self._couriers],
         )
-        upkeep_runs = UpkeepRuns(self._database)
-        self._upkeep = Upkeep(
+        maintenance_runs = MaintenanceRuns(self._database)
+        self._maintenance = Upkeep(
             catalog=catalog,
             ledger=ledger,
-            runs=upkeep_runs,
+            runs=maintenance_runs,
             engine=self._engine,
             clock=self._clock,
             new_id=new_id,
@@ -169,7 +171,7 @@ class Gateway:
             lease_seconds=config.scheduler.lease,
             options=config.options,
             refresh=lambda request: self._services.run_refresh(request),
-            ended=metrics.upkeep_ended,
+            ended=metrics.maintenance_ended,
         )
         self._system_tables = SystemTables(
             catalog,
@@ -177,7 +179,7 @@ class Gateway:
             self._clock,
             self.data / "system",
             lambda table: schedule_timezone(table, config.timezone, config.options),
-            upkeep_runs.runs,
+            maintenance_runs.runs,
         )
         self._refresher = Refresher(
             catalog=catalog,
@@ -189,7 +191,7 @@ class Gateway:
             lease_seconds=config.scheduler.lease,
             check_owner=lambda table_id: check_owner(table_id, self._services),
         )
-        run_refresh = observed(self._refresher.run, metrics, new_id, self._refresh_ended)
+        run_refresh = observe_refreshes(self._refresher.run, metrics, new_id, self._refresh_ended)
         waves = Waves(
             catalog=catalog,
             engine=self._engine,
@@ -203,7 +205,7 @@ class Gateway:
             ledger=ledger,
             tables=catalog,
             run_refresh=waves.refresh,
-            skip_refresh=lambda request, code, text: observed(
+            skip_refresh=lambda request, code, text: observe_refreshes(
                 lambda skipped: self._refresher.skip(skipped, code, text), metrics, new_id
             )(request),
             watcher=ContinuousWatcher(
@@ -283,8 +285,8 @@ class Gateway:
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
             stack.callback(self._supervisor.stop)
             stack.callback(self._close_scheduler, refreshes_ended)
-            self._upkeep.open()
-            stack.callback(self._upkeep.close)
+            self._maintenance.open()
+            stack.callback(self._maintenance.close)
             self.host, self.port = self._listener.start()
             stack.callback(self._listener.stop)
             stack.callback(self._http.stop)
@@ -327,7 +329,7 @@ class Gateway:
 
     def _refresh_ended(self, run: RefreshRun) -> None:
         self._alerts.refresh_ended(run)
-        self._upkeep.refresh_ended(run)
+        self._maintenance.refresh_ended(run)
 
     def _publish_system_tables(self, text: str) -> None:
         """Bring the system tables up to date once the engine knows them; raises as it waits."""

@@ -136,7 +136,7 @@ def check_option(key: str, value: str) -> None:
     if option := OPTIONS.get(key):
         option.check(key, value)
     elif key.lower().startswith("materialized-table."):
-        raise unknown(key)
+        raise unknown_option_error(key)
 
 
 def check_session_option(key: str, value: str, master: str) -> str | None:
@@ -153,13 +153,13 @@ def check_session_option(key: str, value: str, master: str) -> str | None:
         if key.startswith((SCHEDULER_OPTIONS, "table.")):
             return SERVERS_OWN
         option.check(key, value)
-        raise misplaced(key, value, option.places)
+        raise misplaced_option_error(key, value, option.places)
     if _PARTITION_OPTION.fullmatch(key):
-        raise misplaced(key, value, (Place.CREATE, Place.ALTER))
-    if (name := whole_name(key)) is not None:
-        raise unusable(key, value, f"the option is called {name}")
+        raise misplaced_option_error(key, value, (Place.CREATE, Place.ALTER))
+    if (name := full_name(key)) is not None:
+        raise invalid_value_error(key, value, f"the option is called {name}")
     if _is_mistaken(key, OPTIONS):
-        raise unknown(key)
+        raise unknown_option_error(key)
     return without_effect(key) if is_tidegate_key(key) else None
 
 
@@ -171,24 +171,24 @@ def check_table_option(key: str, value: str, place: Place) -> str | None:
     """
     if (option := OPTIONS.get(key)) is not None:
         if place not in option.places:
-            raise misplaced(key, value, option.places)
+            raise misplaced_option_error(key, value, option.places)
         option.check(key, value)
         return None
     if _PARTITION_OPTION.fullmatch(key):
         if place is Place.RESUME:
-            raise misplaced(key, value, (Place.CREATE, Place.ALTER))
+            raise misplaced_option_error(key, value, (Place.CREATE, Place.ALTER))
         return None
     if key.lower().startswith("spark."):
         if place is Place.RESUME:
             return None
         reason = "refreshes run under the settings that are SET before CREATE, or in RESUME WITH"
-        raise unusable(key, value, reason)
-    if (name := whole_name(key)) is not None:
-        raise unusable(key, value, f"the option is called {name}")
+        raise invalid_value_error(key, value, reason)
+    if (name := full_name(key)) is not None:
+        raise invalid_value_error(key, value, f"the option is called {name}")
     if _is_mistaken(key, OPTIONS):
-        raise unknown(key)
+        raise unknown_option_error(key)
     if (elsewhere := STORED_ELSEWHERE.get(key.lower())) is not None:
-        raise unusable(key, value, elsewhere)
+        raise invalid_value_error(key, value, elsewhere)
     return without_effect(key) or table_remark(key, value, kept=place is not Place.RESUME)
 
 
@@ -206,15 +206,15 @@ def check_server_options(
         option = OPTIONS.get(key)
         if option is not None:
             if Place.SERVER not in option.places:
-                raise misplaced(key, value, option.places)
+                raise misplaced_option_error(key, value, option.places)
             if key != MAX_CONCURRENT_OPTION:
                 option.check(key, value)
             if key == EXECUTION_MODE_KEY:
                 check_target(value, master)
         elif key.lower().startswith("spark."):
-            raise unusable(key, value, "settings of Spark stand under engine.settings")
+            raise invalid_value_error(key, value, "settings of Spark stand under engine.settings")
         elif embedded or not key.startswith(SCHEDULER_OPTIONS) or _similar(key, known):
-            raise unknown(key, known)
+            raise unknown_option_error(key, known)
 
 
 def check_target(mode: str, master: str) -> str:
@@ -236,27 +236,27 @@ def check_target(mode: str, master: str) -> str:
     raise error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
 
 
-def whole_name(key: str) -> str | None:
+def full_name(key: str) -> str | None:
     """Return the option of which a key is the end, such as ``refresh.retries``; None for others."""
     name = f"materialized-table.{key.lower()}"
     return name if name in OPTIONS else None
 
 
-def unknown(key: str, known: Collection[str] | None = None) -> ServerError:
+def unknown_option_error(key: str, known: Collection[str] | None = None) -> ServerError:
     """Return the error for an option that does not exist, with the nearest one that does."""
     names = [*(OPTIONS if known is None else known), *(_PARTITION_SHAPES if known is None else ())]
-    near = whole_name(key) or _nearest(key.lower(), names)
+    near = full_name(key) or _nearest(key.lower(), names)
     few = f"There are {', '.join(sorted(names))}." if len(names) <= _FEW else _LISTED
     hint = f"Did you mean {near}?" if near else few
     return error(Code.MT_OPTION_UNKNOWN, key=key, hint=hint)
 
 
-def misplaced(key: str, value: str, places: Collection[Place]) -> ServerError:
+def misplaced_option_error(key: str, value: str, places: Collection[Place]) -> ServerError:
     """Return the error for an option that has no effect where it is written."""
     if places == frozenset({Place.SERVER}):
-        return unusable(key, value, f"it is the server's own, {_SERVERS_PLACE}")
+        return invalid_value_error(key, value, f"it is the server's own, {_SERVERS_PLACE}")
     written = " or ".join(place.value for place in Place if place in places)
-    return unusable(key, value, f"it is written {written}")
+    return invalid_value_error(key, value, f"it is written {written}")
 
 
 def read_duration(key: str, value: str) -> Freshness:
@@ -266,7 +266,9 @@ def read_duration(key: str, value: str) -> Freshness:
     """
     found = parse_duration(value)
     if found is None:
-        raise unusable(key, value, "write a positive duration such as 30 min, 1 h or 10 s")
+        raise invalid_value_error(
+            key, value, "write a positive duration such as 30 min, 1 h or 10 s"
+        )
     return found
 
 
@@ -279,11 +281,11 @@ def read_bound(key: str, value: str) -> Bound:
     if bound is None:
         actions = ", ".join(OnStale.__members__)
         reason = f"write a positive duration and one of {actions}, such as 10 min REFRESH"
-        raise unusable(key, value, reason)
+        raise invalid_value_error(key, value, reason)
     return bound
 
 
-def unusable(key: str, value: str, reason: str) -> ServerError:
+def invalid_value_error(key: str, value: str, reason: str) -> ServerError:
     """Return the error for an option's value."""
     return error(Code.MT_OPTION_VALUE, key=key, value=repr(value), reason=reason)
 
@@ -317,14 +319,14 @@ def _other_engine(mode: str, master: str) -> str | None:
 def _one_of(*words: str) -> Check:
     def check(key: str, value: str) -> None:
         if value.strip().upper() not in words:
-            raise unusable(key, value, f"it is one of {', '.join(words)}")
+            raise invalid_value_error(key, value, f"it is one of {', '.join(words)}")
 
     return check
 
 
 def _whole_number(key: str, value: str) -> None:
     if not (value.strip().isascii() and value.strip().isdigit()):
-        raise unusable(key, value, "write a whole number")
+        raise invalid_value_error(key, value, "write a whole number")
 
 
 def _incremental_rules(key: str, value: str) -> None:
@@ -332,7 +334,7 @@ def _incremental_rules(key: str, value: str) -> None:
         read_rules(value)
     except ValueError as unknown:
         words = ", ".join(rule.value for rule in Rule)
-        raise unusable(key, value, f"write ALL or a list of {words}") from unknown
+        raise invalid_value_error(key, value, f"write ALL or a list of {words}") from unknown
 
 
 def _execution_mode(key: str, value: str) -> None:

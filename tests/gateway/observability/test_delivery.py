@@ -62,9 +62,9 @@ def outcomes() -> Outcomes:
 
 
 def deliver(send: Send, outcomes: Outcomes, attempts: int = 3) -> str:
-    courier = Courier("test", send, attempts=attempts, counted=outcomes, pause=0.001)
+    courier = Courier("test", send, attempts=attempts, count=outcomes, pause=0.001)
     courier.start()
-    courier.take(ALERT)
+    courier.enqueue(ALERT)
     _, outcome = outcomes.next()
     courier.close()
     return outcome
@@ -126,12 +126,12 @@ def test_who_reports_waits_for_nobody_and_what_has_no_room_is_dropped(
     receiver: Receiver, outcomes: Outcomes
 ) -> None:
     receiver.open.clear()
-    courier = Courier("web", Webhook(receiver.url, {}, 30), attempts=1, counted=outcomes)
+    courier = Courier("web", Webhook(receiver.url, {}, 30), attempts=1, count=outcomes)
     courier.start()
-    courier.take(ALERT)
+    courier.enqueue(ALERT)
     receiver.next()
     for number in range(1001):
-        courier.take(replace(ALERT, id=str(number)))
+        courier.enqueue(replace(ALERT, id=str(number)))
     assert outcomes.next() == ("web", "dropped")
     courier.close()
     receiver.open.set()

@@ -21,7 +21,7 @@ import tidegate
 from tests.gateway.protocol.gateway import Gateway, running_gateway
 from tidegate.wire.service import ttypes
 from tidegate_server.core.config import Config
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 from tidegate_server.gateway.auth.tokens import decode_token, encode_token
 
 PASSWORDS = {"ada": "lovelace", "superset": "s3cret", "slow": "x"}
@@ -42,7 +42,7 @@ class Table:
         if user == "slow":
             time.sleep(1)
         if PASSWORDS.get(user) != password:
-            raise refused()
+            raise login_error()
         return user
 
 

@@ -17,7 +17,7 @@ from tidegate_server.gateway.auth.base import (
     Peer,
     host_of,
     is_loopback,
-    refused,
+    login_error,
 )
 from tidegate_server.gateway.auth.bearer import BearerTokens
 from tidegate_server.gateway.auth.cookies import Cookies
@@ -68,9 +68,9 @@ class Access:
             return Identity(user=user, method=self.method, proven=False)
         if self.authenticator is None:
             hint = "Connect with a Kerberos ticket, or over HTTP with a token."
-            raise refused("This server takes no passwords", hint)
+            raise login_error("This server takes no passwords", hint)
         if not self.allows_secrets(peer):
-            raise refused("Passwords are only taken over an encrypted connection", _NEEDS_TLS)
+            raise login_error("Passwords are only taken over an encrypted connection", _NEEDS_TLS)
         try:
             identity = await self.logins.check(self.authenticator, self.method, user, password)
         except ServerError as problem:
@@ -86,9 +86,9 @@ class Access:
         """
         bearer = self.bearer
         if bearer is None:
-            raise refused("This server takes no bearer tokens")
+            raise login_error("This server takes no bearer tokens")
         if not self.allows_secrets(peer):
-            raise refused("Tokens are only taken over an encrypted connection", _NEEDS_TLS)
+            raise login_error("Tokens are only taken over an encrypted connection", _NEEDS_TLS)
         try:
             return await self.logins.run(lambda: bearer.check(token))
         except ServerError as problem:
@@ -117,11 +117,11 @@ class Access:
         """
         tokens = self.tokens
         if tokens is None:
-            raise refused("This server takes no delegation tokens")
+            raise login_error("This server takes no delegation tokens")
         identity, secret = await self.logins.run(lambda: tokens.look_up(name))
         if not proves(secret):
             logger.info("A delegation token from %s was refused", peer.address)
-            raise refused()
+            raise login_error()
         logger.info("User %s logged in from %s (%s)", identity.user, peer.address, identity.method)
         return identity, secret
 
@@ -178,7 +178,7 @@ def _authenticator(config: Config) -> Authenticator | None:
                 return PasswordFile(Path(config.login.password_file))
             except PasswordFileError as problem:
                 hint = "Make it with tidegate-server passwd FILE USER."
-                raise _unusable("login.password_file", str(problem), hint) from problem
+                raise _configuration_error("login.password_file", str(problem), hint) from problem
         case "LDAP":
             return _directory(config)
         case "CUSTOM":
@@ -197,11 +197,11 @@ def _directory(config: Config) -> Authenticator:
     if not settings.user_dn:
         _require(settings.base_dn, "ldap.user_dn or ldap.base_dn")
     if "{user}" not in (settings.user_dn or settings.user_filter):
-        raise _unusable("ldap.user_dn or ldap.user_filter", "it has no {user} in it")
+        raise _configuration_error("ldap.user_dn or ldap.user_filter", "it has no {user} in it")
     encrypted = settings.url.startswith("ldaps://") or settings.start_tls
     if not (encrypted or config.server.plaintext_passwords or is_loopback(host_of(settings.url))):
         hint = "Use ldaps://, set ldap.start_tls, or server.plaintext_passwords to allow it."
-        raise _unusable("ldap.url", "passwords would travel to it unencrypted", hint)
+        raise _configuration_error("ldap.url", "passwords would travel to it unencrypted", hint)
     return Directory(settings)
 
 
@@ -214,7 +214,9 @@ def _kerberos(config: Config) -> Kerberos | None:
         from tidegate_server.gateway.auth.kerberos import Kerberos
     except ImportError as problem:
         hint = "pip install 'tidegate[kerberos]'; it needs MIT Kerberos and a C compiler."
-        raise _unusable("server.auth", f"gssapi cannot be imported: {problem}", hint) from problem
+        raise _configuration_error(
+            "server.auth", f"gssapi cannot be imported: {problem}", hint
+        ) from problem
     return Kerberos(config.kerberos)
 
 
@@ -225,7 +227,9 @@ def _bearer(config: Config) -> BearerTokens | None:
             _require("", "jwt.jwks")
         return None
     if settings.jwks.startswith("http://") and not is_loopback(host_of(settings.jwks)):
-        raise _unusable("jwt.jwks", "anybody on the way could exchange the keys", "Use https://.")
+        raise _configuration_error(
+            "jwt.jwks", "anybody on the way could exchange the keys", "Use https://."
+        )
     _require(settings.audience, "jwt.audience")
     _require(settings.issuer, "jwt.issuer")
     return BearerTokens(settings)
@@ -233,8 +237,8 @@ def _bearer(config: Config) -> BearerTokens | None:
 
 def _require(value: str, key: str) -> None:
     if not value:
-        raise _unusable(key, "it is not set")
+        raise _configuration_error(key, "it is not set")
 
 
-def _unusable(what: str, reason: str, hint: str = "") -> ServerError:
+def _configuration_error(what: str, reason: str, hint: str = "") -> ServerError:
     return error(Code.LOGIN_CONFIGURATION, what=what, reason=reason, hint=hint)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tidegate_server.core.errors import Code, ServerError, error
 
-WRONG: Final = "The user name or the password is wrong"
+WRONG_CREDENTIALS: Final = "The user name or the password is wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Identity:
     proven: bool = True
 
 
-NOBODY: Final = Identity(user="", method="NONE", proven=False)
+ANONYMOUS: Final = Identity(user="", method="NONE", proven=False)
 """A client that said nothing about itself."""
 
 
@@ -56,7 +56,7 @@ class Authenticator(Protocol):
         ...
 
 
-def refused(reason: str = WRONG, hint: str = "") -> ServerError:
+def login_error(reason: str = WRONG_CREDENTIALS, hint: str = "") -> ServerError:
     """Return the error of a login that fails; its reason tells nothing about other users."""
     return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
 

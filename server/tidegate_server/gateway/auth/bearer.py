@@ -15,7 +15,7 @@ from jwt.exceptions import InvalidTokenError, PyJWTError
 
 from tidegate_server.core.config import JwtSection
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import Identity, refused
+from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name
 
 logger = logging.getLogger(__name__)
@@ -45,22 +45,22 @@ class BearerTokens:
         :raises ServerError: LOGIN_REFUSED, or LOGIN_UNAVAILABLE without keys.
         """
         if len(token) > _MAX_TOKEN:
-            raise refused("The token is too long")
+            raise login_error("The token is too long")
         try:
             claims = self._claims(token)
         except InvalidTokenError as problem:
             # These sentences name claims, not their values.
-            raise refused(f"The token is not valid: {problem}".rstrip(".")) from None
+            raise login_error(f"The token is not valid: {problem}".rstrip(".")) from None
         user = claims.get(self._settings.user_claim)
         if not isinstance(user, str) or not is_usable_name(user):
-            raise refused(f"The token's claim {self._settings.user_claim} names no user")
+            raise login_error(f"The token's claim {self._settings.user_claim} names no user")
         return Identity(user=user, method=METHOD)
 
     def _claims(self, token: str) -> dict[str, Any]:
         key_id = jwt.get_unverified_header(token).get("kid")
         key = self._keys.find(key_id)
         if key is None:
-            raise refused("The token is not signed by a key that this server knows")
+            raise login_error("The token is not signed by a key that this server knows")
         claims: dict[str, Any] = jwt.decode(
             token,
             key,

@@ -29,8 +29,8 @@ class Cookies:
         """Return a fresh cookie's value."""
         until = self._clock.now() + timedelta(seconds=self._max_age)
         said = json.dumps([identity.user, identity.method, identity.proven, until.timestamp()])
-        payload = _encoded(said.encode())
-        return f"{payload}.{_encoded(self._signature(payload))}"
+        payload = _encode(said.encode())
+        return f"{payload}.{_encode(self._signature(payload))}"
 
     def header(self, identity: Identity, *, path: str, secure: bool) -> str:
         """Return a Set-Cookie header."""
@@ -41,10 +41,10 @@ class Cookies:
         """Return whom a cookie stands for; None if it is forged, damaged or too old."""
         payload, _, signature = value.partition(".")
         try:
-            given = _decoded(signature)
+            given = _decode(signature)
             if not hmac.compare_digest(given, self._signature(payload)):
                 return None
-            user, method, proven, until = json.loads(_decoded(payload))
+            user, method, proven, until = json.loads(_decode(payload))
         except ValueError:
             return None
         if self._clock.now().timestamp() >= until:
@@ -55,9 +55,9 @@ class Cookies:
         return hmac.digest(self._key, payload.encode("utf-8", "replace"), hashlib.sha256)
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

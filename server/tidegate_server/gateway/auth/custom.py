@@ -22,7 +22,7 @@ def load_authenticator(name: str, options: Mapping[str, str]) -> Authenticator:
     """
     made = _find(name)(options)
     if not callable(getattr(made, "authenticate", None)):
-        raise _unusable(f"{name} makes something without a method authenticate")
+        raise _configuration_error(f"{name} makes something without a method authenticate")
     return cast(Authenticator, made)
 
 
@@ -30,12 +30,12 @@ def _find(name: str) -> Any:
     try:
         found = find_plugin(name, GROUP)
     except (ImportError, AttributeError) as problem:
-        raise _unusable(f"{name} cannot be loaded: {problem}") from problem
+        raise _configuration_error(f"{name} cannot be loaded: {problem}") from problem
     if found is None:
-        raise _unusable(f"no package offers {name!r} in the entry points {GROUP}")
+        raise _configuration_error(f"no package offers {name!r} in the entry points {GROUP}")
     return found
 
 
-def _unusable(reason: str) -> ServerError:
+def _configuration_error(reason: str) -> ServerError:
     hint = "Name an entry point, or write module:Class."
     return error(Code.LOGIN_CONFIGURATION, what="login.custom", reason=reason, hint=hint)

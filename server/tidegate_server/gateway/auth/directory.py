@@ -15,7 +15,7 @@ from ldap3.utils.dn import escape_rdn
 
 from tidegate_server.core.config import LdapSection
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Directory:
     def authenticate(self, user: str, password: str) -> str:
         if not password:
             # To a directory, a bind without a password is an anonymous one and succeeds.
-            raise refused()
+            raise login_error()
         try:
             name = self._distinguished_name(user)
             # A name nobody has is tried as well, which then takes as long as a wrong password.
@@ -50,14 +50,14 @@ class Directory:
             logger.error("The directory %s failed: %s", self._settings.url, problem)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the directory does not answer") from problem
         if name is None or not matches:
-            raise refused()
+            raise login_error()
         return user
 
     def _distinguished_name(self, user: str) -> str | None:
         settings = self._settings
         if settings.user_dn:
             return settings.user_dn.replace("{user}", escape_rdn(user))
-        with self._bound(settings.bind_dn, self._bind_password()) as connection:
+        with self._bind(settings.bind_dn, self._bind_password()) as connection:
             if connection is None:
                 raise LDAPException("the account that searches cannot bind")
             connection.search(
@@ -74,11 +74,11 @@ class Directory:
         return found[0] if len(found) == 1 else None
 
     def _matches(self, name: str, password: str) -> bool:
-        with self._bound(name, password) as connection:
+        with self._bind(name, password) as connection:
             return connection is not None
 
     @contextmanager
-    def _bound(self, name: str, password: str) -> Iterator[Connection | None]:
+    def _bind(self, name: str, password: str) -> Iterator[Connection | None]:
         """Yield a connection bound with a name and a password, None if they are wrong."""
         settings = self._settings
         connection = Connection(

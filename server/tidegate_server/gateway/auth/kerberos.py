@@ -12,7 +12,7 @@ from gssapi.exceptions import GSSError
 
 from tidegate_server.core.config import KerberosSection
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.auth.base import Identity, refused
+from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class KerberosExchange:
         try:
             return self._context.step(token) or b""
         except GSSError as problem:
-            raise _not_accepted(problem) from problem
+            raise _rejected_ticket_error(problem) from problem
 
     def identity(self) -> Identity:
         """Return who the client is.
@@ -88,7 +88,7 @@ class KerberosExchange:
         name, _, realm = principal.rpartition("@")
         user = name.partition("/")[0] if realm == self._realm else principal
         if not is_usable_name(user):
-            raise refused("The Kerberos principal names no user")
+            raise login_error("The Kerberos principal names no user")
         return Identity(user=user, method=METHOD)
 
     def offer(self) -> bytes:
@@ -104,11 +104,13 @@ class KerberosExchange:
         try:
             said = self._context.unwrap(payload).message
         except GSSError as problem:
-            raise _not_accepted(problem) from problem
+            raise _rejected_ticket_error(problem) from problem
         if len(said) < 4 or said[0] not in (_NO_LAYER, _INTEGRITY, _CONFIDENTIALITY):
-            raise refused("The client chose no security layer")
+            raise login_error("The client chose no security layer")
         if not said[0] & self._offered:
-            raise refused("This server asks for more protection", "Connect with saslQop=auth-conf.")
+            raise login_error(
+                "This server asks for more protection", "Connect with saslQop=auth-conf."
+            )
         other = said[4:].decode("utf-8", "replace")
         if said[0] == _NO_LAYER:
             return other, None
@@ -139,15 +141,15 @@ class KerberosLayer:
         try:
             found = self._context.unwrap(frame)
         except GSSError as problem:
-            raise _not_accepted(problem) from problem
+            raise _rejected_ticket_error(problem) from problem
         if self.encrypted and not found.encrypted:
-            raise refused("A frame is not encrypted, as was agreed")
+            raise login_error("A frame is not encrypted, as was agreed")
         return bytes(found.message)
 
 
-def _not_accepted(problem: GSSError) -> ServerError:
+def _rejected_ticket_error(problem: GSSError) -> ServerError:
     logger.info("Kerberos refused a client: %s", _text(problem))
-    return refused("The Kerberos ticket was not accepted")
+    return login_error("The Kerberos ticket was not accepted")
 
 
 def _text(problem: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from tidegate_server.core.config import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.auth.base import Authenticator, Identity, refused
+from tidegate_server.gateway.auth.base import Authenticator, Identity, login_error
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Logins:
         :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
         """
         if not is_usable_name(user) or len(password) > MAX_PASSWORD or "\0" in password:
-            raise refused()
+            raise login_error()
         known = await self.run(lambda: authenticator.authenticate(user, password))
         return Identity(user=known, method=method)
 

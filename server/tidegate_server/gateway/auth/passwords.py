@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +56,12 @@ class PasswordFile:
         try:
             _HASHER.verify(stored or self._nobody, password)
         except VerifyMismatchError:
-            raise refused() from None
+            raise login_error() from None
         except (VerificationError, InvalidHashError) as problem:
             logger.error("The hash of user %s in %s is damaged", user, self._path)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the user's entry is damaged") from problem
         if stored is None:
-            raise refused()
+            raise login_error()
         return user
 
     def _hashes(self) -> Mapping[str, str]:

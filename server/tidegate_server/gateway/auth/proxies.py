@@ -10,7 +10,7 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.auth.base import Identity, Peer
 from tidegate_server.gateway.auth.logins import is_usable_name
 
-EVERYBODY = "*"
+ANY_USER = "*"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -28,7 +28,7 @@ class Proxies:
             name: networks(f"proxy.{name}.hosts", rule.hosts) for name, rule in rules.items()
         }
 
-    def effective(self, identity: Identity, other: str, peer: Peer) -> str:
+    def effective_user(self, identity: Identity, other: str, peer: Peer) -> str:
         """Return the user to act as, who is ``other`` if one is named.
 
         A name that was only said, not proven, is no reason to refuse another one.
@@ -45,7 +45,7 @@ class Proxies:
 
     def _allows(self, user: str, other: str, address: str) -> bool:
         users = self._users.get(user, frozenset())
-        if not {other, EVERYBODY} & users:
+        if not {other, ANY_USER} & users:
             return False
         places = self._networks[user]
         return not places or any(address_of(address) in network for network in places)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from tidegate_server.core.config import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clock import Clock
-from tidegate_server.gateway.auth.base import Identity, refused
+from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name
 
 METHOD: Final = "TOKEN"
@@ -84,7 +84,7 @@ class DelegationTokens:
         :raises ServerError: LOGIN_REFUSED to who came with a token itself.
         """
         if identity.method == METHOD:
-            raise refused("A delegation token cannot be used to get another one")
+            raise login_error("A delegation token cannot be used to get another one")
         if renewer and not is_usable_name(renewer):
             raise error(Code.INVALID_REQUEST, reason="the renewer is no user's name")
         now = self._clock.now()
@@ -105,9 +105,9 @@ class DelegationTokens:
 
         :raises ServerError: LOGIN_REFUSED.
         """
-        record = self._genuine(text)
+        record = self._verify(text)
         if not user or user != record.renewer:
-            raise refused(f"Only the renewer may renew a delegation token, not {user}")
+            raise login_error(f"Only the renewer may renew a delegation token, not {user}")
         expires_at = min(self._clock.now() + self._lifetime, record.max_date)
         self._store.renew(record.id, expires_at)
 
@@ -116,9 +116,9 @@ class DelegationTokens:
 
         :raises ServerError: LOGIN_REFUSED.
         """
-        record = self._genuine(text, even_expired=True)
+        record = self._verify(text, even_expired=True)
         if user not in {record.owner, record.renewer, record.issuer}:
-            raise refused(f"{user} may not cancel this delegation token")
+            raise login_error(f"{user} may not cancel this delegation token")
         self._store.remove(record.id)
 
     def look_up(self, name: str) -> tuple[Identity, str]:
@@ -129,21 +129,21 @@ class DelegationTokens:
         try:
             token_id = base64.b64decode(name, validate=True).decode()
         except ValueError:
-            raise _not_good() from None
+            raise _invalid_token() from None
         record = self._store.find(token_id)
         if record is None or self._clock.now() >= record.expires_at:
-            raise _not_good()
+            raise _invalid_token()
         secret = base64.b64encode(self._secret(token_id)).decode()
         return Identity(user=record.owner, method=METHOD), secret
 
-    def _genuine(self, text: str, *, even_expired: bool = False) -> TokenRecord:
+    def _verify(self, text: str, *, even_expired: bool = False) -> TokenRecord:
         identifier, secret = decode_token(text)
         token_id = identifier.decode("utf-8", "replace")
         if not hmac.compare_digest(secret, self._secret(token_id)):
-            raise _not_good()
+            raise _invalid_token()
         record = self._store.find(token_id)
         if record is None or not (even_expired or self._clock.now() < record.expires_at):
-            raise _not_good()
+            raise _invalid_token()
         return record
 
     def _secret(self, token_id: str) -> bytes:
@@ -166,18 +166,18 @@ def decode_token(text: str) -> tuple[bytes, bytes]:
         padded = text + "=" * (-len(text) % 4)
         data = base64.b64decode(padded, altchars=b"-_", validate=True)
     except ValueError:
-        raise _not_good() from None
+        raise _invalid_token() from None
     parts = []
     while data:
         length, data = data[0], data[1:]
         if length > min(_LONGEST, len(data)):
-            raise _not_good()
+            raise _invalid_token()
         parts.append(data[:length])
         data = data[length:]
     if len(parts) != 4 or parts[2] != KIND:
-        raise _not_good()
+        raise _invalid_token()
     return parts[0], parts[1]
 
 
-def _not_good() -> ServerError:
-    return refused("The delegation token is unknown, cancelled or too old")
+def _invalid_token() -> ServerError:
+    return login_error("The delegation token is unknown, cancelled or too old")

@@ -25,7 +25,7 @@ from tidegate_server.gateway.authorization.rights import (
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
     VisibleLedger,
-    narrowed,
+    narrow_query,
     reads_system,
     without_hidden,
 )
@@ -72,7 +72,7 @@ def rights_of(user: str, services: Services) -> Rights | None:
         return None
     if user in section.administrators:
         return Rights(user=user, administrator=True)
-    return Rights(user=user, grants=services.privileges.of(user))
+    return Rights(user=user, grants=services.privileges.grants_of(user))
 
 
 def require(action: Action, table: MaterializedTable, user: str, services: Services) -> None:
@@ -83,7 +83,7 @@ def require(action: Action, table: MaterializedTable, user: str, services: Servi
     rights = rights_of(user, services)
     if rights is not None and not rights.may(action, table):
         hint = "" if action is Action.OWN else _ASK
-        raise denied(user, action.value, f"materialized table {table.name}", hint)
+        raise access_error(user, action.value, f"materialized table {table.name}", hint)
 
 
 def hidden_names(user: str, services: Services) -> frozenset[TableName]:
@@ -122,12 +122,12 @@ def check_settings(settings: Mapping[str, str], config: Config, user: str) -> No
     """
     for key in settings:
         if not may_set(key, config, user):
-            raise _reaching(Reach.STATIC_SETTINGS, key, user)
+            raise _reach_error(Reach.STATIC_SETTINGS, key, user)
 
 
 def may_set(key: str, config: Config, user: str) -> bool:
     """Say whether a user may change a setting."""
-    return not is_static(key) or not _refuses(Reach.STATIC_SETTINGS, config, user)
+    return not is_static(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
 
 
 def engine_settings(config: Config) -> dict[str, str]:
@@ -138,13 +138,13 @@ def engine_settings(config: Config) -> dict[str, str]:
     kept there. Where users are told apart it does not; the gateway replaces settings by itself.
     """
     allowed = Reach.STATIC_SETTINGS.value in config.authorization.allow
-    guarded = {_SUBSTITUTION: "false"} if _tells_apart(config) and not allowed else {}
+    guarded = {_SUBSTITUTION: "false"} if _distinguishes_users(config) and not allowed else {}
     zone = config.session_timezone
     zoned = {} if zone is None else {SESSION_ZONE: zone}
     return {**guarded, **zoned, **config.engine.settings}
 
 
-def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
+def access_error(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
     """Return the error for a missing privilege."""
     return error(Code.ACCESS_DENIED, user=user, privilege=privilege, object=what, hint=hint)
 
@@ -180,9 +180,11 @@ def admit_spark(sql: str, context: Context) -> AdmittedSql:
     if rights is None or rights.administrator:
         return AdmittedSql(text=sql, surveyed=surveyed)
     visible = rights.visible(services.catalog.tables())
-    text = narrowed(sql, surveyed, visible)
+    text = narrow_query(sql, surveyed, visible)
     if text is None:
-        raise denied(user, "administration", "information_schema other than by a SELECT on it")
+        raise access_error(
+            user, "administration", "information_schema other than by a SELECT on it"
+        )
     admitted = AdmittedSql(text=text, surveyed=surveyed)
     if surveyed.lists_tables:
         hidden = hidden_names(user, services)
@@ -195,7 +197,7 @@ def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:
     config, user = context.services.config, context.session.user
     if user in config.authorization.administrators:
         return None
-    if not _tells_apart(config):
+    if not _distinguishes_users(config):
         return None
     return survey(sql, context)
 
@@ -206,7 +208,9 @@ def judge_definition(query: str, context: Context) -> None:
     judge(surveyed, context)
     rights = rights_of(context.session.user, context.services)
     if surveyed is not None and rights is not None and reads_system(surveyed):
-        raise denied(rights.user, "administration", "information_schema in a definition query")
+        raise access_error(
+            rights.user, "administration", "information_schema in a definition query"
+        )
 
 
 def judge_expressions(texts: Iterable[str], context: Context) -> None:
@@ -226,20 +230,20 @@ def judge(
     config, user = context.services.config, context.session.user
     tables = context.services.catalog.tables()
     for reach in surveyed.reaches:
-        if _refuses(reach, config, user):
-            raise _reaching(reach, reach.value, user)
+        if _is_forbidden(reach, config, user):
+            raise _reach_error(reach, reach.value, user)
     check_settings(dict.fromkeys(surveyed.settings, ""), config, user)
     places = tuple(table.location for table in tables)
     for location in surveyed.locations:
         foreign = is_foreign(location, str(config.data.resolve() / "warehouse"), places)
-        if foreign and _refuses(Reach.LOCATIONS, config, user):
-            raise _reaching(Reach.LOCATIONS, location, user)
+        if foreign and _is_forbidden(Reach.LOCATIONS, config, user):
+            raise _reach_error(Reach.LOCATIONS, location, user)
     for table in tables:
-        if table != besides and any(is_of(reading, table) for reading in surveyed.readings):
+        if table != besides and any(reads_table(reading, table) for reading in surveyed.readings):
             require(Action.SELECT, table, user, context.services)
 
 
-def is_of(reading: Reading, table: MaterializedTable) -> bool:
+def reads_table(reading: Reading, table: MaterializedTable) -> bool:
     """Say whether a statement reads a materialized table there."""
     if reading.name is not None:
         name = reading.name.folded()
@@ -254,22 +258,22 @@ def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
     return names if table.quarantine is None else (*names, table.quarantine)
 
 
-def _refuses(reach: Reach, config: Config, user: str) -> bool:
+def _is_forbidden(reach: Reach, config: Config, user: str) -> bool:
     section = config.authorization
-    if not _tells_apart(config):
+    if not _distinguishes_users(config):
         return False
     return user not in section.administrators and reach.value not in section.allow
 
 
-def _tells_apart(config: Config) -> bool:
+def _distinguishes_users(config: Config) -> bool:
     """Say whether users are told apart: by authorization, or by how they log in."""
     return config.authorization.enabled or config.server.auth not in _UNCHECKED
 
 
-def _reaching(reach: Reach, what: str, user: str) -> ServerError:
+def _reach_error(reach: Reach, what: str, user: str) -> ServerError:
     if reach is Reach.UNKNOWN:
         unknown = "a statement that cannot be judged before it runs"
-        return denied(user, "administration", unknown, "Run the statements in it one by one.")
+        return access_error(user, "administration", unknown, "Run the statements in it one by one.")
     hint = _ALLOW.format(reach=reach.value)
     shown = f"{reach.value}: {what}" if what != reach.value else reach.value
-    return denied(user, "administration", shown, hint)
+    return access_error(user, "administration", shown, hint)

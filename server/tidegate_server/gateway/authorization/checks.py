@@ -10,8 +10,8 @@ from tidegate_server.core.refresh.waves import ancestors, descendants
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.gateway.authorization.admission import (
+    access_error,
     check_settings,
-    denied,
     judge,
     judge_definition,
     judge_expressions,
@@ -162,7 +162,9 @@ def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
     if user in (None, context.session.user) or rights is None or rights.administrator:
         return
     hint = "EXECUTE AS your own user, or let an administrator lend the rights of another one."
-    raise denied(context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint)
+    raise access_error(
+        context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint
+    )
 
 
 def _require_along(

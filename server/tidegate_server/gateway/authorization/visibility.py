@@ -39,7 +39,7 @@ class VisibleCatalog:
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         return self._rights.visible(self._catalog.consumers(name))
 
-    def shows(self, table_id: str) -> bool:
+    def can_see(self, table_id: str) -> bool:
         """Say whether a table may be known; nobody but administrators sees one that is gone."""
         table = self._catalog.by_id(table_id)
         return table is not None and self._rights.may(Action.SEE, table)
@@ -64,7 +64,7 @@ class VisibleLedger:
             page = self._ledger.runs(None, size)
             for run in page:
                 if run.table_id not in known:
-                    known[run.table_id] = self._catalog.shows(run.table_id)
+                    known[run.table_id] = self._catalog.can_see(run.table_id)
             found = tuple(run for run in page if known[run.table_id])
             if len(found) >= limit or len(page) < size:
                 return found[:limit]
@@ -74,7 +74,7 @@ class VisibleLedger:
         return getattr(self._ledger, name)
 
 
-def narrowed(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTable]) -> str | None:
+def narrow_query(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTable]) -> str | None:
     """Return a query that sees only the rows of such tables in information_schema.
 
     None if it reads information_schema in a way that cannot be narrowed.

@@ -92,28 +92,28 @@ def _run(options: argparse.Namespace, say: Say, staging: Path) -> None:
         for step in steps(loader, history=options.history, days=options.days):
             due = time.monotonic() + options.seconds_per_day
             loaded = step()
-            watch.changed(datetime.now(UTC))
+            watch.note_change(datetime.now(UTC))
             say(describe(loaded))
             _watch_until(watch, due)
         loader.close_last_day()
-        watch.changed(datetime.now(UTC))
+        watch.note_change(datetime.now(UTC))
         _follow(watch, say, once=options.once)
     finally:
         gateway.close()
 
 
 def _watch_until(watch: Watch, due: float) -> None:
-    watch.look()
+    watch.report_new()
     while (left := due - time.monotonic()) > 0:
         time.sleep(min(2.0, left))
-        watch.look()
+        watch.report_new()
 
 
 def _follow(watch: Watch, say: Say, *, once: bool) -> None:
     """Watch on; with ``once`` only until both tables have everything."""
     level = False
     while True:
-        watch.look()
+        watch.report_new()
         counts = watch.counts()
         if counts.level and not level:
             say(summary(counts))

@@ -60,7 +60,7 @@ class Gateway:
             waited += pause
             attempt += 1
 
-    def script(self, name: str, **facts: str) -> None:
+    def run_script(self, name: str, **facts: str) -> None:
         """Run every statement of one of the demo's SQL files with ``$facts`` filled in."""
         for statement in statements(name, **facts):
             self.run(statement)
@@ -92,11 +92,11 @@ def statements(name: str, **facts: str) -> list[str]:
     return [part.sql for part in split(Template(text).substitute(facts)) if part.sql]
 
 
-def retriable(err: tidegate.Error) -> bool:
+def retriable(error: tidegate.Error) -> bool:
     """Say whether the same statement may well succeed a little later."""
-    return (getattr(err, "sqlstate", None) or "")[:2] in _RETRIABLE_CLASSES
+    return (getattr(error, "sqlstate", None) or "")[:2] in _RETRIABLE_CLASSES
 
 
-def first_line(err: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of an error's text."""
-    return str(err).partition("\n")[0]
+    return str(error).partition("\n")[0]

@@ -21,7 +21,7 @@ class Runner(Protocol):
 
     def run(self, sql: str) -> Rows: ...
 
-    def script(self, name: str, **facts: str) -> None: ...
+    def run_script(self, name: str, **facts: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +52,13 @@ class Loader:
 
     def prepare(self) -> None:
         """Create the tables that are missing and fill the dimensions that are empty."""
-        self._gateway.script("ods")
+        self._gateway.run_script("ods")
         if self._gateway.run("SELECT COUNT(*) FROM flights.ods_weather") == [(0,)]:
             for name, table in self._year.dimensions.items():
                 self._stage(name, table)
-            self._gateway.script("dimensions", staging=str(self._staging))
-        self._gateway.script("dwd_flights")
-        self._gateway.script("dws_delays")
+            self._gateway.run_script("dimensions", staging=str(self._staging))
+        self._gateway.run_script("dwd_flights")
+        self._gateway.run_script("dws_delays")
 
     def remaining(self) -> list[date]:
         """Return the days that are not there yet, in order."""
@@ -90,12 +90,12 @@ class Loader:
         """Bring a day to its final truth; return how many landings became known."""
         landed = landed_after_midnight(self._year.between(day, day))
         self._stage("corrections", landed)
-        self._gateway.script("corrections", staging=str(self._staging), day=day.isoformat())
+        self._gateway.run_script("corrections", staging=str(self._staging), day=day.isoformat())
         return int(landed.num_rows)
 
     def _arrive(self, first: date, last: date, flights: pa.Table, *, corrected: int) -> Loaded:
         self._stage("arrival", flights)
-        self._gateway.script(
+        self._gateway.run_script(
             "arrival", staging=str(self._staging), first=str(first), last=str(last)
         )
         return Loaded(first=first, last=last, flights=flights.num_rows, corrected=corrected)

@@ -74,11 +74,11 @@ class Watch:
         """Leave out the refreshes that ended before now."""
         self._said.update(refresh.refresh_id for refresh in self._new())
 
-    def changed(self, moment: datetime) -> None:
+    def note_change(self, moment: datetime) -> None:
         """Take note that the sources of dwd_flights were changed at ``moment`` (UTC)."""
         self._waiting.append(moment)
 
-    def look(self) -> None:
+    def report_new(self) -> None:
         """Say the refreshes that ended since the last look, oldest first."""
         for refresh in self._new():
             self._said.add(refresh.refresh_id)

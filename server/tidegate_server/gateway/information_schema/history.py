@@ -23,7 +23,7 @@ class HistoryCopy:
         self._ledger = ledger
         self._columns = columns
         self._limit = limit
-        self._looks = 0
+        self._reads = 0
         self._open: dict[str, RefreshRun] = {}
         self._ended_ids: set[str] = set()
         self._ended = table_of(columns, ())
@@ -31,10 +31,10 @@ class HistoryCopy:
 
     def table(self) -> pa.Table:
         """Return the newest runs, newest first; the same object while nothing changed."""
-        if self._looks % _RELOAD_EVERY == 0:
+        if self._reads % _RELOAD_EVERY == 0:
             self._open, self._ended_ids = {}, set()
             self._content = self._ended = table_of(self._columns, ())
-        self._looks += 1
+        self._reads += 1
         new = self._unknown()
         known = {run_id: self._ledger.find(run_id) for run_id in self._open}
         if new or any(run != self._open[run_id] for run_id, run in known.items()):

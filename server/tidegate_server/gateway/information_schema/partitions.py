@@ -72,8 +72,8 @@ def partition_rows(runs: Iterable[RefreshRun], calendar: Calendar) -> list[dict[
         succeeded.append(run)
         if run.partitions:
             for spec in run.partitions:
-                specs[_shown(spec)] = spec
-                newest.setdefault(_shown(spec), whole or run)
+                specs[_as_json(spec)] = spec
+                newest.setdefault(_as_json(spec), whole or run)
         elif run.action is not Strategy.PARTITION:
             whole = whole or run
     rows = []
@@ -124,5 +124,5 @@ def _row(partition: str | None, run: RefreshRun, status: PartitionStatus | None)
     }
 
 
-def _shown(spec: PartitionSpec) -> str:
+def _as_json(spec: PartitionSpec) -> str:
     return msgspec.json.encode(dict(spec), order="sorted").decode()

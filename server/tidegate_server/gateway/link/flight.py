@@ -192,7 +192,7 @@ def first_line(problem: Exception) -> str:
 
 
 def _from_flight(problem: flight.FlightError, *, lost: bool) -> ServerError:
-    if problem.extra_info and (known := _carried(problem.extra_info)) is not None:
+    if problem.extra_info and (known := _decode_failure(problem.extra_info)) is not None:
         return known
     if lost or isinstance(problem, _CONNECTION_ENDED):
         if "failed to connect" in str(problem):
@@ -203,7 +203,7 @@ def _from_flight(problem: flight.FlightError, *, lost: bool) -> ServerError:
     return error(Code.INTERNAL, reason=first_line(problem))
 
 
-def _carried(extra_info: bytes) -> ServerError | None:
+def _decode_failure(extra_info: bytes) -> ServerError | None:
     """Return the Failure that rides on a DoGet's error, if one does."""
     try:
         answer = decode_answer(bytes(extra_info))

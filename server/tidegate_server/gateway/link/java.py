@@ -54,10 +54,10 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
     if on_path := shutil.which("java", path=environment.get("PATH")):
         yield Path(on_path).resolve().parent.parent
     for version in SUPPORTED:
-        yield from _installed(version)
+        yield from _installed_homes(version)
 
 
-def _installed(version: int) -> Iterator[Path]:
+def _installed_homes(version: int) -> Iterator[Path]:
     if sys.platform == "darwin":
         asked = _output(["/usr/libexec/java_home", "-v", str(version)])
         if asked:

@@ -68,35 +68,35 @@ class MemoryWatch:
         self._engine = engine
         self._replace = replace
         self._announce = announce
-        self._looks: deque[EngineMemory] = deque(maxlen=_WINDOW)
+        self._samples: deque[EngineMemory] = deque(maxlen=_WINDOW)
         self._generation = 0
         self._collecting = 0
-        self._said = False
+        self._reported = False
 
     @property
     def state(self) -> MemoryState | None:
         """The memory at the last look; None while no engine is up."""
-        looks = tuple(self._looks)
+        looks = tuple(self._samples)
         return _state(looks) if looks and self._engine.ready else None
 
     def check(self) -> None:
         """Look once."""
         if self._generation != self._engine.generation:
             self._generation = self._engine.generation
-            self._looks.clear()
+            self._samples.clear()
             self._collecting = 0
-        look = self._look()
+        look = self._inspect()
         if look is None:
             return
-        self._looks.append(look)
-        state = _state(tuple(self._looks))
-        self._say(state.problem)
-        full = len(self._looks) == _WINDOW and state.collecting > _MOST_COLLECTING
+        self._samples.append(look)
+        state = _state(tuple(self._samples))
+        self._report(state.problem)
+        full = len(self._samples) == _WINDOW and state.collecting > _MOST_COLLECTING
         self._collecting = self._collecting + 1 if full else 0
         if self._collecting >= _SUSTAINED and state.problem is not None:
             self._replace(state.problem)
 
-    def _look(self) -> EngineMemory | None:
+    def _inspect(self) -> EngineMemory | None:
         if not self._engine.ready:
             return None
         try:
@@ -106,13 +106,13 @@ class MemoryWatch:
             return None
         return answer
 
-    def _say(self, problem: str | None) -> None:
-        if problem is not None and not self._said:
+    def _report(self, problem: str | None) -> None:
+        if problem is not None and not self._reported:
             logger.warning("%s", problem)
             self._announce(problem)
-        if problem is None and self._said:
+        if problem is None and self._reported:
             self._announce("The engine has memory again.")
-        self._said = problem is not None
+        self._reported = problem is not None
 
 
 def _state(looks: tuple[EngineMemory, ...]) -> MemoryState:

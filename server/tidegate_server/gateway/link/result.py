@@ -52,7 +52,7 @@ class EngineResult:
         """
         if self._executed.inline is not None:
             return _from_row(_decode(self._executed.inline), start_row)
-        return self._stored(start_row)
+        return self._stored_batches(start_row)
 
     def close(self) -> None:
         with self._lock:
@@ -67,7 +67,7 @@ class EngineResult:
             # The engine deletes a session's results with the session, and all of them with itself.
             logger.info("Result %s was not closed: %s", self._executed.result_id, problem)
 
-    def _stored(self, start_row: int) -> Iterator[pa.RecordBatch]:
+    def _stored_batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
         chunk, skip = self._locate(start_row)
         while chunk < self._executed.chunks:
             rows = 0

@@ -204,14 +204,14 @@ class Supervisor:
         while not self._stopping.wait(backoff(failures)):
             began = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="tidegate-", dir=_short_temp()) as folder:
-                failures = failures + 1 if not self._live(Path(folder), began) else 0
+                failures = failures + 1 if not self._run_engine(Path(folder), began) else 0
 
-    def _live(self, folder: Path, began: float) -> bool:
+    def _run_engine(self, folder: Path, began: float) -> bool:
         """Carry one engine from start to end; False if that was no useful life."""
         try:
             process = self._spawn(folder / "engine.sock")
         except OSError as problem:
-            self._failed(f"it could not be started: {problem}")
+            self._record_failed_start(f"it could not be started: {problem}")
             return False
         try:
             info = self._await_answer(process, folder / "engine.sock", began)
@@ -223,9 +223,9 @@ class Supervisor:
             )
             self._send_preparations(_location(folder / "engine.sock"))
             self._prepared.set()
-            self._tell_ready(info)
+            self._notify_ready(info)
             process.wait()
-            self._died(process)
+            self._record_end(process)
             return time.monotonic() - up_since >= _STABLE_SECONDS
         finally:
             _end(process, 0)
@@ -257,7 +257,9 @@ class Supervisor:
         """Ping until the engine answers; None, with the failure noted, if it does not."""
         while time.monotonic() - began < self._start_timeout:
             if (code := process.poll()) is not None:
-                self._failed(f"it stopped while starting ({exit_text(code)}){self._last_words()}")
+                self._record_failed_start(
+                    f"it stopped while starting ({exit_text(code)}){self._last_log_line()}"
+                )
                 return None
             if socket.exists() and (info := _ping(_location(socket))) is not None:
                 self._prepared.clear()
@@ -265,7 +267,9 @@ class Supervisor:
                 return info
             if self._stopping.wait(_POLL_SECONDS):
                 return None
-        self._failed(f"it did not answer within {self._start_timeout:g} s{self._last_words()}")
+        self._record_failed_start(
+            f"it did not answer within {self._start_timeout:g} s{self._last_log_line()}"
+        )
         return None
 
     def _send_preparations(self, location: str) -> None:
@@ -285,7 +289,7 @@ class Supervisor:
             self._info = info
             self._changed.notify_all()
 
-    def _tell_ready(self, info: EngineInfo) -> None:
+    def _notify_ready(self, info: EngineInfo) -> None:
         for callback in self._on_ready:
             try:
                 callback(info)
@@ -294,7 +298,7 @@ class Supervisor:
                 if not self._stopping.is_set():
                     logger.exception("Work after the engine's start failed")
 
-    def _failed(self, reason: str) -> None:
+    def _record_failed_start(self, reason: str) -> None:
         with self._changed:
             if self._stopping.is_set():
                 return
@@ -303,7 +307,7 @@ class Supervisor:
             self._changed.notify_all()
         self._announce(f"The Spark engine did not start: {reason}")
 
-    def _died(self, process: subprocess.Popen[bytes]) -> None:
+    def _record_end(self, process: subprocess.Popen[bytes]) -> None:
         with self._changed:
             self._endpoint = None
             self._info = None
@@ -316,7 +320,7 @@ class Supervisor:
             f"The Spark engine ended ({exit_text(process.returncode)}); starting another one"
         )
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         """Return the last line of the engine's log as part of a sentence."""
         lines = self._log_file.read_text("utf-8", "replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")

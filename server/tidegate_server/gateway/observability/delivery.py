@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 Send = Callable[[bytes], None]
 """Delivers one alert as JSON, or raises :class:`DeliveryError`."""
-Counted = Callable[[str, str], None]
+CountOutcome = Callable[[str, str], None]
 """Takes a channel's name and an outcome: delivered, failed, or dropped."""
 
 _MOST_WAITING = 1000
@@ -34,9 +34,9 @@ _TAIL = 500
 class DeliveryError(Exception):
     """Says why an alert did not arrive, in words without any secret of the configuration."""
 
-    def __init__(self, reason: str, *, passing: bool = True) -> None:
+    def __init__(self, reason: str, *, transient: bool = True) -> None:
         super().__init__(reason)
-        self.passing = passing
+        self.transient = transient
         """Whether another attempt may succeed."""
 
 
@@ -63,8 +63,8 @@ class Webhook:
         except httpx.HTTPError as error:
             raise DeliveryError(f"{type(error).__name__}: {error}") from None
         if not 200 <= status < 300:
-            passing = status >= 500 or status in (408, 425, 429)
-            raise DeliveryError(f"the answer was {status}", passing=passing)
+            transient = status >= 500 or status in (408, 425, 429)
+            raise DeliveryError(f"the answer was {status}", transient=transient)
 
 
 class Command:
@@ -81,7 +81,7 @@ class Command:
                 status = self._run(body, printed.fileno())
             except OSError as error:
                 reason = f"it could not be started: {error.strerror}"
-                raise DeliveryError(reason, passing=False) from None
+                raise DeliveryError(reason, transient=False) from None
             if status != 0:
                 size = printed.seek(0, os.SEEK_END)
                 printed.seek(max(0, size - _TAIL))
@@ -108,12 +108,12 @@ class Courier:
     """Delivers alerts one after the other on a thread of its own; nobody waits for it."""
 
     def __init__(
-        self, channel: str, send: Send, *, attempts: int, counted: Counted, pause: float = 1.0
+        self, channel: str, send: Send, *, attempts: int, count: CountOutcome, pause: float = 1.0
     ) -> None:
         """Take the way out; pauses between attempts begin with ``pause`` seconds and double."""
         self._channel = channel
         self._send = send
-        self._counted = counted
+        self._count = count
         self._waiting: queue.Queue[Alert | None] = queue.Queue(_MOST_WAITING)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"alerts-{channel}", daemon=True)
@@ -121,7 +121,7 @@ class Courier:
             stop=tenacity.stop_after_attempt(attempts)
             | tenacity.stop_when_event_set(self._stopping),
             wait=tenacity.wait_exponential(multiplier=pause, max=_LONGEST_PAUSE),
-            retry=tenacity.retry_if_exception(_may_pass),
+            retry=tenacity.retry_if_exception(_is_transient),
             sleep=tenacity.sleep_using_event(self._stopping),
             reraise=True,
         )
@@ -140,13 +140,13 @@ class Courier:
             logger.warning("%s alerts by %s are not delivered", left, self._channel)
         self._waiting.put_nowait(None)
 
-    def take(self, alert: Alert) -> None:
+    def enqueue(self, alert: Alert) -> None:
         """Have an alert delivered; one for which there is no room is dropped."""
         try:
             self._waiting.put_nowait(alert)
         except queue.Full:
             logger.warning("alert %s by %s is dropped: too many wait", alert.id, self._channel)
-            self._counted(self._channel, "dropped")
+            self._count(self._channel, "dropped")
 
     def _drain(self) -> int:
         """Take out what waits and return how many alerts that were."""
@@ -162,14 +162,14 @@ class Courier:
                 self._retrying(self._send, as_json(alert))
             except DeliveryError as error:
                 logger.warning("alert %s by %s failed: %s", alert.id, self._channel, error)
-                self._counted(self._channel, "failed")
+                self._count(self._channel, "failed")
             except Exception:
                 # The last frame of the thread: one alert must not end all later ones.
                 logger.exception("alert %s by %s broke", alert.id, self._channel)
-                self._counted(self._channel, "failed")
+                self._count(self._channel, "failed")
             else:
-                self._counted(self._channel, "delivered")
+                self._count(self._channel, "delivered")
 
 
-def _may_pass(problem: BaseException) -> bool:
-    return isinstance(problem, DeliveryError) and problem.passing
+def _is_transient(problem: BaseException) -> bool:
+    return isinstance(problem, DeliveryError) and problem.transient

@@ -86,12 +86,12 @@ class Gauges(Collector):
         for code, count in sorted(picture.store_failures.items()):
             failures.add_metric((code,), count)
         yield failures
-        yield from _of_store(picture)
+        yield from _store_metrics(picture)
         if picture.load is not None:
-            yield from _of_engine(picture.load)
+            yield from _engine_metrics(picture.load)
 
 
-def _of_store(picture: Picture) -> Iterator[Metric]:
+def _store_metrics(picture: Picture) -> Iterator[Metric]:
     if picture.due_workflows is not None:
         meaning = "Workflows that are due and wait for a free place."
         yield _gauge("scheduler_due_workflows", meaning, picture.due_workflows)
@@ -108,7 +108,7 @@ def _of_store(picture: Picture) -> Iterator[Metric]:
         yield lag
 
 
-def _of_engine(load: EngineLoad) -> Iterator[Metric]:
+def _engine_metrics(load: EngineLoad) -> Iterator[Metric]:
     yield _gauge("engine_heap_bytes", "Heap of the engine's JVM in use.", load.heap_used)
     yield _gauge("engine_heap_limit_bytes", "What its heap may take.", load.heap_limit)
     meaning = "Memory of the engine's JVM outside its heap, such as buffers."

@@ -59,10 +59,10 @@ class Metrics:
         self._denials = self._counter(
             "tidegate_access_denials", "Statements denied for insufficient privileges."
         )
-        self._upkeeps = self._counter(
+        self._maintenances = self._counter(
             "tidegate_upkeeps", "Times that a table was looked after.", "outcome"
         )
-        self._upkeep_files = self._counter(
+        self._maintenance_files = self._counter(
             "tidegate_upkeep_files", "Files of tables rewritten as fewer ones, or removed.", "fate"
         )
         self._comparisons = self._counter(
@@ -70,13 +70,13 @@ class Metrics:
         )
         self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
 
-    def upkeep_ended(self, run: UpkeepRun) -> None:
+    def maintenance_ended(self, run: UpkeepRun) -> None:
         """Count how a table was looked after."""
-        self._upkeeps.labels("FAILED" if run.error_class else "DONE").inc()
+        self._maintenances.labels("FAILED" if run.error_class else "DONE").inc()
         if run.rewritten is not None:
-            self._upkeep_files.labels("rewritten").inc(run.rewritten.removed)
+            self._maintenance_files.labels("rewritten").inc(run.rewritten.removed)
         if run.removed is not None:
-            self._upkeep_files.labels("removed").inc(run.removed.files)
+            self._maintenance_files.labels("removed").inc(run.removed.files)
         if run.compared is not None:
             self._comparisons.labels("EQUAL" if run.compared.equal else "DIFFERENT").inc()
 
@@ -92,7 +92,7 @@ class Metrics:
         """Note how long a statement took."""
         self._statements.labels(state).observe(seconds)
 
-    def fetched(self, rows: int, size: int) -> None:
+    def count_fetch(self, rows: int, size: int) -> None:
         """Count rows sent to a client and the bytes they took."""
         self._rows.inc(rows)
         self._bytes.inc(size)

@@ -13,7 +13,7 @@ from tidegate_server.gateway.observability.metrics import Metrics
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
 
 
-def observed(
+def observe_refreshes(
     run: RunRefresh,
     metrics: Metrics,
     new_id: Callable[[], str],

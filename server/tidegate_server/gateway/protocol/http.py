@@ -12,7 +12,7 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.gateway.auth import cookies
 from tidegate_server.gateway.auth.access import Access
-from tidegate_server.gateway.auth.base import NOBODY, Identity, Peer, refused
+from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, login_error
 from tidegate_server.gateway.auth.forwarded import Forwarded
 from tidegate_server.gateway.protocol.answer import Answerer
 from tidegate_server.gateway.protocol.channel import BEFORE_LOGIN_BYTES, unless_lost
@@ -131,7 +131,7 @@ class HttpTransport:
         """Return who calls, and the headers by which the server proves itself to them."""
         identity, proof = await self._identity(request, peer)
         other = _do_as(request.target)
-        self._access.proxies.effective(identity, other, peer)
+        self._access.proxies.effective_user(identity, other, peer)
         # Nobody can be told apart where nothing is checked; else the login is before the body.
         caller = Caller(self._connection_id, peer, identity, act_as=other, has_session=True)
         return caller, proof
@@ -141,13 +141,13 @@ class HttpTransport:
         if given is not None:
             return await self._authorized(given, peer)
         if not self._access.checks:
-            return NOBODY, ()
+            return ANONYMOUS, ()
         if self._access.cookies is not None and self._access.allows_secrets(peer):
             for value in _cookies(request):
                 identity = self._access.cookies.read(value)
                 if identity is not None:
                     return identity, ()
-        raise refused("This server asks for a login", "Send it as Authorization.")
+        raise login_error("This server asks for a login", "Send it as Authorization.")
 
     async def _authorized(self, given: str, peer: Peer) -> tuple[Identity, Headers]:
         scheme, _, secret = given.partition(" ")
@@ -163,13 +163,13 @@ class HttpTransport:
                 token = _decoded(secret.lstrip(": "))
                 answer = await self._access.with_ticket(exchange, token, peer)
                 if not exchange.complete:
-                    raise refused("A Kerberos login over HTTP has one step alone")
+                    raise login_error("A Kerberos login over HTTP has one step alone")
                 # Clients that ask for mutual authentication check it (RFC 4559).
                 shown = f"Negotiate {base64.b64encode(answer).decode('ascii')}"
                 proof: Headers = (("WWW-Authenticate", shown),) if answer else ()
                 return exchange.identity(), proof
             case _:
-                raise refused("This server does not take this scheme of Authorization")
+                raise login_error("This server does not take this scheme of Authorization")
 
     async def _password(self, user: str, password: str, peer: Peer) -> Identity:
         if not (self._access.checks and self._access.allows_secrets(peer)):
@@ -237,11 +237,11 @@ def _decoded(secret: str) -> bytes:
     try:
         return base64.b64decode(secret.strip(), validate=True)
     except ValueError:
-        raise refused("The header Authorization is not readable") from None
+        raise login_error("The header Authorization is not readable") from None
 
 
 def _basic(secret: str) -> tuple[str, str]:
     user, colon, password = _decoded(secret).decode("utf-8", "replace").partition(":")
     if not colon:
-        raise refused("The header Authorization names no password")
+        raise login_error("The header Authorization names no password")
     return user, password

@@ -21,7 +21,7 @@ from tidegate_server.gateway.reading import staleness
 _COMMITS = 200
 
 
-def agreed(
+def choose_snapshot(
     sql: str, surveyed: Callable[[], Surveyed], inlined: tuple[InlinedTable, ...], context: Context
 ) -> PinnedVersions | None:
     """Choose the versions that a statement for Spark is to read, so that its tables agree.
@@ -42,21 +42,21 @@ def agreed(
     found = surveyed()
     if Reach.UNKNOWN in found.reaches:
         hint = f"Run the statements in it one by one, or RESET {READ_CONSISTENCY_KEY}."
-        raise _refused("a statement that cannot be judged before it runs", hint)
+        raise _unsupported_error("a statement that cannot be judged before it runs", hint)
     readings = [reading for reading in found.readings if not reading.travelled]
     everything = context.services.catalog.tables()
-    read = [t for t in everything if any(admission.is_of(each, t) for each in readings)]
+    read = [t for t in everything if any(admission.reads_table(each, t) for each in readings)]
     above = _above(read, context)
     beside = _beside(readings, [*read, *above])
     if sum(_is_concerned(each, read, beside) for each in readings) < 2 or not read:
         return None
     if inlined:
         hint = "Use REFRESH, SERVE or FAIL in materialized-table.read.max-staleness."
-        raise _refused("tables of which INLINE reads the queries", hint)
+        raise _unsupported_error("tables of which INLINE reads the queries", hint)
     if len(read) == 1 and not beside:
         # A version of one table is whole; each mention of it reads the same one.
         return PinnedVersions(tables=(TableVersion(name=read[0].storage),))
-    return _chosen(read, above, set(beside.values()), context)
+    return _choose_versions(read, above, set(beside.values()), context)
 
 
 def _above(read: Iterable[MaterializedTable], context: Context) -> list[MaterializedTable]:
@@ -85,10 +85,10 @@ def _is_concerned(
 ) -> bool:
     if reading.name is not None and reading.name.folded() in beside:
         return True
-    return any(admission.is_of(reading, table) for table in read)
+    return any(admission.reads_table(reading, table) for table in read)
 
 
-def _chosen(
+def _choose_versions(
     read: list[MaterializedTable],
     above: list[MaterializedTable],
     beside: set[str],
@@ -130,5 +130,5 @@ def _commits(table: MaterializedTable, context: Context) -> tuple[RefreshRun, ..
     return (last, *found)
 
 
-def _refused(what: str, hint: str) -> ServerError:
+def _unsupported_error(what: str, hint: str) -> ServerError:
     return error(Code.NOT_SUPPORTED, what=f"SNAPSHOT for {what}", hint=hint)

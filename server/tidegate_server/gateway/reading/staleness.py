@@ -65,8 +65,8 @@ def enforce_max_staleness(
         _refresh([table for table in tables if table.id in old], bound, context)
         old = _too_old(tables, bound, context)
     if bound.on_stale is OnStale.INLINE:
-        return _inlined([table for table in tables if table.id in old], old, bound, context)
-    _tell(tables, old, bound, context)
+        return _inline([table for table in tables if table.id in old], old, bound, context)
+    _report_stale(tables, old, bound, context)
     return ()
 
 
@@ -81,10 +81,12 @@ def enforce_max_staleness_at(
     if value is None:
         return
     bound, tables = read_bound(MAX_STALENESS_KEY, value), list(tables)
-    _tell(tables, _too_old(tables, bound, context, versions), bound, context)
+    _report_stale(tables, _too_old(tables, bound, context, versions), bound, context)
 
 
-def _tell(tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context) -> None:
+def _report_stale(
+    tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
+) -> None:
     """:raises ServerError: MT_TOO_STALE unless the session serves what is too old."""
     for table in tables:
         if table.id not in old:
@@ -103,7 +105,7 @@ def _read_by(surveyed: Surveyed, bound: Bound, context: Context) -> list[Materia
     return [
         table
         for table in context.services.catalog.tables()
-        if any(admission.is_of(reading, table) for reading in surveyed.readings)
+        if any(admission.reads_table(reading, table) for reading in surveyed.readings)
     ]
 
 
@@ -117,7 +119,7 @@ def _too_old(
     versions: Mapping[str, int] = MappingProxyType({}),
 ) -> _Ages:
     """Return the tables that are too old, at their newest version unless another one is given."""
-    known = _known(tables, context)
+    known = _gather_known(tables, context)
     # Most are young enough even if their sources changed right after they were read.
     at_most = replace(known, changed=lambda source, seen: None)
     limit = bound.limit.seconds
@@ -143,7 +145,7 @@ def _within(limit: int, age: float | None) -> bool:
     return age is not None and age <= limit
 
 
-def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
+def _gather_known(tables: Iterable[MaterializedTable], context: Context) -> Known:
     services = context.services
     everything = services.catalog.tables()
     along = {t.id: t for table in tables for t in (table, *_above(table, context))}
@@ -160,7 +162,7 @@ def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
         versions=services.waves.versions(tuple(sources.values())),
         tables={name.folded(): t for t in everything for name in (t.name, t.storage)},
         runs=lambda table_id: _whole_runs(table_id, context),
-        changed=lambda source, seen: _changed(source, seen, context),
+        changed=lambda source, seen: _time_of_change(source, seen, context),
         silent=lambda table: {source_id for _, source_id in excluded(table)},
     )
 
@@ -176,7 +178,7 @@ def _whole_runs(table_id: str, context: Context) -> tuple[RefreshRun, ...]:
     return runs if runs or last is None else (last,)
 
 
-def _changed(source: Source, seen: int, context: Context) -> datetime | None:
+def _time_of_change(source: Source, seen: int, context: Context) -> datetime | None:
     """Ask the source's own history when the first version behind ``seen`` was committed."""
     try:
         result = run(f"DESCRIBE HISTORY {source.name.quoted()} LIMIT {_COMMITS}", context)
@@ -208,7 +210,7 @@ def _reason(age: float | None, bound: Bound) -> str:
 # ---- INLINE ----------------------------------------------------------------------------------
 
 
-def _inlined(
+def _inline(
     tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
 ) -> tuple[InlinedTable, ...]:
     """Return tables, and what above them is too old as well, as queries.
@@ -222,7 +224,7 @@ def _inlined(
     for table in (mentioned | above).values():
         if table.id not in old:
             continue
-        own = _of_its_own(table)
+        own = _other_dependency(table)
         if own is not None:
             reason = f"{_reason(old[table.id], bound)}, and its query alone misses its {own}"
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
@@ -232,7 +234,7 @@ def _inlined(
     return tuple(found)
 
 
-def _of_its_own(table: MaterializedTable) -> str | None:
+def _other_dependency(table: MaterializedTable) -> str | None:
     """Return what a table's rows depend on besides its query, if anything."""
     if is_streaming(table.sources):
         return "a stream"

@@ -70,7 +70,7 @@ def _read(found: FoundDefinition) -> MaterializedTable | None:
     )
 
 
-def _held(table: MaterializedTable, commit: CommittedRefresh) -> HeldVersion:
+def _held_version(table: MaterializedTable, commit: CommittedRefresh) -> HeldVersion:
     reason = error(Code.MT_VERSION_HELD, table=table.name, reason=commit.breaks or "an assertion")
     return HeldVersion(
         refresh_id=commit.refresh_id,
@@ -94,7 +94,7 @@ def _add(
         # The table itself refuses epochs up to that of its last commit.
         ledger.raise_epoch(table.id, commit.epoch)
     held = answer.held
-    catalog.create(replace(table, held=None if held is None else _held(table, held)))
+    catalog.create(replace(table, held=None if held is None else _held_version(table, held)))
     workflow = workflow_for(table, timezone, options)
     scheduler.create(CreateWorkflow(workflow=workflow, table=table))
     logger.info("Rebuilt materialized table %s (%s)", table.name, table.id)

@@ -57,8 +57,8 @@ def realign_workflows(
     suspended, with the reason.
     """
     changed = []
-    for stored in _complete(catalog):
-        table = _suspended_unless_readable(stored, catalog, options or {})
+    for stored in _complete_tables(catalog):
+        table = _suspend_if_unreadable(stored, catalog, options or {})
         wanted, found = workflow_for(table, timezone, options), scheduler.workflow(table.id)
         try:
             if found is None and wanted.active:
@@ -76,7 +76,7 @@ def realign_workflows(
     return tuple(changed)
 
 
-def _suspended_unless_readable(
+def _suspend_if_unreadable(
     table: MaterializedTable, catalog: Catalog, options: Mapping[str, str]
 ) -> MaterializedTable:
     cron = table_option(table, options)(CRON_OPTION)
@@ -102,7 +102,7 @@ def realign_storage(
     plain one stays a materialized one, tables whose SWAP did not end have their own names, and one
     whose ROLLBACK of both did not end has both or neither. For a store of one server.
     """
-    suspects = [*_misplaced(catalog, engine), *half_done(catalog)]
+    suspects = [*_find_misplaced(catalog, engine), *interrupted_tables(catalog)]
     owner = f"{server_id}/realign"
     claimed = {
         table.id
@@ -113,22 +113,23 @@ def realign_storage(
         if not claimed:
             return ()
         # Looked at again: a statement may have come to its end meanwhile.
-        kept = [table for table in half_done(catalog) if table.id in claimed]
+        kept = [table for table in interrupted_tables(catalog) if table.id in claimed]
         there = _places(engine) if kept else {}
         for table in kept:
-            _keep(table, there.get(table.id), catalog, engine)
+            _restore_storage(table, there.get(table.id), catalog, engine)
         # The views of a definition that came back stand under the names of those before.
         back = {table.id for table in kept if table.rolling_back is not None}
         places = _places(engine)
         found = [
             table
             for table in {
-                t.id: t for t in (*_misplaced(catalog, engine), *_of(back, catalog))
+                t.id: t
+                for t in (*_find_misplaced(catalog, engine), *_tables_with_ids(back, catalog))
             }.values()
             if table.id in claimed and table.id in places
         ]
         for table in found:
-            _place(table, places[table.id], engine)
+            _move_storage(table, places[table.id], engine)
             if table.id in back:
                 catalog.replace(replace(table, location=_location(table, engine)))
             logger.warning("restored the storage location of %s", table.name)
@@ -139,18 +140,18 @@ def realign_storage(
                 ledger.release(key, owner)
 
 
-def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
+def _find_misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
     answer = engine.call(ListTables(), wait=0)
     listed = {info.name.folded(): info for info in answer.tables}
-    return [table for table in _complete(catalog) if not _is_placed(table, listed)]
+    return [table for table in _complete_tables(catalog) if not _is_placed(table, listed)]
 
 
-def half_done(catalog: CatalogReader) -> list[MaterializedTable]:
+def interrupted_tables(catalog: CatalogReader) -> list[MaterializedTable]:
     """Return the tables in the middle of a CONVERT TO TABLE, a SWAP WITH or a ROLLBACK of both."""
     return [t for t in catalog.tables() if t.leaving or t.swapping or t.rolling_back is not None]
 
 
-def brought_back(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
+def restore_definition(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
     """Return what a ROLLBACK of both that did not end makes of a table's definition, and whether
     the rows came back: the table's own last commit tells."""
     mark = table.rolling_back
@@ -168,11 +169,11 @@ def _location(table: MaterializedTable, engine: Engine) -> str:
     return answer.location
 
 
-def _of(ids: Collection[str], catalog: CatalogReader) -> list[MaterializedTable]:
+def _tables_with_ids(ids: Collection[str], catalog: CatalogReader) -> list[MaterializedTable]:
     return [table for table in catalog.tables() if table.id in ids]
 
 
-def _keep(
+def _restore_storage(
     table: MaterializedTable, there: TableName | None, catalog: Catalog, engine: Engine
 ) -> None:
     """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
@@ -187,7 +188,7 @@ def _keep(
             engine.call(places(table), wait=0)
         if table.rolling_back is not None:
             found = table if there is None else replace(table, storage_table=there)
-            made, came = brought_back(found, engine)
+            made, came = restore_definition(found, engine)
             kept = made if came else replace(kept, rolling_back=None)
             resumes = table.rolling_back.active and not came
             evolved = replace(taken_back(kept), name=found.storage)
@@ -215,7 +216,7 @@ def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) 
     return ledger.claim(key, owner, now, _LEASE_SECONDS) is not None
 
 
-def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
+def _complete_tables(catalog: CatalogReader) -> list[MaterializedTable]:
     tables = (t for t in catalog.tables() if not t.dropping)
     return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
 
@@ -245,7 +246,7 @@ def _places(engine: Engine) -> Mapping[str, TableName]:
     return {found.table_id: found.storage for found in answer.found}
 
 
-def _place(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
+def _move_storage(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
     # A view may stand where the storage was to go, or where it has to come back.
     for shown in {visible_name(storage), table.name}:
         for name in (quarantine_name(shown), shown):

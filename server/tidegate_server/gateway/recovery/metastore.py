@@ -55,8 +55,10 @@ def reregister(catalog: CatalogReader, engine: Engine) -> Reregistered:
     """
     places = tuple(table.location for table in catalog.tables() if table.location)
     answer = engine.call(FindTables(locations=places))
-    own = [entry for entry in _materialized(answer.found, catalog) if _is_free(entry, answer)]
-    plain = [entry for entry in _plain(answer.found) if _is_free(entry, answer)]
+    own = [
+        entry for entry in _materialized_entries(answer.found, catalog) if _is_free(entry, answer)
+    ]
+    plain = [entry for entry in _plain_entries(answer.found) if _is_free(entry, answer)]
     if any(name.schema != SYSTEM_SCHEMA for name in answer.entries):
         for entry in plain:
             logger.warning(
@@ -69,8 +71,8 @@ def reregister(catalog: CatalogReader, engine: Engine) -> Reregistered:
         plain = []
     # The others first: once materialized tables are there, the metastore is not empty any more.
     return Reregistered(
-        plain=sum(_registered(entry, engine) for entry in plain),
-        materialized=sum(_registered(entry, engine) for entry in own),
+        plain=sum(_register(entry, engine) for entry in plain),
+        materialized=sum(_register(entry, engine) for entry in own),
     )
 
 
@@ -85,7 +87,7 @@ def put_views(catalog: CatalogReader, engine: Engine) -> None:
                 logger.warning("the view %s is not brought back: %s", view.name, error)
 
 
-def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_Entry]:
+def _materialized_entries(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_Entry]:
     copies = Counter(table.table_id for table in found)
     entries = []
     for table in found:
@@ -105,7 +107,7 @@ def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_
     return entries
 
 
-def _plain(found: Sequence[FoundTable]) -> list[_Entry]:
+def _plain_entries(found: Sequence[FoundTable]) -> list[_Entry]:
     return [
         _Entry(name=table.directory, table=table)
         for table in found
@@ -133,7 +135,7 @@ def _is_free(entry: _Entry, answer: TablesFound) -> bool:
     return False
 
 
-def _registered(entry: _Entry, engine: Engine) -> bool:
+def _register(entry: _Entry, engine: Engine) -> bool:
     request = RegisterTable(
         name=entry.name, location=entry.table.location, table_id=entry.table.table_id
     )

@@ -72,10 +72,10 @@ class Recovery:
         """Settle all that can be settled now; False if some of it waits for an engine."""
         try:
             for run in self._ledger.unfinished():
-                if self._dead(run, now):
-                    self._settle_run(run, now)
+                if self._is_dead(run, now):
+                    self._close_dead_run(run, now)
             for table in self._catalog.tables():
-                if self._stuck(table, now):
+                if self._is_stuck(table, now):
                     self._remove(table)
         except ServerError as error:
             if error.code not in _ABSENT_ENGINE:
@@ -84,7 +84,7 @@ class Recovery:
             return False
         return True
 
-    def _dead(self, run: RefreshRun, now: datetime) -> bool:
+    def _is_dead(self, run: RefreshRun, now: datetime) -> bool:
         if self._refresher.at_work(run.refresh_id):
             return False
         if not self._shared or run.server_id == self._server_id:
@@ -94,7 +94,7 @@ class Recovery:
             return now > run.queued_at + (_SLOWEST_BEGIN if at_once else _SLOWEST_WAIT)
         return self._ledger.holder(run.table_id, now) != self._refresher.lease_owner(run)
 
-    def _settle_run(self, run: RefreshRun, now: datetime) -> None:
+    def _close_dead_run(self, run: RefreshRun, now: datetime) -> None:
         if run.state is RunState.QUEUED:
             text = "its server stopped before it began"
             close_run(self._ledger, run, RunState.CANCELLED, now, SERVER_STOPPED, text)
@@ -102,11 +102,11 @@ class Recovery:
             text = "the table was dropped"
             close_run(self._ledger, run, RunState.ABANDONED, now, TABLE_DROPPED, text)
         else:
-            self._settle_from_commit(run, now)
+            self._close_by_commit(run, now)
         self._ledger.release(run.table_id, self._refresher.lease_owner(run))
 
-    def _settle_from_commit(self, run: RefreshRun, now: datetime) -> None:
-        answer = self._ask(run.table, run.table_id)
+    def _close_by_commit(self, run: RefreshRun, now: datetime) -> None:
+        answer = self._last_commit(run.table, run.table_id)
         commit = answer.commit
         if commit is not None:
             self._ledger.raise_epoch(run.table_id, commit.epoch)
@@ -121,14 +121,14 @@ class Recovery:
             text = "its server or its lease was lost before it committed"
             close_run(self._ledger, run, RunState.ABANDONED, now, LEASE_LOST, text)
 
-    def _stuck(self, table: MaterializedTable, now: datetime) -> bool:
+    def _is_stuck(self, table: MaterializedTable, now: datetime) -> bool:
         """Return whether the CREATE or DROP of a table ended in the middle."""
         if table.dropping:
-            return not self._at_work(f"{DEFINITION_LEASE}{table.id}", now)
+            return not self._is_at_work(f"{DEFINITION_LEASE}{table.id}", now)
         creating = table.refresh_status is RefreshStatus.INITIALIZING
-        return creating and not self._at_work(f"{CREATION_LEASE}{table.id}", now)
+        return creating and not self._is_at_work(f"{CREATION_LEASE}{table.id}", now)
 
-    def _at_work(self, key: str, now: datetime) -> bool:
+    def _is_at_work(self, key: str, now: datetime) -> bool:
         """Return whether a statement of a server that may be alive holds a lease."""
         holder = self._ledger.holder(key, now)
         own = holder is not None and holder.startswith(f"{self._server_id}/")
@@ -145,5 +145,5 @@ class Recovery:
         self._engine.call(drop, wait=0)
         self._catalog.drop(table.id)
 
-    def _ask(self, name: TableName, table_id: str) -> LastCommitted:
+    def _last_commit(self, name: TableName, table_id: str) -> LastCommitted:
         return self._engine.call(LastCommit(name=name, table_id=table_id), wait=0)

@@ -44,42 +44,42 @@ def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
     host = headers.get("host", "")
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2].lower() != host.lower():
-        return _refused(f"Cross-origin requests from {origin} are not allowed")
+        return _login_error(f"Cross-origin requests from {origin} are not allowed")
     if is_loopback(server.host) and not is_loopback(_name(host)):
-        return _refused(f"This address is not {_name(host) or 'without a name'}")
+        return _login_error(f"This address is not {_name(host) or 'without a name'}")
     if path in OPEN_PATHS:
         return None
     if server.http_token:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         known = hmac.compare_digest(token.strip().encode(), server.http_token.encode())
         if scheme.lower() != "bearer" or not known:
-            return _refused("A bearer token is needed", "Send Authorization: Bearer <token>.")
+            return _login_error("A bearer token is needed", "Send Authorization: Bearer <token>.")
     elif server.auth not in UNCHECKED:
         hint = "Set server.http_token in the server's configuration."
-        return _refused("Logins are checked, but this port has no token", hint)
+        return _login_error("Logins are checked, but this port has no token", hint)
     return None
 
 
 class Guard:
     """The outermost part of the application: lets a call in or answers it."""
 
-    def __init__(self, app: ASGIApp, config: Config, refused: Callable[[], None]) -> None:
-        """Take what is guarded; ``refused`` is called for every call that is not let in."""
+    def __init__(self, app: ASGIApp, config: Config, on_rejected: Callable[[], None]) -> None:
+        """Take what is guarded; ``on_rejected`` is called for every call that is not let in."""
         self._app = app
         self._config = config
-        self._refused = refused
+        self._on_rejected = on_rejected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         if scope["type"] == "http":
             problem = refusal(self._config, scope["path"], Headers(scope=scope))
             if problem is not None:
-                self._refused()
+                self._on_rejected()
                 answer = problem_response(problem)
         await answer(scope, receive, send)
 
 
-def _refused(reason: str, hint: str = "") -> ServerError:
+def _login_error(reason: str, hint: str = "") -> ServerError:
     return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
 
 

@@ -41,7 +41,7 @@ SESSION = "rest"
 LONGEST_BODY = 64 << 10
 MOST_RUNS = 1000
 _DEFAULT_RUNS = 100
-_UNENDED = (RunState.QUEUED, RunState.RUNNING)
+_UNFINISHED = (RunState.QUEUED, RunState.RUNNING)
 
 
 class Api:
@@ -76,18 +76,18 @@ class Api:
 
     def suspend(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/suspend``."""
-        return self._altered(request, AlterSuspend)
+        return self._alter(request, AlterSuspend)
 
     def resume(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/resume``."""
-        return self._altered(request, AlterResume)
+        return self._alter(request, AlterResume)
 
     # ---- refreshes -------------------------------------------------------------------------
 
     def refresh(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/refresh``."""
         table = self._table(request, Action.REFRESH)
-        body = _decoded(request, RefreshCommandBody)
+        body = _decode_body(request, RefreshCommandBody)
         check_settings(body.execution_config, self._services.config, self._user)
         wanted = refresh_request(body, table, self._services, self._user)
         refresh_id = self._refreshes.start(wanted)
@@ -109,7 +109,7 @@ class Api:
         """``POST /v1/refreshes/{refresh}/cancel``."""
         run = self._run(request, Action.REFRESH)
         refresh_id = run.refresh_id
-        if run.state not in _UNENDED:
+        if run.state not in _UNFINISHED:
             raise error(
                 Code.MT_STATE,
                 table=f"Refresh {refresh_id} of {run.table}",
@@ -157,7 +157,7 @@ class Api:
             raise error(Code.REFRESH_NOT_FOUND, refresh=refresh_id)
         return run
 
-    def _altered(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
+    def _alter(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
         table = self._table(request, Action.ALTER)
         operation_id = self._services.new_id()
         with serving(user=self._user, session_id=SESSION, operation_id=operation_id):
@@ -202,7 +202,7 @@ def _json(body: Body, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")
 
 
-def _decoded(request: Request, kind: type[T]) -> T:
+def _decode_body(request: Request, kind: type[T]) -> T:
     """Read a call's body, which the application has put beside the request; none means ``{}``."""
     try:
         return msgspec.json.decode(request.state.body or b"{}", type=kind)

@@ -61,7 +61,7 @@ def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]
     )
     config = services.config
     return Guard(
-        application, config, refused=lambda: services.metrics.authentication_failed("http")
+        application, config, on_rejected=lambda: services.metrics.authentication_failed("http")
     )
 
 

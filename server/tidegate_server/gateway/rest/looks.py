@@ -1,4 +1,4 @@
-"""Looks at a gateway for metrics and health; a part that fails is told, never raised."""
+"""The state of a gateway for metrics and health; a part that fails is reported, never raised."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Health:
     """What is known of them, an error each."""
 
 
-class Looks:
+class GatewayStatus:
     """Answers what a gateway is like right now."""
 
     def __init__(
@@ -57,13 +57,13 @@ class Looks:
         services = self._services
         now = services.clock.now()
         sessions = tuple(self._sessions.sessions())
-        tables = _told(services.catalog.tables)
+        tables = _try_read(services.catalog.tables)
         store = services.store
         trouble = None if store is None else store.trouble
-        running, due = _told(lambda: self._scheduler.load(now)) or (0, None)
+        running, due = _try_read(lambda: self._scheduler.load(now)) or (0, None)
         lags = None
         if tables is not None:
-            lags = _told(lambda: lags_of(tables, services.ledger, now))
+            lags = _try_read(lambda: lags_of(tables, services.ledger, now))
         return Picture(
             sessions=len(sessions),
             operations=sum(session.open_operations() for session in sessions),
@@ -96,7 +96,7 @@ def health(
     An engine that is short of memory answers all the same: it is a problem, and not missing.
     """
     missing, problems = [], []
-    readable = _told(lambda: catalog.by_id("") is None)
+    readable = _try_read(lambda: catalog.by_id("") is None)
     trouble = None if store is None else store.trouble
     if not readable or trouble is not None:
         missing.append("store")
@@ -141,7 +141,7 @@ def lags_of(
     return tuple(lags)
 
 
-def _told(look: Callable[[], T]) -> T | None:
+def _try_read(look: Callable[[], T]) -> T | None:
     try:
         return look()
     except ServerError as error:

@@ -7,7 +7,7 @@ from tidegate_server.gateway.observability.gauges import Gauges
 from tidegate_server.gateway.rest.access import check_exposure
 from tidegate_server.gateway.rest.app import build
 from tidegate_server.gateway.rest.listener import HttpListener
-from tidegate_server.gateway.rest.looks import Looks, SchedulerLoad
+from tidegate_server.gateway.rest.looks import GatewayStatus, SchedulerLoad
 from tidegate_server.gateway.rest.refreshes import Refreshes
 from tidegate_server.gateway.session.manager import SessionManager
 
@@ -23,7 +23,7 @@ class HttpPort:
         :raises ServerError: INSECURE_ADDRESS or INSECURE_PASSWORDS.
         """
         check_exposure(services.config)
-        looks = Looks(services, sessions, scheduler)
+        looks = GatewayStatus(services, sessions, scheduler)
         services.metrics.add(Gauges(looks.picture))
         self._wanted = services.config.server.rest_port
         self._refreshes = Refreshes(services)

@@ -48,7 +48,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import refresh_order
 from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
 from tidegate_server.gateway.scheduler.workflows import table_option
-from tidegate_server.gateway.store.upkeep import UpkeepRuns
+from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Upkeep:
         *,
         catalog: CatalogReader,
         ledger: Ledger,
-        runs: UpkeepRuns,
+        runs: MaintenanceRuns,
         engine: Engine,
         clock: Clock,
         new_id: Callable[[], str],

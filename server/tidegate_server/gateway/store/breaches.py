@@ -17,7 +17,7 @@ class Breaches:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def known(self) -> frozenset[str]:
+    def open_tables(self) -> frozenset[str]:
         """Return the ids of the tables whose breach is not over."""
         with self._database.read() as connection:
             return frozenset(connection.execute(select(b.c.table_id)).scalars())

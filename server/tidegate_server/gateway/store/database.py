@@ -69,14 +69,14 @@ class Database:
         self._failures: Counter[str] = Counter()
         self._file: tuple[int, int] | None = None
         if not self.shared:
-            _speak_sqlite(self.engine, BUSY_SECONDS if busy_seconds is None else busy_seconds)
+            _configure_sqlite(self.engine, BUSY_SECONDS if busy_seconds is None else busy_seconds)
 
     def open(self) -> None:
         """Create the database if need be and bring its schema up to date.
 
         :raises ServerError: STORE_VERSION if a newer program wrote it, or why it does not work.
         """
-        with self._failing_as_store():
+        with self._translate_errors():
             if self.shared:
                 _create_if_missing(self.engine)
             elif self.url.database:
@@ -93,11 +93,11 @@ class Database:
 
         :raises ServerError: STORE_BUSY, STORE_FULL, STORE_UNAVAILABLE or STORE_DAMAGED.
         """
-        with self._failing_as_store():
+        with self._translate_errors():
             self._require_file()
             with self.engine.begin() as connection:
                 yield connection
-        self._worked()
+        self._clear_trouble()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -105,7 +105,7 @@ class Database:
 
         Raises as :meth:`begin`.
         """
-        with self._failing_as_store():
+        with self._translate_errors():
             self._require_file()
             with self.engine.connect() as connection:
                 yield connection.execution_options(**{_READ_ONLY: True})
@@ -135,7 +135,7 @@ class Database:
         self._file = None
 
     @contextmanager
-    def _failing_as_store(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn what the database says when it cannot serve into an error of the store."""
         try:
             yield
@@ -147,16 +147,16 @@ class Database:
                 raise
             with self._lock:
                 self._failures[failure.code] += 1
-                if not self._damaged():
+                if not self._is_damaged():
                     self._trouble = failure
             raise failure from problem
 
-    def _worked(self) -> None:
+    def _clear_trouble(self) -> None:
         if self._trouble is not None:
             with self._lock:
-                self._trouble = self._trouble if self._damaged() else None
+                self._trouble = self._trouble if self._is_damaged() else None
 
-    def _damaged(self) -> bool:
+    def _is_damaged(self) -> bool:
         return self._trouble is not None and self._trouble.code == Code.STORE_DAMAGED.name
 
     def _require_file(self) -> None:
@@ -203,7 +203,7 @@ def _check_pages(connection: Connection, url: URL) -> None:
         raise error(Code.STORE_DAMAGED, reason="its file is not consistent")
 
 
-def _speak_sqlite(engine: Engine, busy_seconds: float) -> None:
+def _configure_sqlite(engine: Engine, busy_seconds: float) -> None:
     """Take transactions over from the DB-API module, which would begin them too late."""
 
     @event.listens_for(engine, "connect")

@@ -52,11 +52,13 @@ def store_error(problem: SQLAlchemyError) -> ServerError | None:
     if not isinstance(problem, DBAPIError):
         return None
     cause = problem.orig
-    found = _of_sqlite(cause) if isinstance(cause, sqlite3.Error) else _of_postgresql(problem)
+    found = (
+        _sqlite_failure(cause) if isinstance(cause, sqlite3.Error) else _postgresql_failure(problem)
+    )
     return None if found is None else error(found[0], reason=found[1])
 
 
-def _of_sqlite(cause: sqlite3.Error) -> tuple[Code, str] | None:
+def _sqlite_failure(cause: sqlite3.Error) -> tuple[Code, str] | None:
     # Absent from errors that Python's module raises by itself.
     name = str(getattr(cause, "sqlite_errorname", ""))
     primary = "_".join(name.split("_")[:2])
@@ -65,7 +67,7 @@ def _of_sqlite(cause: sqlite3.Error) -> tuple[Code, str] | None:
     return _SQLITE.get(primary)
 
 
-def _of_postgresql(problem: DBAPIError) -> tuple[Code, str] | None:
+def _postgresql_failure(problem: DBAPIError) -> tuple[Code, str] | None:
     state = getattr(problem.orig, "sqlstate", None)
     if state:
         known = (key for key in _POSTGRESQL if str(state).startswith(key))

@@ -33,7 +33,7 @@ class Privileges(Protocol):
         """Remove a grant; False if there was none."""
         ...
 
-    def of(self, user: str) -> tuple[Grant, ...]:
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
         """Return the grants of a user."""
         ...
 
@@ -61,7 +61,7 @@ class MemoryPrivileges:
         with self._lock:
             return self._grants.pop((user, privilege, on), None) is not None
 
-    def of(self, user: str) -> tuple[Grant, ...]:
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
         return tuple(grant for grant in self.all() if grant.user == user)
 
     def all(self) -> tuple[Grant, ...]:
@@ -102,7 +102,7 @@ class SqlPrivileges:
         with self._database.begin() as connection:
             return connection.execute(gone).rowcount == 1
 
-    def of(self, user: str) -> tuple[Grant, ...]:
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
         return self._read(p.c.grantee == user)
 
     def all(self) -> tuple[Grant, ...]:

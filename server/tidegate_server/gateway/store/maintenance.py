@@ -18,7 +18,7 @@ _COMPARED = or_(u.c.compared.is_not(None), u.c.error_class == Code.MT_VERIFY_IMP
 """What need not be tried again before it is due."""
 
 
-class UpkeepRuns:
+class MaintenanceRuns:
     """The newest runs of each table; every call is one transaction."""
 
     def __init__(self, database: Database) -> None:
