@@ -1,4 +1,4 @@
-"""The composition root of the gateway: builds its parts, starts them, stops them in reverse."""
+"""The composition root of the gateway: builds its parts, starts them, and stops them."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _REFRESH_PATIENCE = 5.0
-"""Seconds that running refreshes get to end when the gateway stops."""
+"""Seconds that running refreshes get to finish when the gateway stops."""
 _RECOVERY_INTERVAL = 60.0
-"""Seconds between looks for runs of servers that died, on a store of several."""
+"""Seconds between searches for runs of dead servers, on a shared store."""
 
 
 class Gateway:
-    """A gateway and the engine it keeps; a context manager that listens while it is entered.
+    """A gateway and its engine; a context manager that listens while it is entered.
 
-    The parts start in the order lock, store, listener, engine, and stop in the reverse one.
-    Statements that need no Spark are answered as soon as it listens.
+    The parts start in the order lock, store, listener, engine, and stop in reverse.
+    Statements that need no Spark are answered as soon as the gateway listens.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class Gateway:
         engine_command: Sequence[str] = ENGINE_COMMAND,
         recover_catalog: bool = False,
     ) -> None:
-        """Build the parts; nothing is opened or started yet.
+        """Build the parts without opening or starting any.
 
-        ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
-        back the definitions that stand in the warehouse and not in the store.
+        ``announce`` gets a sentence about each change of the engine. ``recover_catalog`` restores
+        definitions that are found in the warehouse but not in the store.
 
         :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
             INSECURE_PASSWORDS, LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN,
@@ -257,11 +257,11 @@ class Gateway:
         self._supervisor.on_ready(self._engine_ready)
 
     def __enter__(self) -> Gateway:
-        """Listen, and begin to start the engine.
+        """Listen, and start the engine in the background.
 
         :raises DataDirectoryTakenError: if another gateway uses the data directory.
         :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
-        :raises OSError: if the data directory or the address is not usable.
+        :raises OSError: if the data directory or the address cannot be used.
         """
         claim(self.data)
         with ExitStack() as stack:
@@ -269,11 +269,11 @@ class Gateway:
             stack.callback(self._database.close)
             self._database.open()
             if not self._database.shared:
-                # Before any statement comes, which might just be changing one.
+                # Before the first statement arrives, which might be changing a workflow itself.
                 self._realign_workflows()
             self._snapshot.load()
             stack.callback(self._engine.close)
-            # They end after the engine, for whose answer one of them may wait.
+            # These threads stop after the engine, because one may be waiting for its answer.
             watch = StoreWatch(self._database, self._announce)
             stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
             memory = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
@@ -294,8 +294,10 @@ class Gateway:
             if self._database.shared:
                 stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
             if self._alerts.watches_lag:
-                look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
-                stack.enter_context(look)
+                lag_check = _Repeat(
+                    self._alerts.look, self.config.alerts.lag_interval, "lag-alerts"
+                )
+                stack.enter_context(lag_check)
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self
@@ -310,21 +312,21 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """Host and port as they stand in a URL."""
+        """Host and port as written in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     @property
     def engine_generation(self) -> int:
-        """Counts the engines of this gateway from 1."""
+        """The number of the current engine of this gateway, from 1."""
         return self._supervisor.generation
 
     def on_engine_ready(self, callback: Callable[[EngineInfo], None]) -> None:
-        """Have ``callback`` called whenever an engine is up, after the gateway's own work."""
+        """Call ``callback`` whenever an engine is ready, after the gateway's own callback."""
         self._supervisor.on_ready(callback)
 
     def hurry(self) -> None:
-        """Let a stop that is under way wait for nothing."""
+        """Make a stop in progress finish without waiting."""
         self._supervisor.hurry()
 
     def _refresh_ended(self, run: RefreshRun) -> None:
@@ -332,12 +334,15 @@ class Gateway:
         self._maintenance.refresh_ended(run)
 
     def _publish_system_tables(self, text: str) -> None:
-        """Bring the system tables up to date once the engine knows them; raises as it waits."""
+        """Update the system tables once the engine knows them.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if none comes up.
+        """
         self._supervisor.wait_prepared()
         self._system_tables.publish(text)
 
     def _preparations(self) -> Iterator[Request[Done]]:
-        """Yield what makes the system tables readable in a new engine."""
+        """Yield the requests that make the system tables readable in a new engine."""
         self._system_tables.ensure()
         comments = self._system_tables.comments()
         for name, location in self._system_tables.locations().items():
@@ -349,7 +354,7 @@ class Gateway:
 
     def _engine_ready(self, info: EngineInfo) -> None:
         logger.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
-        self._snapshot.invalidate()  # calls may have come before the system tables were there
+        self._snapshot.invalidate()  # it may have been taken before the system tables existed
         if self._recover_catalog:
             self._rebuild()
         else:
@@ -365,12 +370,14 @@ class Gateway:
         try:
             lost = metastore_is_lost(self._services.catalog, self._engine)
         except ServerError as error:
-            logger.warning("the metastore is looked at with the next engine: %s", error)
+            logger.warning(
+                "the check of the metastore is postponed to the next engine start: %s", error
+            )
             return
         if lost:
             self._announce(
-                "The metastore knows no table, although there are materialized tables: start once "
-                "with --recover-catalog, which registers the tables of the warehouse."
+                "The metastore is empty, although there are materialized tables: start once with "
+                "--recover-catalog, which registers the tables of the warehouse."
             )
 
     def _rebuild(self) -> None:
@@ -386,7 +393,9 @@ class Gateway:
                 self.config.options,
             )
         except ServerError as error:
-            logger.warning("the catalog is rebuilt with the next engine: %s", error)
+            logger.warning(
+                "rebuilding the catalog is postponed to the next engine start: %s", error
+            )
             return
         if entries.materialized:
             put_views(services.catalog, self._engine)
@@ -394,10 +403,10 @@ class Gateway:
         self._snapshot.invalidate()
         if entries.materialized or entries.plain:
             self._announce(
-                f"{entries.materialized} materialized and {entries.plain} other Delta tables of "
-                "the warehouse are in the metastore again."
+                f"Registered {entries.materialized} materialized and {entries.plain} other Delta "
+                "tables of the warehouse in the metastore."
             )
-        self._announce(f"{added} materialized tables were brought back, suspended.")
+        self._announce(f"Restored {added} materialized tables; they are suspended.")
 
     def _recover(self) -> None:
         self._recovery.recover(self._clock.now())
@@ -407,7 +416,7 @@ class Gateway:
         realign_workflows(self._services.catalog, self._scheduler, zone, options)
 
     def _realign(self) -> None:
-        """Settle changes of definitions that a gateway which died left half done."""
+        """Complete or undo changes of definitions that a dead gateway left unfinished."""
         services = self._services
         try:
             changed = realign_storage(
@@ -429,7 +438,7 @@ class Gateway:
         return answer.versions
 
     def _close_scheduler(self, ended: threading.Event) -> None:
-        """Fire nothing more; refreshes that take long are ended by their engine's end."""
+        """Stop firing; refreshes that take too long end with the engine."""
 
         def close() -> None:
             self._scheduler.close()
@@ -456,7 +465,7 @@ def _engine_options(config: Config, java_home: Path) -> EngineOptions:
 
 
 class _Listener:
-    """Runs the asyncio server on a thread of its own, away from blocking parts and signals."""
+    """Runs the asyncio server on its own thread, away from blocking code and signals."""
 
     def __init__(self, server: ThriftServer) -> None:
         self._server = server
@@ -490,7 +499,7 @@ class _Listener:
 
 
 class _Repeat:
-    """Does something every so many seconds on a thread of its own while it is entered."""
+    """Repeats a task at an interval on its own thread while it is entered."""
 
     def __init__(self, work: Callable[[], None], seconds: float, name: str) -> None:
         self._work = work
@@ -510,5 +519,5 @@ class _Repeat:
             try:
                 self._work()
             except Exception:
-                # One failed round must not end all later ones.
-                logger.exception("Repeated work failed")
+                # One failure must not end all later rounds.
+                logger.exception("A periodic task failed")

@@ -124,7 +124,7 @@ def test_a_server_without_keys_takes_no_tokens() -> None:
         ),
         (
             {"server": {"auth": "LDAP"}, "ldap": {"url": "ldap://d", "user_dn": "uid={user}"}},
-            "passwords would travel to it unencrypted",
+            "passwords would be sent to it unencrypted",
         ),
         ({"server": {"auth": "CUSTOM"}}, "login.custom is invalid: it is not set"),
         ({"server": {"auth": "CUSTOM"}, "login": {"custom": "x"}}, "tidegate.authenticators"),

@@ -1,4 +1,4 @@
-"""Cookies that stand for a login over HTTP, signed so that nobody can make one."""
+"""Signed cookies that replace a repeated login over HTTP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.auth.base import Identity
 
 NAME: Final = "hive.server2.auth"
-"""What Hive's clients expect the cookie to be called."""
+"""The name that Hive's clients expect."""
 
 
 class Cookies:
-    """Makes and reads cookies; the key is the process's own, so a restart makes them worthless."""
+    """Issues and reads cookies; the key belongs to the process, so a restart invalidates them."""
 
     def __init__(self, max_age: float, clock: Clock) -> None:
         self._max_age = max_age
@@ -28,8 +28,8 @@ class Cookies:
     def value(self, identity: Identity) -> str:
         """Return a fresh cookie's value."""
         until = self._clock.now() + timedelta(seconds=self._max_age)
-        said = json.dumps([identity.user, identity.method, identity.proven, until.timestamp()])
-        payload = _encode(said.encode())
+        claims = json.dumps([identity.user, identity.method, identity.proven, until.timestamp()])
+        payload = _encode(claims.encode())
         return f"{payload}.{_encode(self._signature(payload))}"
 
     def header(self, identity: Identity, *, path: str, secure: bool) -> str:
@@ -38,7 +38,7 @@ class Cookies:
         return f"{NAME}={self.value(identity)}; {attributes}{'; Secure' if secure else ''}"
 
     def read(self, value: str) -> Identity | None:
-        """Return whom a cookie stands for; None if it is forged, damaged or too old."""
+        """Return the identity in a cookie; None if it is forged, damaged or expired."""
         payload, _, signature = value.partition(".")
         try:
             given = _decode(signature)

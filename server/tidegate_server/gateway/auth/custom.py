@@ -1,4 +1,4 @@
-"""Authenticators that somebody else wrote, by entry point or by name."""
+"""Third-party authenticators, loaded by entry point or by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ GROUP: Final = "tidegate.authenticators"
 
 
 def load_authenticator(name: str, options: Mapping[str, str]) -> Authenticator:
-    """Make an authenticator from the name of an entry point, or from ``module:Class``.
+    """Build an authenticator from the name of an entry point, or from ``module:Class``.
 
-    What is named is called with ``options`` and must return an :class:`Authenticator`.
+    The named object is called with ``options`` and must return an :class:`Authenticator`.
 
-    :raises ServerError: LOGIN_CONFIGURATION if there is none of that name.
+    :raises ServerError: LOGIN_CONFIGURATION if it cannot be loaded, or returns something else.
     """
     made = _find(name)(options)
     if not callable(getattr(made, "authenticate", None)):
-        raise _configuration_error(f"{name} makes something without a method authenticate")
+        raise _configuration_error(f"{name} returns an object without a method authenticate")
     return cast(Authenticator, made)
 
 

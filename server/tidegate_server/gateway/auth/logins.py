@@ -1,4 +1,4 @@
-"""Runs the checking of secrets off the event loop, bounded in time and number."""
+"""Checks secrets off the event loop, bounded in time and number."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WAITING_PER_THREAD: Final = 4
 
 
 class Logins:
-    """Checks names and passwords, or whatever else may block, in threads of its own.
+    """Runs blocking login checks in threads of their own.
 
-    Statements have other threads: a directory that hangs stops nobody who is in already.
+    Statements use other threads, so a hanging directory does not affect existing sessions.
     """
 
     def __init__(self, settings: LoginSection) -> None:
@@ -49,33 +49,33 @@ class Logins:
     async def run(self, check: Callable[[], T]) -> T:
         """Return what a check returns.
 
-        :raises ServerError: what it raises; LOGIN_UNAVAILABLE if it takes too long or fails
-            otherwise; TOO_MANY if too many wait.
+        :raises ServerError: from the check; LOGIN_UNAVAILABLE if it takes too long or fails in
+            another way; TOO_MANY if too many are pending.
         """
         if not self._free.acquire(blocking=False):
             hint = "Try again, or raise login.max_concurrent."
             raise error(Code.TOO_MANY, what="logins under way", limit=self._limit, hint=hint)
         work = self._pool.submit(check)
-        # A check that is given up still holds its thread, so it still counts.
+        # A check that timed out still holds its thread, so it still counts.
         work.add_done_callback(lambda _: self._free.release())
         try:
             async with asyncio.timeout(self._timeout):
                 return await asyncio.wrap_future(work)
         except TimeoutError:
-            logger.error("A login was not checked within %s s", self._timeout)
+            logger.error("A login check did not finish within %s s", self._timeout)
             raise error(Code.LOGIN_UNAVAILABLE, reason="it took too long") from None
         except ServerError:
             raise
         except Exception as problem:
-            # Only the kind of problem: its text may hold the secret.
-            logger.error("The check of a login failed with %s", type(problem).__name__)
+            # Only the type is logged: the text may contain the secret.
+            logger.error("A login check failed with %s", type(problem).__name__)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the check failed") from None
 
     def close(self) -> None:
-        """Wait for no check that is under way."""
+        """Stop without waiting for running checks."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def is_usable_name(user: str) -> bool:
-    """Tell whether a name can be a user's; directories would take ``ada`` for `` ada `` too."""
+    """Return whether a name can be a user's. Directories ignore spaces around a name; this does not."""
     return 0 < len(user) <= MAX_NAME and user == user.strip() and user.isprintable()

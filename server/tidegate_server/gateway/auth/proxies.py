@@ -16,12 +16,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Proxies:
-    """Decides for whom a user may open sessions; without a rule, for nobody but itself."""
+    """Decides for whom a user may open sessions; without a rule, only for itself."""
 
     def __init__(self, rules: Mapping[str, ProxySection]) -> None:
-        """Take the rules by the name of the user who acts.
+        """Take the rules by the name of the impersonating user.
 
-        :raises ServerError: LOGIN_CONFIGURATION if one names no address or network.
+        :raises ServerError: LOGIN_CONFIGURATION if one has an invalid address or network.
         """
         self._users = {name: frozenset(rule.users) for name, rule in rules.items()}
         self._networks = {
@@ -29,9 +29,9 @@ class Proxies:
         }
 
     def effective_user(self, identity: Identity, other: str, peer: Peer) -> str:
-        """Return the user to act as, who is ``other`` if one is named.
+        """Return the user to act as: ``other`` if it is given, else the user itself.
 
-        A name that was only said, not proven, is no reason to refuse another one.
+        A client whose own name was never checked may claim any other name as well.
 
         :raises ServerError: PROXY_REFUSED.
         """
@@ -52,9 +52,9 @@ class Proxies:
 
 
 def networks(key: str, hosts: tuple[str, ...]) -> tuple[Network, ...]:
-    """Return the networks that a key of the configuration lists.
+    """Return the networks that a configuration key lists.
 
-    :raises ServerError: LOGIN_CONFIGURATION if one names no address or network.
+    :raises ServerError: LOGIN_CONFIGURATION if one is not an address or network.
     """
     try:
         return tuple(ipaddress.ip_network(host, strict=False) for host in hosts)
@@ -63,7 +63,7 @@ def networks(key: str, hosts: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return an address, one of IPv4 written in IPv6's form as what it is."""
+    """Parse an address; an IPv4-mapped IPv6 address is returned as IPv4."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped or address

@@ -1,4 +1,4 @@
-"""A catalog in a dictionary: the reference for the others and a test double."""
+"""A catalog in a dictionary: the reference implementation and a test double."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tidegate_server.gateway.store.tables import sources as s
 
 
 class SqlCatalog:
-    """Keeps definitions in two tables of the store; every call is one transaction."""
+    """Keeps definitions in tables of the store; every call is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -128,7 +128,7 @@ def _read_tables(
     reads: dict[str, list[Source]] = defaultdict(list)
     for edge in connection.execute(edges):
         reads[edge.materialized_table_id].append(_source(edge))
-    # A database's collation may sort otherwise than Python; the order is ours to promise.
+    # Sorted again: a database's collation may differ from Python's order, which we promise.
     found = [_table(row, tuple(reads[row.id])) for row in rows]
     return tuple(sorted(found, key=lambda table: table.name.folded()))
 
@@ -163,7 +163,7 @@ def _status(table: MaterializedTable) -> Mapping[str, Any]:
 
 
 def _values(table: MaterializedTable) -> Mapping[str, Any]:
-    """Return every column but those of the status, which ``move`` and ``hold`` change later."""
+    """Return all columns except the status, which only ``move`` and ``hold`` change later."""
     return {
         **_name_values(table.name),
         "id": table.id,
@@ -212,7 +212,7 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
 
 
 def _free_names(connection: Connection, tables: Sequence[MaterializedTable]) -> None:
-    """Let tables give their names up within the transaction, so that they can exchange them."""
+    """Give tables temporary names within the transaction, so that they can exchange theirs."""
     ids = [table.id for table in tables]
     connection.execute(update(t).where(t.c.id.in_(ids)).values(folded_table=t.c.id))
 
@@ -226,7 +226,7 @@ def _replace(connection: Connection, table: MaterializedTable) -> None:
 
 
 def _archive_definition(connection: Connection, table_id: str, version: int) -> None:
-    """Keep the definition that a higher version replaces, or forget those a lower one undoes."""
+    """Archive the definition that a higher version replaces; delete those a lower one undoes."""
     current = select(t.c.definition_version).where(t.c.id == table_id)
     found = connection.execute(current).scalar_one_or_none()
     if found is None or found == version:
