@@ -99,7 +99,7 @@ def test_passwords_in_the_clear_are_refused_unless_that_is_allowed() -> None:
 
 def test_a_server_for_tokens_takes_no_passwords(tmp_path: Path) -> None:
     section = {"jwks": str(tmp_path / "keys"), "issuer": "i", "audience": "a"}
-    with pytest.raises(ServerError, match="takes no passwords"):
+    with pytest.raises(ServerError, match="does not accept passwords"):
         login(access(server={"auth": "JWT"}, jwt=section), "ada", "x")
 
 

@@ -77,5 +77,5 @@ class Logins:
 
 
 def is_usable_name(user: str) -> bool:
-    """Return whether a name can be a user's. Directories ignore spaces around a name; this does not."""
+    """Return whether a name is valid; no spaces around it, since directories ignore them."""
     return 0 < len(user) <= MAX_NAME and user == user.strip() and user.isprintable()
