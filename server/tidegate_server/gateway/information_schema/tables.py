@@ -41,14 +41,14 @@ _HISTORY_ROWS = 10_000
 _LAG_TABLE = "materialized_table_lag"
 _PARTITION_TABLE = "materialized_table_partitions"
 _PARTITION_RUNS = 2000
-"""Runs of one table that are looked through for its partitions."""
+"""Number of runs of one table that are searched for its partitions."""
 _DEFINITION_TABLE = "materialized_table_definitions"
 _MAINTENANCE_TABLE = "materialized_table_upkeep"
 _ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _MAINTENANCE_TABLE)
-"""Tables that cost a look at each table's runs or past: filled for statements that name them."""
+"""Tables that are expensive to fill: published only for statements that name them."""
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
-"""How long a query may go on reading a version that was replaced meanwhile."""
+"""How long a query may keep reading a version after it was replaced."""
 _PROPERTIES: Mapping[str, str | None] = {"delta.logRetentionDuration": "interval 1 hours"}
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -96,7 +96,7 @@ _KEYS: tuple[RunColumn, ...] = (
     RunColumn("table_schema", "string", pa.string(), lambda run: run.table.schema),
     RunColumn("table_name", "string", pa.string(), lambda run: run.table.table),
 )
-"""What the history has besides SHOW REFRESH HISTORY: the names by which tables are joined."""
+"""Columns of the history that SHOW REFRESH HISTORY lacks: the keys for joins."""
 
 _LINEAGE = pa.schema(
     [
@@ -194,14 +194,14 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class _SystemTable:
-    """One published table: what it is for, where its content comes from."""
+    """One published table: its comment, and a function that returns its content."""
 
     comment: str
     content: Callable[[], pa.Table]
 
 
 class SystemTables:
-    """Writes the tables of ``information_schema``; each only when its content changed."""
+    """Writes the tables of ``information_schema``, each only when its content changes."""
 
     def __init__(
         self,
@@ -210,17 +210,17 @@ class SystemTables:
         clock: Clock,
         directory: Path,
         timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
-        upkeep: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
+        maintenance_runs: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
     ) -> None:
-        """Take what is published and the directory the tables lie in.
+        """Take the sources of the content and the directory of the tables.
 
-        :param timezone: where a table's dates are read on the clock.
-        :param upkeep: the newest runs of the upkeep, that many at most.
+        :param timezone: returns the time zone of a table's partition dates.
+        :param maintenance_runs: returns the newest maintenance runs, up to a number.
         """
         self._timezone = timezone
         self._catalog = catalog
         self._ledger = ledger
-        self._maintenance_runs = upkeep
+        self._maintenance_runs = maintenance_runs
         self._clock = clock
         self._directory = directory
         self._lock = threading.Lock()
@@ -260,15 +260,15 @@ class SystemTables:
         }
 
     def locations(self) -> dict[str, str]:
-        """Return the directory of each system table by its unqualified name."""
+        """Return the directory of each system table, by unqualified name."""
         return {name: str((self._directory / name).resolve()) for name in self._tables}
 
     def comments(self) -> dict[str, str]:
-        """Return what each system table is for."""
+        """Return the comment of each system table, by unqualified name."""
         return {name: table.comment for name, table in self._tables.items()}
 
     def ensure(self) -> None:
-        """Write an empty first version of each table that does not exist yet."""
+        """Write an empty first version of each missing table."""
         with self._lock:
             for name in self._tables:
                 path = self._directory / name
@@ -277,10 +277,10 @@ class SystemTables:
                     self._write(path, SCHEMAS[name].empty_table())
 
     def publish(self, text: str = " ".join(_ON_DEMAND)) -> None:
-        """Bring the tables up to date with store and catalog, for a statement that reads them.
+        """Update the tables from store and catalog, for a statement that reads them.
 
-        Lag is another at every moment, and partitions are many: they are looked at for statements
-        that name their tables.
+        Expensive tables are only updated if ``text`` names them: the lag changes every moment, and
+        there may be many partitions.
         """
         with self._lock:
             for name, table in self._tables.items():
@@ -308,7 +308,7 @@ class SystemTables:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Delete what only old versions need, so that the directories stay small."""
+        """Delete files that only old versions need, so that the directories stay small."""
         for location in self.locations().values():
             if not DeltaTable.is_deltatable(location):
                 continue
