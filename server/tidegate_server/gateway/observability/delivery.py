@@ -1,4 +1,4 @@
-"""Brings alerts out of the gateway: by HTTP, or to a program's standard input."""
+"""Delivers alerts: over HTTP, or to a program's standard input."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CountOutcome = Callable[[str, str], None]
 _MOST_WAITING = 1000
 _LONGEST_PAUSE = 30.0
 _PATIENCE = 2.0
-"""Seconds that alerts under way get when the gateway stops."""
+"""Seconds that a delivery in progress gets when the gateway stops."""
 _TAIL = 500
 
 
 class DeliveryError(Exception):
-    """Says why an alert did not arrive, in words without any secret of the configuration."""
+    """An alert was not delivered; the message contains no secret of the configuration."""
 
     def __init__(self, reason: str, *, transient: bool = True) -> None:
         super().__init__(reason)
@@ -41,17 +41,17 @@ class DeliveryError(Exception):
 
 
 class Webhook:
-    """Posts alerts to one address; redirects are not followed."""
+    """Posts alerts to a URL; redirects are not followed."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
-        # The client's own lines would carry the address, and with it any secret in it.
+        # The client's log lines would contain the URL, and with it any secret in it.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
         self._url = httpx.URL(url)
         self._headers = httpx.Headers({"Content-Type": "application/json", **headers})
         self._timeout = timeout
 
     def __call__(self, body: bytes) -> None:
-        # Alerts are rare: each has a connection of its own, and none is kept open.
+        # Alerts are rare: each uses a new connection, and none is kept open.
         try:
             status = httpx.post(
                 self._url,
@@ -68,14 +68,14 @@ class Webhook:
 
 
 class Command:
-    """Runs a program for each alert, without a shell; 0 is its only good exit status."""
+    """Runs a program for each alert, without a shell; any exit status but 0 is a failure."""
 
     def __init__(self, arguments: Sequence[str], timeout: float) -> None:
         self._arguments = tuple(arguments)
         self._timeout = timeout
 
     def __call__(self, body: bytes) -> None:
-        # A file, since a pipe would be waited for as long as any descendant holds it open.
+        # A file, since a pipe would have to be read as long as any descendant holds it open.
         with tempfile.TemporaryFile() as printed:
             try:
                 status = self._run(body, printed.fileno())
@@ -105,12 +105,12 @@ class Command:
 
 
 class Courier:
-    """Delivers alerts one after the other on a thread of its own; nobody waits for it."""
+    """Delivers alerts one after the other on its own thread, in the background."""
 
     def __init__(
         self, channel: str, send: Send, *, attempts: int, count: CountOutcome, pause: float = 1.0
     ) -> None:
-        """Take the way out; pauses between attempts begin with ``pause`` seconds and double."""
+        """``pause`` is the seconds before the second attempt; each further pause doubles."""
         self._channel = channel
         self._send = send
         self._count = count
@@ -127,29 +127,31 @@ class Courier:
         )
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start delivering."""
         self._thread.start()
 
     def close(self) -> None:
-        """Deliver what can be delivered at once, and no more."""
+        """Stop; pending alerts are delivered if that is possible immediately."""
         self._stopping.set()
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
         self._thread.join(_PATIENCE)
         if left := self._drain():
-            logger.warning("%s alerts by %s are not delivered", left, self._channel)
+            logger.warning("%s alerts by %s were not delivered", left, self._channel)
         self._waiting.put_nowait(None)
 
     def enqueue(self, alert: Alert) -> None:
-        """Have an alert delivered; one for which there is no room is dropped."""
+        """Queue an alert for delivery; it is dropped if the queue is full."""
         try:
             self._waiting.put_nowait(alert)
         except queue.Full:
-            logger.warning("alert %s by %s is dropped: too many wait", alert.id, self._channel)
+            logger.warning(
+                "alert %s by %s was dropped: too many are pending", alert.id, self._channel
+            )
             self._count(self._channel, "dropped")
 
     def _drain(self) -> int:
-        """Take out what waits and return how many alerts that were."""
+        """Empty the queue and return how many alerts were in it."""
         left = 0
         with suppress(queue.Empty):
             while True:
@@ -164,8 +166,8 @@ class Courier:
                 logger.warning("alert %s by %s failed: %s", alert.id, self._channel, error)
                 self._count(self._channel, "failed")
             except Exception:
-                # The last frame of the thread: one alert must not end all later ones.
-                logger.exception("alert %s by %s broke", alert.id, self._channel)
+                # One alert must not end the thread, and with it the delivery of all later ones.
+                logger.exception("alert %s by %s failed unexpectedly", alert.id, self._channel)
                 self._count(self._channel, "failed")
             else:
                 self._count(self._channel, "delivered")

@@ -1,4 +1,4 @@
-"""The age that a session allows of what it reads: materialized-table.read.max-staleness."""
+"""The greatest age of rows that a session may read: materialized-table.read.max-staleness."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _RUNS = 200
 _COMMITS = 1000
 
 _Ages = dict[str, float | None]
-"""The age in seconds, by table id, of those that are too old; None for what nothing is known."""
+"""Ages in seconds of the tables that are too old, by table id; None if the age is unknown."""
 
 
 def enforce_max_staleness(
     sql: str, surveyed: Callable[[], Surveyed], context: Context
 ) -> tuple[InlinedTable, ...]:
-    """See to it that a statement for Spark reads no rows older than its session allows.
+    """Ensure that a Spark statement reads no rows older than its session allows.
 
-    :param surveyed: asks the engine what the statement reads.
+    :param surveyed: has the engine analyze what the statement reads.
     :return: the tables whose queries it has to read instead of their rows.
-    :raises ServerError: MT_TOO_STALE, what a refresh fails with, ACCESS_DENIED to refresh, or
-        NOT_SUPPORTED for a statement of which it cannot be told what it reads.
+    :raises ServerError: MT_TOO_STALE, the error of a failed refresh, ACCESS_DENIED to refresh, or
+        NOT_SUPPORTED if it cannot be determined what the statement reads.
     """
     value = context.setting(MAX_STALENESS_KEY)
     if value is None or not may_read_rows(sql):
@@ -73,7 +73,7 @@ def enforce_max_staleness(
 def enforce_max_staleness_at(
     tables: Iterable[MaterializedTable], versions: Mapping[str, int], context: Context
 ) -> None:
-    """See to it that versions chosen for tables, by their ids, are no older than allowed.
+    """Ensure that the versions chosen for tables, by table id, are no older than allowed.
 
     :raises ServerError: MT_TOO_STALE.
     """
@@ -87,7 +87,10 @@ def enforce_max_staleness_at(
 def _report_stale(
     tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
 ) -> None:
-    """:raises ServerError: MT_TOO_STALE unless the session serves what is too old."""
+    """Warn of stale tables if the session serves them.
+
+    :raises ServerError: MT_TOO_STALE otherwise.
+    """
     for table in tables:
         if table.id not in old:
             continue
@@ -120,7 +123,7 @@ def _too_old(
 ) -> _Ages:
     """Return the tables that are too old, at their newest version unless another one is given."""
     known = _gather_known(tables, context)
-    # Most are young enough even if their sources changed right after they were read.
+    # Most are fresh enough even if their sources changed right after they were read.
     at_most = replace(known, changed=lambda source, seen: None)
     limit = bound.limit.seconds
     suspects = [table for table in tables if not _within(limit, _age(table, at_most, versions))]
@@ -131,7 +134,7 @@ def _too_old(
 def _old_above(
     tables: Iterable[MaterializedTable], bound: Bound, context: Context
 ) -> tuple[dict[str, MaterializedTable], _Ages]:
-    """Return the materialized tables that others read, by id, and those that are too old."""
+    """Return the upstream materialized tables by id, and which of them are too old."""
     above = {t.id: t for table in tables for t in _above(table, context)}
     return above, _too_old(above.values(), bound, context)
 
@@ -155,7 +158,7 @@ def _gather_known(tables: Iterable[MaterializedTable], context: Context) -> Know
         for source in table.sources
         if source.kind is SourceKind.VERSIONED
     }
-    # The clock is read first: what changes behind this look makes nothing older at this moment.
+    # The clock is read first: changes after this moment do not make anything older at it.
     now = services.clock.now()
     return Known(
         now=now,
@@ -179,7 +182,7 @@ def _whole_runs(table_id: str, context: Context) -> tuple[RefreshRun, ...]:
 
 
 def _time_of_change(source: Source, seen: int, context: Context) -> datetime | None:
-    """Ask the source's own history when the first version behind ``seen`` was committed."""
+    """Return when the first version after ``seen`` was committed, from the source's history."""
     try:
         result = run(f"DESCRIBE HISTORY {source.name.quoted()} LIMIT {_COMMITS}", context)
     except ServerError as problem:
@@ -202,7 +205,7 @@ def _time_of_change(source: Source, seen: int, context: Context) -> datetime | N
 
 def _reason(age: float | None, bound: Bound) -> str:
     if age is None:
-        return "no refresh of the whole table tells how old its content is"
+        return "its age is unknown without a refresh of the whole table"
     limit = f"{bound.limit.value} {bound.limit.unit.name}"
     return f"it lacks changes of its sources made up to {age:.0f} s ago, and {limit} is allowed"
 
@@ -213,9 +216,9 @@ def _reason(age: float | None, bound: Bound) -> str:
 def _inline(
     tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
 ) -> tuple[InlinedTable, ...]:
-    """Return tables, and what above them is too old as well, as queries.
+    """Return tables, and the stale ones upstream of them, as queries.
 
-    :raises ServerError: MT_TOO_STALE for one whose rows do not follow from its query alone.
+    :raises ServerError: MT_TOO_STALE for one whose rows depend on more than its query.
     """
     mentioned = {table.id: table for table in tables}
     above, old_above = _old_above(mentioned.values(), bound, context)
@@ -224,9 +227,9 @@ def _inline(
     for table in (mentioned | above).values():
         if table.id not in old:
             continue
-        own = _other_dependency(table)
-        if own is not None:
-            reason = f"{_reason(old[table.id], bound)}, and its query alone misses its {own}"
+        dependency = _other_dependency(table)
+        if dependency is not None:
+            reason = f"{_reason(old[table.id], bound)}, and its rows also depend on {dependency}"
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
         found.append(_as_query(table, mentioned=table.id in mentioned))
     if found:
@@ -235,7 +238,7 @@ def _inline(
 
 
 def _other_dependency(table: MaterializedTable) -> str | None:
-    """Return what a table's rows depend on besides its query, if anything."""
+    """Return what else a table's rows depend on besides its query, if anything."""
     if is_streaming(table.sources):
         return "a stream"
     if table.derived:
@@ -270,7 +273,7 @@ def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
 
 
 def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
-    """Refresh tables, and what above them is too old as well, sources first."""
+    """Refresh tables, and the stale ones upstream of them, sources first."""
     services, user = context.services, context.session.user
     _, old = _old_above(tables, bound, context)
     wave: dict[str, MaterializedTable] = {}

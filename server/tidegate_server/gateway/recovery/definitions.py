@@ -1,6 +1,7 @@
-"""Brings storage and schedules back in line with the catalog after a server died in between.
+"""Realigns storage and schedules with the catalog after a server died during a change.
 
-Every change of a definition writes the catalog last: what differs from it was never told done.
+Every change of a definition writes the catalog last, so anything that differs from the catalog
+belongs to a change that was never reported as complete.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def realign_workflows(
     timezone: str,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableName, ...]:
-    """Give every table the workflow its definition asks for; return those that had another.
+    """Give every table the workflow that its definition requires; return those that changed.
 
-    A table whose cron expression was taken by an earlier release and is not readable any more is
-    suspended, with the reason.
+    A table is suspended, with the reason, if its cron expression was accepted by an earlier release
+    but is invalid now.
     """
     changed = []
     for stored in _complete_tables(catalog):
@@ -68,10 +69,10 @@ def realign_workflows(
             else:
                 continue
         except ServerError as problem:
-            # One schedule that is over must not keep the server from starting.
-            logger.warning("the workflow of %s cannot be as defined: %s", table.name, problem)
+            # One invalid schedule must not keep the server from starting.
+            logger.warning("the workflow of %s could not be restored: %s", table.name, problem)
             continue
-        logger.warning("the workflow of %s is again as defined", table.name)
+        logger.warning("restored the workflow of %s", table.name)
         changed.append(table.name)
     return tuple(changed)
 
@@ -87,7 +88,7 @@ def _suspend_if_unreadable(
     except ServerError as problem:
         start, end = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
         if catalog.move(table.id, start, end, problem.message):
-            logger.warning("%s is suspended: %s", table.name, problem)
+            logger.warning("suspended %s: %s", table.name, problem)
         return catalog.by_id(table.id) or table
     return table
 
@@ -95,12 +96,12 @@ def _suspend_if_unreadable(
 def realign_storage(
     catalog: Catalog, ledger: Ledger, engine: Engine, now: datetime, server_id: str
 ) -> tuple[TableName, ...]:
-    """Put storage and views where the catalog says; return the tables that were elsewhere.
+    """Move storage and views to where the catalog says; return the tables that were changed.
 
-    One look at the metastore tells whether there is anything to do. What is gone stays gone, and
-    what a statement of this very server is moving is left to it. A table that was to become a
-    plain one stays a materialized one, tables whose SWAP did not end have their own names, and one
-    whose ROLLBACK of both did not end has both or neither. For a store of one server.
+    A single listing of the metastore shows whether there is anything to do. Lost storage is not
+    restored, and tables that a statement of this server is changing are skipped. An interrupted
+    CONVERT TO TABLE and SWAP are undone; an interrupted ROLLBACK of data and definition is either
+    completed or undone. Only for a store that is not shared.
     """
     suspects = [*_find_misplaced(catalog, engine), *interrupted_tables(catalog)]
     owner = f"{server_id}/realign"
@@ -112,12 +113,12 @@ def realign_storage(
     try:
         if not claimed:
             return ()
-        # Looked at again: a statement may have come to its end meanwhile.
+        # Read again: a statement may have finished meanwhile.
         kept = [table for table in interrupted_tables(catalog) if table.id in claimed]
         there = _places(engine) if kept else {}
         for table in kept:
             _restore_storage(table, there.get(table.id), catalog, engine)
-        # The views of a definition that came back stand under the names of those before.
+        # The views of a restored definition still have the names of the newer definition.
         back = {table.id for table in kept if table.rolling_back is not None}
         places = _places(engine)
         found = [
@@ -147,13 +148,13 @@ def _find_misplaced(catalog: CatalogReader, engine: Engine) -> list[Materialized
 
 
 def interrupted_tables(catalog: CatalogReader) -> list[MaterializedTable]:
-    """Return the tables in the middle of a CONVERT TO TABLE, a SWAP WITH or a ROLLBACK of both."""
+    """Return tables with an unfinished CONVERT TO TABLE, SWAP WITH or ROLLBACK of both."""
     return [t for t in catalog.tables() if t.leaving or t.swapping or t.rolling_back is not None]
 
 
 def restore_definition(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
-    """Return what a ROLLBACK of both that did not end makes of a table's definition, and whether
-    the rows came back: the table's own last commit tells."""
+    """Return a table's definition after an interrupted ROLLBACK of both, and whether its rows were
+    rolled back, which the table's own last commit shows."""
     mark = table.rolling_back
     if mark is None:
         raise error(Code.INTERNAL, reason=f"{table.name} is not being rolled back")
@@ -176,8 +177,7 @@ def _tables_with_ids(ids: Collection[str], catalog: CatalogReader) -> list[Mater
 def _restore_storage(
     table: MaterializedTable, there: TableName | None, catalog: Catalog, engine: Engine
 ) -> None:
-    """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
-    may have put another one under its name, ROLLBACK may have left it with another definition.
+    """Restore a table's storage after an interrupted CONVERT TO TABLE, SWAP WITH or ROLLBACK.
 
     :param there: where the storage was found.
     """
@@ -196,20 +196,20 @@ def _restore_storage(
     except ServerError as problem:
         if problem.code != Code.MT_DATA_LOST.name:
             raise
-        logger.warning("%s has lost its storage: %s", table.name, problem)
+        logger.warning("the storage of %s is lost: %s", table.name, problem)
     catalog.replace(kept)
     if resumes:
         catalog.move(table.id, RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
-    logger.warning("%s is again what it was before a statement that did not end", table.name)
+    logger.warning("recovered %s from a statement that was interrupted", table.name)
 
 
 def _keys(table_id: str) -> tuple[str, ...]:
-    """Return the keys of a table's leases: what it is, how it is defined, its ROLLBACK of both."""
+    """Return the keys of a table's leases: refresh, definition, and ROLLBACK of both."""
     return table_id, f"{DEFINITION_LEASE}{table_id}", f"{ROLLBACK_LEASE}{table_id}"
 
 
 def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) -> bool:
-    """Take a lease, also from a server that died with it."""
+    """Take a lease, even one that a dead server still holds."""
     holder = ledger.holder(key, now)
     if holder is not None and not holder.startswith(f"{server_id}/"):
         ledger.release(key, holder)
@@ -227,7 +227,7 @@ def _is_placed(table: MaterializedTable, listed: Mapping[TableName, TableInfo]) 
         return False
     if table.storage_table is None:
         return True
-    # A statement may have died over the view of rows held out, whose comment tells which.
+    # A statement may have died while changing the quarantine view, which its comment identifies.
     held = table.quarantine is not None
     extra = not held and quarantine_name(table.name).folded() in listed
     return not extra and all(_is_there(view, listed) for view in views(table))
@@ -241,13 +241,13 @@ def _is_there(view: PutView, listed: Mapping[TableName, TableInfo]) -> bool:
 
 
 def _places(engine: Engine) -> Mapping[str, TableName]:
-    """Return where every materialized table's rows are, by its id."""
+    """Return the storage of every materialized table by its id."""
     answer = engine.call(ListDefinitions(), wait=0)
     return {found.table_id: found.storage for found in answer.found}
 
 
 def _move_storage(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
-    # A view may stand where the storage was to go, or where it has to come back.
+    # A view may have the name that the storage has now, or is to have.
     for shown in {visible_name(storage), table.name}:
         for name in (quarantine_name(shown), shown):
             engine.call(DropView(name=name, table_id=table.id), wait=0)

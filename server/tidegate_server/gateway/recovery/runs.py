@@ -1,4 +1,4 @@
-"""Settles what a server or an engine that died left unfinished."""
+"""Closes runs and tables that a dead server or engine left unfinished."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ logger = logging.getLogger(__name__)
 
 _SLOWEST_WAIT = timedelta(hours=2)
 _SLOWEST_BEGIN = timedelta(minutes=5)
-"""How long a refresh stays QUEUED that waits neither for another one nor for its wave."""
+"""How long a refresh may stay QUEUED that waits neither for another one nor for its wave."""
 _ABSENT_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 
 
 class Recovery:
-    """Repairs the store from the tables' own commits; may be run at any time, any number of times.
+    """Repairs the store from the tables' own commits; may run at any time and is idempotent.
 
-    A run counts as dead when it is not at work in this process and nobody else can be at work on
-    it: on a store of one server always, on a shared one when its lease has expired or is held by
-    another run.
+    A run is dead if neither this process nor another one can be working on it. On a shared store,
+    another server may be, until the run's lease expires or another run takes it.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Recovery:
         server_id: str,
         shared: bool,
     ) -> None:
-        """Take the parts; ``shared`` says whether other servers may use the store."""
+        """``shared`` says whether other servers may use the store."""
         self._catalog = catalog
         self._ledger = ledger
         self._engine = engine
@@ -69,7 +68,7 @@ class Recovery:
         self._shared = shared
 
     def recover(self, now: datetime) -> bool:
-        """Settle all that can be settled now; False if some of it waits for an engine."""
+        """Recover everything that can be recovered now; False if some of it needs an engine."""
         try:
             for run in self._ledger.unfinished():
                 if self._is_dead(run, now):
@@ -122,22 +121,22 @@ class Recovery:
             close_run(self._ledger, run, RunState.ABANDONED, now, LEASE_LOST, text)
 
     def _is_stuck(self, table: MaterializedTable, now: datetime) -> bool:
-        """Return whether the CREATE or DROP of a table ended in the middle."""
+        """Return whether the CREATE or DROP of a table was interrupted."""
         if table.dropping:
             return not self._is_at_work(f"{DEFINITION_LEASE}{table.id}", now)
         creating = table.refresh_status is RefreshStatus.INITIALIZING
         return creating and not self._is_at_work(f"{CREATION_LEASE}{table.id}", now)
 
     def _is_at_work(self, key: str, now: datetime) -> bool:
-        """Return whether a statement of a server that may be alive holds a lease."""
+        """Return whether a statement holds a lease, of this server or one that may be alive."""
         holder = self._ledger.holder(key, now)
         own = holder is not None and holder.startswith(f"{self._server_id}/")
         return own or (self._shared and holder is not None)
 
     def _remove(self, table: MaterializedTable) -> None:
-        """Complete a DROP, or undo a CREATE, that did not end."""
-        done = "dropped" if table.dropping else "created"
-        logger.warning("%s was not %s completely and is removed", table.name, done)
+        """Complete an interrupted DROP, or undo an interrupted CREATE."""
+        action = "DROP" if table.dropping else "CREATE"
+        logger.warning("removing %s, whose %s was interrupted", table.name, action)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
         for view in views(table):
             self._engine.call(drop_view(view), wait=0)

@@ -1,4 +1,4 @@
-"""The calls of the REST interface, one method each."""
+"""The calls of the REST interface, one method for each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _UNFINISHED = (RunState.QUEUED, RunState.RUNNING)
 
 
 class Api:
-    """Carries calls out as one user; the methods run on worker threads and may block.
+    """Runs calls as one user; the methods run on worker threads and may block.
 
     Errors are raised as ServerError; the application turns them into problem details.
     """
@@ -180,12 +180,12 @@ class Api:
 
 
 def health_live(_: Request) -> Response:
-    """``GET /health/live``: the process answers."""
+    """``GET /health/live``: the process is running."""
     return _json(StatusBody(status="ok"))
 
 
 def health_ready(health: Callable[[], Health]) -> Callable[[Request], Response]:
-    """``GET /health/ready``: every statement can be answered, or what is missing for that."""
+    """``GET /health/ready``: whether every statement can be answered, or what is missing."""
 
     def ready(_: Request) -> Response:
         found = health()
@@ -203,7 +203,7 @@ def _json(body: Body, status: int = 200) -> Response:
 
 
 def _decode_body(request: Request, kind: type[T]) -> T:
-    """Read a call's body, which the application has put beside the request; none means ``{}``."""
+    """Decode a call's body, which the application has attached to the request; empty is ``{}``."""
     try:
         return msgspec.json.decode(request.state.body or b"{}", type=kind)
     except msgspec.MsgspecError as problem:
@@ -213,7 +213,7 @@ def _decode_body(request: Request, kind: type[T]) -> T:
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", str(_DEFAULT_RUNS))
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_RUNS):
-        reason = f"limit is a number from 1 to {MOST_RUNS}, not {text}"
+        reason = f"limit must be a number from 1 to {MOST_RUNS}, not {text}"
         raise error(Code.INVALID_REQUEST, reason=reason)
     return int(text)
 

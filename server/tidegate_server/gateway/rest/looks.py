@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class SchedulerLoad(Protocol):
-    """A scheduler that says how busy it is."""
+    """A scheduler that reports its load."""
 
     def load(self, now: datetime) -> tuple[int, int]:
-        """Return how many refreshes run here, and how many workflows are due and wait."""
+        """Return how many refreshes are running here, and how many due workflows are waiting."""
         ...
 
 
@@ -39,11 +39,11 @@ class Health:
     missing: tuple[str, ...] = ()
     """The parts that do not work: ``store``, ``engine``."""
     problems: tuple[str, ...] = ()
-    """What is known of them, an error each."""
+    """The known problems, one sentence each."""
 
 
 class GatewayStatus:
-    """Answers what a gateway is like right now."""
+    """The current state of a gateway."""
 
     def __init__(
         self, services: Services, sessions: SessionManager, scheduler: SchedulerLoad
@@ -53,7 +53,7 @@ class GatewayStatus:
         self._scheduler = scheduler
 
     def picture(self) -> Picture:
-        """Return what the gauges show."""
+        """Return the values of the gauges."""
         services = self._services
         now = services.clock.now()
         sessions = tuple(self._sessions.sessions())
@@ -91,9 +91,9 @@ def health(
     store: StoreState | None = None,
     memory: MemoryState | None = None,
 ) -> Health:
-    """Read the store, and ask store and engine how they are.
+    """Check the store and the engine.
 
-    An engine that is short of memory answers all the same: it is a problem, and not missing.
+    An engine that is short of memory still answers, so it is reported as a problem, not as missing.
     """
     missing, problems = [], []
     readable = _try_read(lambda: catalog.by_id("") is None)
@@ -129,7 +129,7 @@ def lags_of(
 ) -> tuple[TableLag, ...]:
     """Return how old the content of each table may be; one never refreshed has no lag.
 
-    The number of tables that are looked at is bounded.
+    Only the first ``LONGEST_LIST`` tables are checked.
     """
     lags = []
     for table in tables[:LONGEST_LIST]:
@@ -141,13 +141,13 @@ def lags_of(
     return tuple(lags)
 
 
-def _try_read(look: Callable[[], T]) -> T | None:
+def _try_read(read: Callable[[], T]) -> T | None:
     try:
-        return look()
+        return read()
     except ServerError as error:
-        logger.warning("A part could not be looked at: %s", error)
+        logger.warning("The state of a part could not be read: %s", error)
         return None
     except Exception:
-        # A scrape has to tell of everything else all the same.
-        logger.warning("A part could not be looked at", exc_info=True)
+        # A scrape must report everything else all the same.
+        logger.warning("The state of a part could not be read", exc_info=True)
         return None

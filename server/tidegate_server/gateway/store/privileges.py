@@ -1,4 +1,4 @@
-"""Who was granted what, in the store and in memory."""
+"""Grants of privileges, in the store and in memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.tables import privileges as p
 
 _TABLE, _SCHEMA = "TABLE", "SCHEMA"
-_SEPARATOR = "\x1f"  # no name holds it
+_SEPARATOR = "\x1f"  # does not occur in names
 
 
 class Privileges(Protocol):
-    """The grants; each is a fact of its own, granting twice changes nothing."""
+    """The grants; granting the same privilege twice has no effect."""
 
     def grant(self, grant: Grant) -> None:
-        """Add a grant; one that is there stays as it is."""
+        """Add a grant; an existing one is not changed."""
         ...
 
     def revoke(self, user: str, privilege: Privilege, on: GrantObject) -> bool:
@@ -42,12 +42,12 @@ class Privileges(Protocol):
         ...
 
     def forget(self, on: GrantObject) -> None:
-        """Remove every grant on an object that is gone."""
+        """Remove every grant on a dropped object."""
         ...
 
 
 class MemoryPrivileges:
-    """Grants in a dictionary: reference and test double."""
+    """Grants in a dictionary: reference implementation and test double."""
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self._lock = threading.Lock()
