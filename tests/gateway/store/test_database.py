@@ -116,7 +116,7 @@ def test_a_store_without_past_definitions_keeps_its_tables(database: Database) -
 @pytest.mark.parametrize(
     ("lacks", "since"),
     [
-        ("DROP TABLE upkeep_runs", migrations.add_upkeep),
+        ("DROP TABLE upkeep_runs", migrations.add_maintenance),
         ("ALTER TABLE upkeep_runs DROP COLUMN compared", migrations.add_comparisons),
     ],
 )
