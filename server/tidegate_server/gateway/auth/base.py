@@ -51,7 +51,7 @@ class Authenticator(Protocol):
     def authenticate(self, user: str, password: str) -> str:
         """Return the user's name as the server is to use it.
 
-        :raises ServerError: LOGIN_REFUSED, made by :func:`refused`, or LOGIN_UNAVAILABLE.
+        :raises ServerError: LOGIN_REFUSED, made by :func:`login_error`, or LOGIN_UNAVAILABLE.
         """
         ...
 

@@ -20,10 +20,10 @@ def load_authenticator(name: str, options: Mapping[str, str]) -> Authenticator:
 
     :raises ServerError: LOGIN_CONFIGURATION if it cannot be loaded, or returns something else.
     """
-    made = _find(name)(options)
-    if not callable(getattr(made, "authenticate", None)):
+    authenticator = _find(name)(options)
+    if not callable(getattr(authenticator, "authenticate", None)):
         raise _configuration_error(f"{name} returns an object without a method authenticate")
-    return cast(Authenticator, made)
+    return cast(Authenticator, authenticator)
 
 
 def _find(name: str) -> Any:
