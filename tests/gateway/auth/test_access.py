@@ -120,7 +120,7 @@ def test_a_server_without_keys_takes_no_tokens() -> None:
         ({"server": {"auth": "LDAP"}, "ldap": {"url": "ldaps://d"}}, "ldap.user_dn or ldap.base"),
         (
             {"server": {"auth": "LDAP"}, "ldap": {"url": "ldaps://d", "user_dn": "uid=x"}},
-            "no {user} in it",
+            "does not contain {user}",
         ),
         (
             {"server": {"auth": "LDAP"}, "ldap": {"url": "ldap://d", "user_dn": "uid={user}"}},
