@@ -245,9 +245,9 @@ def test_a_token_is_renewed_and_cancelled(guarded: Gateway, token: str) -> None:
     with connect(guarded, user="superset", password="s3cret") as connection:
         connection.renew_delegation_token(token)
         connection.cancel_delegation_token(token)
-        with pytest.raises(tidegate.OperationalError, match="unknown, cancelled"):
+        with pytest.raises(tidegate.OperationalError, match="unknown, canceled"):
             connection.renew_delegation_token(token)
-    with pytest.raises(tidegate.OperationalError, match="unknown, cancelled") as caught:
+    with pytest.raises(tidegate.OperationalError, match="unknown, canceled") as caught:
         connect(guarded, auth="TOKEN", token=token)
     assert caught.value.sqlstate == "28000"
 
