@@ -159,7 +159,7 @@ def test_a_program_that_fails_is_run_again_and_its_last_words_are_logged(
 def test_a_program_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(DeliveryError, match="could not be started: No such file") as caught:
         Command([str(tmp_path / "nothing")], 30)(b"{}")
-    assert not caught.value.passing
+    assert not caught.value.transient
 
 
 def test_a_program_that_takes_too_long_is_ended_with_its_descendants(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ def login_error(reason: str = WRONG_CREDENTIALS, hint: str = "") -> ServerError:
     return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
 
 
+refused: Final = login_error
+"""The documented name for authenticators of other packages."""
+
+
 def is_loopback(host: str) -> bool:
     """Return whether an address, or the name localhost, is this machine."""
     if host.lower() == "localhost":
