@@ -31,11 +31,11 @@ def privileges(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Privi
 def test_a_grant_comes_back_as_it_was_made(privileges: Privileges) -> None:
     privileges.grant(GRANT)
     privileges.grant(replace(GRANT, object=SCHEMA, privilege=Privilege.ALTER))
-    assert set(privileges.of("bob")) == {
+    assert set(privileges.grants_of("bob")) == {
         GRANT,
         replace(GRANT, object=SCHEMA, privilege=Privilege.ALTER),
     }
-    assert privileges.of("Bob") == ()
+    assert privileges.grants_of("Bob") == ()
 
 
 def test_granting_twice_changes_nothing(privileges: Privileges) -> None:

@@ -17,7 +17,7 @@ from tidegate_server.core.config import Config, EngineSection, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.gateway.app import Gateway
-from tidegate_server.gateway.foreground import connecting, describe
+from tidegate_server.gateway.foreground import connection_help, describe
 from tidegate_server.gateway.link.lock import DataDirectoryTakenError
 
 FAKE_ENGINE = Path(__file__).with_name("link") / "fake_engine.py"
@@ -111,7 +111,7 @@ def test_what_is_told_about_a_gateway_is_plain_json(tmp_path: Path) -> None:
 
 
 def test_people_are_told_how_to_connect() -> None:
-    text = connecting("127.0.0.1:10009")
+    text = connection_help("127.0.0.1:10009")
     assert "beeline -u jdbc:hive2://127.0.0.1:10009/" in text
     assert 'tidegate.connect(host="127.0.0.1", port=10009)' in text
 
@@ -121,4 +121,4 @@ def test_from_a_clone_the_programs_are_those_of_its_bin_directory(
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     monkeypatch.setenv("TIDEGATE_PROGRAMS", str(Path.cwd() / "bin"))
-    assert "  bin/tidegate -u jdbc:hive2://127.0.0.1:10009/" in connecting("127.0.0.1:10009")
+    assert "  bin/tidegate -u jdbc:hive2://127.0.0.1:10009/" in connection_help("127.0.0.1:10009")

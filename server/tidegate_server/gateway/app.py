@@ -1,4 +1,4 @@
-"""The composition root of the gateway: builds its parts, starts them, stops them in reverse."""
+"""The composition root of the gateway: builds its parts, starts them, and stops them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tidegate_server.gateway.link.memory import CHECK_SECONDS as MEMORY_SECONDS
 from tidegate_server.gateway.link.memory import MemoryWatch
 from tidegate_server.gateway.link.supervisor import ENGINE_COMMAND, Supervisor
 from tidegate_server.gateway.observability.metrics import Metrics
-from tidegate_server.gateway.observability.runs import observed
+from tidegate_server.gateway.observability.runs import observe_refreshes
 from tidegate_server.gateway.options import check_server_options
 from tidegate_server.gateway.protocol.counted import count_rejected_logins
 from tidegate_server.gateway.protocol.server import ThriftServer
@@ -64,25 +64,25 @@ from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.session.metadata_cache_file import MetadataCacheFile
 from tidegate_server.gateway.store.breaches import Breaches
 from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.privileges import SqlPrivileges
-from tidegate_server.gateway.store.upkeep import UpkeepRuns
 from tidegate_server.gateway.store.watch import CHECK_SECONDS, StoreWatch
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _REFRESH_PATIENCE = 5.0
-"""Seconds that running refreshes get to end when the gateway stops."""
+"""Seconds that running refreshes get to finish when the gateway stops."""
 _RECOVERY_INTERVAL = 60.0
-"""Seconds between looks for runs of servers that died, on a store of several."""
+"""Seconds between searches for runs of dead servers, on a shared store."""
 
 
 class Gateway:
-    """A gateway and the engine it keeps; a context manager that listens while it is entered.
+    """A gateway and its engine; a context manager that listens while it is entered.
 
-    The parts start in the order lock, store, listener, engine, and stop in the reverse one.
-    Statements that need no Spark are answered as soon as it listens.
+    The parts start in the order lock, store, listener, engine, and stop in reverse.
+    Statements that need no Spark are answered as soon as the gateway listens.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class Gateway:
         config: Config,
         *,
         java_home: Path,
-        announce: Callable[[str], None] = log.info,
+        announce: Callable[[str], None] = logger.info,
         clock: Clock | None = None,
         engine_command: Sequence[str] = ENGINE_COMMAND,
         recover_catalog: bool = False,
     ) -> None:
-        """Build the parts; nothing is opened or started yet.
+        """Build the parts without opening or starting any.
 
-        ``announce`` is told in a sentence what becomes of the engine. ``recover_catalog`` brings
-        back the definitions that stand in the warehouse and not in the store.
+        ``announce`` gets a sentence about each change of the engine. ``recover_catalog`` restores
+        definitions that are found in the warehouse but not in the store.
 
         :raises ServerError: ALERTS_CONFIGURATION, CLUSTER_STORAGE, INSECURE_ADDRESS,
             INSECURE_PASSWORDS, LOGIN_CONFIGURATION, MT_EXECUTION_MODE, MT_OPTION_UNKNOWN,
@@ -109,7 +109,9 @@ class Gateway:
             config.options, embedded=config.fires_itself, master=config.engine.master
         )
         if config.authorization.enabled and config.server.auth in UNCHECKED:
-            log.warning("authorization.enabled is set but authentication is off: set server.auth")
+            logger.warning(
+                "authorization.enabled is set but authentication is off: set server.auth"
+            )
         self.data = config.data.resolve()
         engine = config.engine
         check_cluster_storage(
@@ -155,13 +157,13 @@ class Gateway:
             clock=self._clock,
             new_id=new_id,
             server_id=server_id,
-            tell=[courier.take for courier in self._couriers],
+            tell=[courier.enqueue for courier in self._couriers],
         )
-        upkeep_runs = UpkeepRuns(self._database)
-        self._upkeep = Upkeep(
+        maintenance_runs = MaintenanceRuns(self._database)
+        self._maintenance = Upkeep(
             catalog=catalog,
             ledger=ledger,
-            runs=upkeep_runs,
+            runs=maintenance_runs,
             engine=self._engine,
             clock=self._clock,
             new_id=new_id,
@@ -169,7 +171,7 @@ class Gateway:
             lease_seconds=config.scheduler.lease,
             options=config.options,
             refresh=lambda request: self._services.run_refresh(request),
-            ended=metrics.upkeep_ended,
+            ended=metrics.maintenance_ended,
         )
         self._system_tables = SystemTables(
             catalog,
@@ -177,7 +179,7 @@ class Gateway:
             self._clock,
             self.data / "system",
             lambda table: schedule_timezone(table, config.timezone, config.options),
-            upkeep_runs.runs,
+            maintenance_runs.runs,
         )
         self._refresher = Refresher(
             catalog=catalog,
@@ -189,7 +191,7 @@ class Gateway:
             lease_seconds=config.scheduler.lease,
             check_owner=lambda table_id: check_owner(table_id, self._services),
         )
-        run_refresh = observed(self._refresher.run, metrics, new_id, self._refresh_ended)
+        run_refresh = observe_refreshes(self._refresher.run, metrics, new_id, self._refresh_ended)
         waves = Waves(
             catalog=catalog,
             engine=self._engine,
@@ -203,7 +205,7 @@ class Gateway:
             ledger=ledger,
             tables=catalog,
             run_refresh=waves.refresh,
-            skip_refresh=lambda request, code, text: observed(
+            skip_refresh=lambda request, code, text: observe_refreshes(
                 lambda skipped: self._refresher.skip(skipped, code, text), metrics, new_id
             )(request),
             watcher=ContinuousWatcher(
@@ -257,11 +259,11 @@ class Gateway:
         self._supervisor.on_ready(self._engine_ready)
 
     def __enter__(self) -> Gateway:
-        """Listen, and begin to start the engine.
+        """Listen, and start the engine in the background.
 
         :raises DataDirectoryTakenError: if another gateway uses the data directory.
         :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
-        :raises OSError: if the data directory or the address is not usable.
+        :raises OSError: if the data directory or the address cannot be used.
         """
         claim(self.data)
         with ExitStack() as stack:
@@ -269,11 +271,11 @@ class Gateway:
             stack.callback(self._database.close)
             self._database.open()
             if not self._database.shared:
-                # Before any statement comes, which might just be changing one.
+                # Before the first statement arrives, which might be changing a workflow itself.
                 self._realign_workflows()
             self._snapshot.load()
             stack.callback(self._engine.close)
-            # They end after the engine, for whose answer one of them may wait.
+            # These threads stop after the engine, because one may be waiting for its answer.
             watch = StoreWatch(self._database, self._announce)
             stack.enter_context(_Repeat(watch.check, CHECK_SECONDS, "store-watch"))
             memory = _Repeat(self._memory.check, MEMORY_SECONDS, "engine-memory")
@@ -285,8 +287,8 @@ class Gateway:
             stack.callback(refreshes_ended.wait, _REFRESH_PATIENCE)
             stack.callback(self._supervisor.stop)
             stack.callback(self._close_scheduler, refreshes_ended)
-            self._upkeep.open()
-            stack.callback(self._upkeep.close)
+            self._maintenance.open()
+            stack.callback(self._maintenance.close)
             self.host, self.port = self._listener.start()
             stack.callback(self._listener.stop)
             stack.callback(self._http.stop)
@@ -294,8 +296,10 @@ class Gateway:
             if self._database.shared:
                 stack.enter_context(_Repeat(self._recover, _RECOVERY_INTERVAL, "recovery"))
             if self._alerts.watches_lag:
-                look = _Repeat(self._alerts.look, self.config.alerts.lag_interval, "lag-alerts")
-                stack.enter_context(look)
+                lag_check = _Repeat(
+                    self._alerts.look, self.config.alerts.lag_interval, "lag-alerts"
+                )
+                stack.enter_context(lag_check)
             self._supervisor.start()
             self._stack = stack.pop_all()
         return self
@@ -310,34 +314,37 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """Host and port as they stand in a URL."""
+        """Host and port as written in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     @property
     def engine_generation(self) -> int:
-        """Counts the engines of this gateway from 1."""
+        """The number of the current engine of this gateway, from 1."""
         return self._supervisor.generation
 
     def on_engine_ready(self, callback: Callable[[EngineInfo], None]) -> None:
-        """Have ``callback`` called whenever an engine is up, after the gateway's own work."""
+        """Call ``callback`` whenever an engine is ready, after the gateway's own callback."""
         self._supervisor.on_ready(callback)
 
     def hurry(self) -> None:
-        """Let a stop that is under way wait for nothing."""
+        """Make a stop in progress finish without waiting."""
         self._supervisor.hurry()
 
     def _refresh_ended(self, run: RefreshRun) -> None:
         self._alerts.refresh_ended(run)
-        self._upkeep.refresh_ended(run)
+        self._maintenance.refresh_ended(run)
 
     def _publish_system_tables(self, text: str) -> None:
-        """Bring the system tables up to date once the engine knows them; raises as it waits."""
+        """Update the system tables once the engine knows them.
+
+        :raises ServerError: ENGINE_UNAVAILABLE if none comes up.
+        """
         self._supervisor.wait_prepared()
         self._system_tables.publish(text)
 
     def _preparations(self) -> Iterator[Request[Done]]:
-        """Yield what makes the system tables readable in a new engine."""
+        """Yield the requests that make the system tables readable in a new engine."""
         self._system_tables.ensure()
         comments = self._system_tables.comments()
         for name, location in self._system_tables.locations().items():
@@ -348,8 +355,8 @@ class Gateway:
             )
 
     def _engine_ready(self, info: EngineInfo) -> None:
-        log.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
-        self._snapshot.invalidate()  # calls may have come before the system tables were there
+        logger.info("Engine %d is up: Spark %s", info.pid, info.spark_version)
+        self._snapshot.invalidate()  # it may have been taken before the system tables existed
         if self._recover_catalog:
             self._rebuild()
         else:
@@ -364,13 +371,15 @@ class Gateway:
     def _warn_of_lost_metastore(self) -> None:
         try:
             lost = metastore_is_lost(self._services.catalog, self._engine)
-        except ServerError as problem:
-            log.warning("the metastore is looked at with the next engine: %s", problem)
+        except ServerError as error:
+            logger.warning(
+                "the check of the metastore is postponed to the next engine start: %s", error
+            )
             return
         if lost:
             self._announce(
-                "The metastore knows no table, although there are materialized tables: start once "
-                "with --recover-catalog, which registers the tables of the warehouse."
+                "The metastore is empty, although there are materialized tables: start once with "
+                "--recover-catalog, which registers the tables of the warehouse."
             )
 
     def _rebuild(self) -> None:
@@ -385,8 +394,10 @@ class Gateway:
                 self.config.timezone,
                 self.config.options,
             )
-        except ServerError as problem:
-            log.warning("the catalog is rebuilt with the next engine: %s", problem)
+        except ServerError as error:
+            logger.warning(
+                "rebuilding the catalog is postponed to the next engine start: %s", error
+            )
             return
         if entries.materialized:
             put_views(services.catalog, self._engine)
@@ -394,10 +405,10 @@ class Gateway:
         self._snapshot.invalidate()
         if entries.materialized or entries.plain:
             self._announce(
-                f"{entries.materialized} materialized and {entries.plain} other Delta tables of "
-                "the warehouse are in the metastore again."
+                f"Registered {entries.materialized} materialized and {entries.plain} other Delta "
+                "tables of the warehouse in the metastore."
             )
-        self._announce(f"{added} materialized tables were brought back, suspended.")
+        self._announce(f"Restored {added} materialized tables; they are suspended.")
 
     def _recover(self) -> None:
         self._recovery.recover(self._clock.now())
@@ -407,7 +418,7 @@ class Gateway:
         realign_workflows(self._services.catalog, self._scheduler, zone, options)
 
     def _realign(self) -> None:
-        """Settle changes of definitions that a gateway which died left half done."""
+        """Complete or undo changes of definitions that a dead gateway left unfinished."""
         services = self._services
         try:
             changed = realign_storage(
@@ -419,9 +430,9 @@ class Gateway:
             )
             if changed:
                 self._realign_workflows()
-        except ServerError as problem:
-            log.warning(
-                "recovery of interrupted changes is postponed to the next engine start: %s", problem
+        except ServerError as error:
+            logger.warning(
+                "recovery of interrupted changes is postponed to the next engine start: %s", error
             )
 
     def _source_versions(self, sources: tuple[Source, ...]) -> Mapping[str, int]:
@@ -429,7 +440,7 @@ class Gateway:
         return answer.versions
 
     def _close_scheduler(self, ended: threading.Event) -> None:
-        """Fire nothing more; refreshes that take long are ended by their engine's end."""
+        """Stop firing; refreshes that take too long end with the engine."""
 
         def close() -> None:
             self._scheduler.close()
@@ -456,7 +467,7 @@ def _engine_options(config: Config, java_home: Path) -> EngineOptions:
 
 
 class _Listener:
-    """Runs the asyncio server on a thread of its own, away from blocking parts and signals."""
+    """Runs the asyncio server on its own thread, away from blocking code and signals."""
 
     def __init__(self, server: ThriftServer) -> None:
         self._server = server
@@ -490,7 +501,7 @@ class _Listener:
 
 
 class _Repeat:
-    """Does something every so many seconds on a thread of its own while it is entered."""
+    """Repeats a task at an interval on its own thread while it is entered."""
 
     def __init__(self, work: Callable[[], None], seconds: float, name: str) -> None:
         self._work = work
@@ -510,5 +521,5 @@ class _Repeat:
             try:
                 self._work()
             except Exception:
-                # One failed round must not end all later ones.
-                log.exception("Repeated work failed")
+                # One failure must not end all later rounds.
+                logger.exception("A periodic task failed")

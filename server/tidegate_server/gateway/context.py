@@ -1,4 +1,4 @@
-"""What a command is given: its session's state and the parts it may use."""
+"""What a command gets: its session's state and the services it may use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tidegate_server.gateway.store.database import StoreState
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
 
 WARNING: Final = "Warning: "
-"""Begins a log line that warns of something; clients get it as a message of the statement."""
+"""Prefix of a log line with a warning; clients get it as a message of the statement."""
 NOTE: Final = "Note: "
-"""Begins a log line that says what came of a statement; clients get it as a message, too."""
+"""Prefix of a log line about a statement's outcome; clients get it as a message, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The parts shared by all sessions; built once by ``app``."""
+    """The services shared by all sessions; built once by ``app``."""
 
     config: Config
     catalog: Catalog
@@ -37,10 +37,10 @@ class Services:
     run_refresh: RunRefresh
     waves: Waves
     cancel_refresh: Callable[[str], bool]
-    """Stops the refreshes that an operation asked for, by its id; False if none is at work."""
+    """Cancels the refreshes that an operation started, by its id; False if none is running."""
     publish_system_tables: Callable[[str], None]
-    """Brings the tables of information_schema up to date, waiting for an engine that knows them;
-    called before they are read."""
+    """Updates the tables of information_schema before a statement reads them, waiting for an
+    engine that knows them."""
     clock: Clock
     new_id: Callable[[], str]
     server_id: str
@@ -48,56 +48,56 @@ class Services:
     privileges: Privileges = field(default_factory=MemoryPrivileges)
     background: Background = field(default_factory=Background)
     store: StoreState | None = None
-    """How the store works; None where definitions are kept in memory."""
+    """The health of the store; None if definitions are kept in memory."""
     memory: MemoryWatch | None = None
     """The memory of the engine; None if it is not watched."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionState:
-    """What statements change about their session; the engine's child session mirrors it.
+    """The mutable state of a session; the engine's child session mirrors it.
 
-    ``settings`` is the overlay over the server's configuration: every SET of the session.
+    ``settings`` overlays the server's configuration with every SET of the session.
     """
 
     session_id: str
     user: str
     real_user: str = ""
-    """Who logged in; the session may act for somebody else."""
+    """Who logged in; ``user`` differs under impersonation."""
     catalog: str
     schema: str
     settings: dict[str, str] = field(default_factory=dict)
     engine_generation: int | None = None
-    """The engine start in which the child session was opened; None before the first time."""
+    """The engine start in which the child session was opened; None if it was never opened."""
     temporary: set[str] = field(default_factory=set)
-    """What the session made for itself alone in that engine, such as ``view v``."""
+    """The session's temporary objects in that engine, such as ``view v``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One statement's surroundings."""
+    """The context in which one statement runs."""
 
     services: Services
     session: SessionState
     operation_id: str
     log: Callable[[str], None]
-    """Adds a line to the statement's log; :meth:`warn` and :meth:`note` reach a person for sure."""
+    """Adds a line to the statement's log; :meth:`warn` and :meth:`note` also reach the client."""
     progress: Callable[[Progress], None]
     overlay: Mapping[str, str] = field(default_factory=dict)
     """Settings for this statement alone (Thrift's confOverlay)."""
     require_wanted: Callable[[], None] = lambda: None
-    """Raises why the statement is over, once a client or a timeout has ended it."""
+    """Raises the reason once a client or a timeout has ended the statement."""
 
     def warn(self, text: str) -> None:
-        """Warn whoever runs the statement, which goes on."""
+        """Warn the user; the statement continues."""
         self.log(WARNING + text)
 
     def note(self, text: str) -> None:
-        """Say what came of the statement where its result does not show it."""
+        """Report an outcome that the statement's result does not show."""
         self.log(NOTE + text)
 
     def setting(self, key: str) -> str | None:
-        """Return a setting as this statement sees it, or None."""
+        """Return a setting in effect for this statement, or None."""
         for layer in (self.overlay, self.session.settings, self.services.config.options):
             if key in layer:
                 return layer[key]

@@ -1,4 +1,4 @@
-"""Settings and table options of Flink's that change nothing here, each with the reason."""
+"""Flink's settings and table options that have no effect here, each with the reason."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FLINKS_PREFIXES = (
     "taskmanager.",
     "jobmanager.",
 )
-"""How names of Flink's settings begin that are neither Tidegate's nor Spark's."""
+"""Prefixes of Flink's settings that are neither Tidegate's nor Spark's."""
 
-SERVERS_OWN = "the server alone has it, in its configuration"
+SERVERS_OWN = "it can only be set in the server's configuration"
 
-_PLACE = "the engine works where engine.master says"
-_COMMITS = "the versions of all sources stand in each commit of a table"
-_NO_JOB = "there is no job of Flink here; SHOW REFRESH HISTORY lists the refreshes"
-_RETRIES = "write materialized-table.refresh.retries"
+_PLACE = "engine.master defines where the engine runs"
+_COMMITS = "each commit of a table records the versions of all its sources"
+_NO_JOB = "there are no Flink jobs here; SHOW REFRESH HISTORY lists the refreshes"
+_RETRIES = "use materialized-table.refresh.retries"
 _PLANNER = "Spark plans the queries; its settings begin with spark.sql."
 _SETTINGS: tuple[tuple[str, str], ...] = (
     (SCHEDULER_OPTIONS, SERVERS_OWN),
@@ -38,51 +38,51 @@ _SETTINGS: tuple[tuple[str, str], ...] = (
     ("yarn.", _PLACE),
     ("taskmanager.", _PLACE),
     ("jobmanager.", _PLACE),
-    ("parallelism.default", "write spark.sql.shuffle.partitions"),
-    ("pipeline.max-parallelism", "write spark.sql.shuffle.partitions"),
+    ("parallelism.default", "use spark.sql.shuffle.partitions"),
+    ("pipeline.max-parallelism", "use spark.sql.shuffle.partitions"),
     ("pipeline.", _NO_JOB),
-    ("sql-client.", "it is for Flink's client, and each client here has its own settings"),
+    ("sql-client.", "it is for Flink's client; clients here have their own settings"),
     ("sql-gateway.", "it is for Flink's gateway; this one has its configuration file"),
     ("restart-strategy", _RETRIES),
     ("state.backend", _COMMITS),
     ("state.checkpoint", _COMMITS),
     ("state.savepoint", _COMMITS),
     ("execution.checkpointing.", _COMMITS),
-    ("execution.runtime-mode", "REFRESH_MODE says how a materialized table is refreshed"),
-    ("execution.", "the engine is Spark's, and has no such setting"),
+    ("execution.runtime-mode", "REFRESH_MODE defines how a materialized table is refreshed"),
+    ("execution.", "the engine is Spark, which has no such setting"),
 )
-"""How names begin, the longer ones first, and why such a setting changes nothing."""
+"""Prefixes, longer ones first, with the reason why such a setting has no effect."""
 
 _DELTA = "rows are stored in a Delta table of the warehouse"
 _STREAMS = "STREAM read_kafka(...) and STREAM read_files(...) read from elsewhere"
 STORED_ELSEWHERE: Mapping[str, str] = {
     "connector": f"{_DELTA}: leave it out; {_STREAMS}",
-    "path": f"{_DELTA}, at a place of its own: leave it out",
-    "location": f"{_DELTA}, at a place of its own: leave it out",
+    "path": f"{_DELTA}, at a location of its own: leave it out",
+    "location": f"{_DELTA}, at a location of its own: leave it out",
     "topic": f"{_DELTA}: leave it out; {_STREAMS}",
     "url": f"{_DELTA}: leave it out",
     "table-name": f"{_DELTA}: leave it out",
 }
-"""Options that send rows elsewhere, which is not done; in lower case, each with the reason."""
+"""Options that would store rows elsewhere, in lower case, each with the reason for rejection."""
 
-_FILES = "DISTRIBUTED INTO n BUCKETS says how many files a refresh writes"
+_FILES = "DISTRIBUTED INTO n BUCKETS sets how many files a refresh writes"
 _TABLE: Mapping[str, str] = {
     "format": f"{_DELTA}, whose files are Parquet",
     "bucket": _FILES,
-    "sink.parallelism": f"{_FILES}, spark.sql.shuffle.partitions in how many parts it computes",
+    "sink.parallelism": f"{_FILES}, spark.sql.shuffle.partitions how many partitions it computes",
 }
 
 
 def without_effect(key: str) -> str | None:
-    """Return why a setting changes nothing; None for one that may."""
+    """Return why a setting has no effect; None if it may have one."""
     folded = key.lower()
     return next((reason for begin, reason in _SETTINGS if folded.startswith(begin)), None)
 
 
 def table_remark(key: str, value: str, *, kept: bool) -> str | None:
-    """Return why an option of a table that is none of Tidegate's changes nothing.
+    """Return why a table option that is not Tidegate's has no effect; None if it needs no remark.
 
-    :param kept: whether it is kept in the definition.
+    :param kept: whether it is stored in the definition.
     """
     folded = key.lower()
     if folded == "format" and value.strip().lower() == "delta":
@@ -90,7 +90,5 @@ def table_remark(key: str, value: str, *, kept: bool) -> str | None:
     if (reason := _TABLE.get(folded)) is not None:
         return reason
     if folded.startswith("delta."):
-        return (
-            "properties of the Delta table are Tidegate's; materialized-table.upkeep.* are options"
-        )
-    return f"it is no option of Tidegate{', and is kept as a note' if kept else ''}"
+        return "Tidegate manages the properties of the Delta table; use materialized-table.upkeep.*"
+    return f"it is not a Tidegate option{', and is only stored' if kept else ''}"

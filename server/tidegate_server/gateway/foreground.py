@@ -23,7 +23,7 @@ from tidegate_server.core.logs import logging_to
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.gateway.app import Gateway
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _DEMO_SECONDS = 10.0
 
@@ -33,14 +33,14 @@ def run(
 ) -> int:
     """Start a gateway, wait for SIGINT or SIGTERM, stop it, return the exit code 0.
 
-    ``say`` tells a person what happens. ``demo`` runs the demo pipeline beside the gateway.
-    ``ready_file`` gets what :func:`describe` returns, anew whenever an engine is up.
+    ``say`` prints progress. ``demo`` runs the demo pipeline beside the gateway.
+    ``ready_file`` gets the result of :func:`describe` as JSON, again for each new engine.
 
     :raises DataDirectoryTakenError: if another gateway uses the data directory.
     :raises ServerError: DATA_DIRECTORY, or why the store cannot be opened.
-    :raises OSError: if the data directory or the address is not usable.
+    :raises OSError: if the data directory or the address cannot be used.
     """
-    claim(gateway.data)  # before the log is written there
+    claim(gateway.data)  # before any log is written there
     stop = threading.Event()
     with ExitStack() as stack:
         stack.enter_context(logging_to(gateway.data / "logs", gateway.config.logging))
@@ -73,8 +73,8 @@ def describe(gateway: Gateway, info: EngineInfo | None) -> Mapping[str, object]:
     }
 
 
-def connecting(address: str) -> str:
-    """Return how people reach a gateway that listens on ``address``."""
+def connection_help(address: str) -> str:
+    """Return instructions for connecting to a gateway that listens on ``address``."""
     host, _, port = address.rpartition(":")
     return (
         f"  {_program('beeline')} -u jdbc:hive2://{address}/\n"
@@ -85,9 +85,9 @@ def connecting(address: str) -> str:
 
 
 def _program(name: str) -> str:
-    """Return what to type for a program: its name, or its path when it is not on the PATH.
+    """Return the command for a program: its name, or its path if it is not on the PATH.
 
-    The scripts of a clone say in TIDEGATE_PROGRAMS that theirs are to be used.
+    The scripts of a source checkout set TIDEGATE_PROGRAMS to the directory of their programs.
     """
     folder = os.environ.get("TIDEGATE_PROGRAMS")
     path = Path(folder or Path(sys.executable).parent) / name
@@ -101,14 +101,14 @@ def _engine_ready(
     gateway: Gateway, info: EngineInfo, say: Callable[[str], None], ready_file: Path | None
 ) -> None:
     if gateway.engine_generation == 1:
-        say(f"Connect with\n{connecting(gateway.address)}")
+        say(f"Connect with\n{connection_help(gateway.address)}")
     _write(ready_file, describe(gateway, info))
 
 
 def _write(file: Path | None, content: Mapping[str, object]) -> None:
     if file is None:
         return
-    # Whoever waits for the file must never read half of it.
+    # Written to another file and renamed, so that a waiting process never reads a partial one.
     partial = file.with_name(f"{file.name}.partial")
     partial.write_text(json.dumps(content))
     partial.replace(file)
@@ -116,11 +116,11 @@ def _write(file: Path | None, content: Mapping[str, object]) -> None:
 
 @contextmanager
 def _signals(stop: threading.Event, gateway: Gateway, say: Callable[[str], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM stops the gateway, a second one does not let it take its time."""
+    """Stop the gateway on the first SIGINT or SIGTERM, and without waiting on the second."""
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
-            say("Stopping at once ...")
+            say("Stopping immediately ...")
             gateway.hurry()
         stop.set()
 
@@ -134,7 +134,7 @@ def _signals(stop: threading.Event, gateway: Gateway, say: Callable[[str], None]
 
 @contextmanager
 def _demo(gateway: Gateway) -> Iterator[None]:
-    """Run the demo pipeline as a client of its own; Ctrl-C reaches it directly too."""
+    """Run the demo pipeline in its own process; Ctrl-C reaches it directly as well."""
     command = [sys.executable, "-P", "-m", "tidegate_server.gateway.demo"]
     child = subprocess.Popen([*command, "--host", gateway.host, "--port", str(gateway.port)])
     try:
@@ -144,6 +144,6 @@ def _demo(gateway: Gateway) -> Iterator[None]:
         try:
             child.wait(_DEMO_SECONDS)
         except subprocess.TimeoutExpired:
-            log.warning("The demo pipeline did not end by itself")
+            logger.warning("The demo pipeline did not stop and is killed")
             child.kill()
             child.wait()

@@ -1,4 +1,4 @@
-"""Tidegate's own options: their names, where each is written, and how a value is read."""
+"""Tidegate's own options: their names, where each may be set, and how values are parsed."""
 
 from __future__ import annotations
 
@@ -65,31 +65,31 @@ SNAPSHOT = "SNAPSHOT"
 DESCRIBE_KEY = "materialized-table.describe.format"
 EXECUTION_MODE_KEY = "execution.mode"
 EXECUTION_MODES = ("embedded", "remote")
-"""Both are the gateway's engine; the second is Flink's word for a cluster that runs already."""
+"""Both mean the gateway's engine; the second is Flink's word for a running cluster."""
 CLUSTER_MODES: Mapping[str, str] = {
     "yarn-session": "yarn",
     "yarn-application": "yarn",
     "kubernetes-session": "k8s://",
     "kubernetes-application": "k8s://",
 }
-"""Flink's words for clusters, with how ``engine.master`` begins where the engine works on one."""
+"""Flink's words for clusters, with the prefix of ``engine.master`` for each."""
 
 _OURS = ("materialized-table.", SCHEDULER_OPTIONS, "execution.", "table.")
 _ONLY_OURS = ("materialized-table.", "partition.field", "constraint.enforce")
-"""How names begin that only Tidegate's options have, so that an unknown one is a mistake."""
+"""Prefixes that only Tidegate's options have, so that an unknown name is a mistake."""
 _PARTITION_OPTION = re.compile(r"partition\.fields\.(.+)\.(lateness|date-formatter)")
 _PARTITION_SHAPES = (
     "partition.fields.<column>.date-formatter",
     "partition.fields.<column>.lateness",
 )
 _FEW = 5
-_LISTED = "The page on configuration lists the options."
+_LISTED = "See the configuration page for the list of options."
 _SIMILAR = 0.85
-"""Least similarity of a name that has nothing of ours to one that it may be meant for."""
+"""Least similarity at which a foreign name counts as a misspelt option."""
 
 
 class Place(Enum):
-    """Where an option is written; the value completes "it is written ..."."""
+    """Where an option may be set; the value completes "it is set ..."."""
 
     SERVER = "under [options] of the server's configuration"
     SESSION = "by SET"
@@ -103,19 +103,19 @@ Check = Callable[[str, str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What is known of an option: how a value is checked, and where it has an effect."""
+    """How an option's value is checked, and where the option has an effect."""
 
     check: Check
     places: frozenset[Place]
 
 
 def is_tidegate_key(key: str) -> bool:
-    """Say whether a setting is Tidegate's or Flink's and never reaches Spark's configuration."""
+    """Return whether a setting is Tidegate's or Flink's, so that Spark never gets it."""
     return key.lower().startswith((*_OURS, *FLINKS_PREFIXES))
 
 
 def sparks_names(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with Flink's name of the session's time zone respelled as Spark's."""
+    """Return settings with Flink's name for the session time zone replaced by Spark's."""
     found = {key: value for key, value in settings.items() if key.lower() != LOCAL_ZONE}
     for key in settings.keys() - found.keys():
         if settings[key].strip().lower() != UNSET:
@@ -129,20 +129,20 @@ def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_option(key: str, value: str) -> None:
-    """Refuse a value that a Tidegate option cannot have, and names that only it could have.
+    """Reject invalid values of Tidegate's options, and unknown ``materialized-table.*`` names.
 
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE.
     """
     if option := OPTIONS.get(key):
         option.check(key, value)
     elif key.lower().startswith("materialized-table."):
-        raise unknown(key)
+        raise unknown_option_error(key)
 
 
 def check_session_option(key: str, value: str, master: str) -> str | None:
-    """Return why a setting changes nothing in a session; None for one that may.
+    """Return why a setting has no effect in a session; None if it may have one.
 
-    :param master: where the engine works, ``engine.master``.
+    :param master: where the engine runs, ``engine.master``.
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE for one that cannot
         be set.
     """
@@ -153,52 +153,52 @@ def check_session_option(key: str, value: str, master: str) -> str | None:
         if key.startswith((SCHEDULER_OPTIONS, "table.")):
             return SERVERS_OWN
         option.check(key, value)
-        raise misplaced(key, value, option.places)
+        raise misplaced_option_error(key, value, option.places)
     if _PARTITION_OPTION.fullmatch(key):
-        raise misplaced(key, value, (Place.CREATE, Place.ALTER))
-    if (name := whole_name(key)) is not None:
-        raise unusable(key, value, f"the option is called {name}")
+        raise misplaced_option_error(key, value, (Place.CREATE, Place.ALTER))
+    if (name := full_name(key)) is not None:
+        raise invalid_value_error(key, value, f"the option is called {name}")
     if _is_mistaken(key, OPTIONS):
-        raise unknown(key)
+        raise unknown_option_error(key)
     return without_effect(key) if is_tidegate_key(key) else None
 
 
 def check_table_option(key: str, value: str, place: Place) -> str | None:
-    """Return why an option changes nothing about a table; None for one that may.
+    """Return why an option has no effect on a table; None if it may have one.
 
-    :param place: the clause in which it is written.
-    :raises ServerError: MT_OPTION_UNKNOWN or MT_OPTION_VALUE for one that cannot be there.
+    :param place: the clause in which it is set.
+    :raises ServerError: MT_OPTION_UNKNOWN or MT_OPTION_VALUE for one that is invalid there.
     """
     if (option := OPTIONS.get(key)) is not None:
         if place not in option.places:
-            raise misplaced(key, value, option.places)
+            raise misplaced_option_error(key, value, option.places)
         option.check(key, value)
         return None
     if _PARTITION_OPTION.fullmatch(key):
         if place is Place.RESUME:
-            raise misplaced(key, value, (Place.CREATE, Place.ALTER))
+            raise misplaced_option_error(key, value, (Place.CREATE, Place.ALTER))
         return None
     if key.lower().startswith("spark."):
         if place is Place.RESUME:
             return None
-        reason = "refreshes run under the settings that are SET before CREATE, or in RESUME WITH"
-        raise unusable(key, value, reason)
-    if (name := whole_name(key)) is not None:
-        raise unusable(key, value, f"the option is called {name}")
+        reason = "refreshes use the settings that are SET before CREATE, or in RESUME WITH"
+        raise invalid_value_error(key, value, reason)
+    if (name := full_name(key)) is not None:
+        raise invalid_value_error(key, value, f"the option is called {name}")
     if _is_mistaken(key, OPTIONS):
-        raise unknown(key)
+        raise unknown_option_error(key)
     if (elsewhere := STORED_ELSEWHERE.get(key.lower())) is not None:
-        raise unusable(key, value, elsewhere)
+        raise invalid_value_error(key, value, elsewhere)
     return without_effect(key) or table_remark(key, value, kept=place is not Place.RESUME)
 
 
 def check_server_options(
     options: Mapping[str, str], *, embedded: bool = True, master: str = "local[*]"
 ) -> None:
-    """Refuse what has no effect among the server's own options.
+    """Reject options of the server's configuration that have no effect.
 
     :param embedded: whether no scheduler plug-in reads further ``workflow-scheduler.*`` options.
-    :param master: where the engine works, ``engine.master``.
+    :param master: where the engine runs, ``engine.master``.
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_EXECUTION_MODE.
     """
     known = {key for key, option in OPTIONS.items() if Place.SERVER in option.places}
@@ -206,19 +206,19 @@ def check_server_options(
         option = OPTIONS.get(key)
         if option is not None:
             if Place.SERVER not in option.places:
-                raise misplaced(key, value, option.places)
+                raise misplaced_option_error(key, value, option.places)
             if key != MAX_CONCURRENT_OPTION:
                 option.check(key, value)
             if key == EXECUTION_MODE_KEY:
                 check_target(value, master)
         elif key.lower().startswith("spark."):
-            raise unusable(key, value, "settings of Spark stand under engine.settings")
+            raise invalid_value_error(key, value, "Spark settings belong under engine.settings")
         elif embedded or not key.startswith(SCHEDULER_OPTIONS) or _similar(key, known):
-            raise unknown(key, known)
+            raise unknown_option_error(key, known)
 
 
 def check_target(mode: str, master: str) -> str:
-    """Return the execution target that a mode means for an engine; an engine works in one place.
+    """Return the execution target for a mode; it must match where the engine runs.
 
     :raises ServerError: MT_EXECUTION_MODE.
     """
@@ -230,48 +230,50 @@ def check_target(mode: str, master: str) -> str:
     if place is not None:
         wanted = "k8s://https://host:port" if place == "k8s://" else place
         hint += (
-            f" This gateway's engine works on {master}; started with engine.master = '{wanted}' "
-            f"it refreshes every table there, and knows {word}."
+            f" This gateway's engine runs on {master}; with engine.master = '{wanted}' it "
+            f"refreshes every table there, and accepts {word}."
         )
     raise error(Code.MT_EXECUTION_MODE, mode=mode, hint=hint)
 
 
-def whole_name(key: str) -> str | None:
-    """Return the option of which a key is the end, such as ``refresh.retries``; None for others."""
+def full_name(key: str) -> str | None:
+    """Return the option whose name ends with a key such as ``refresh.retries``; else None."""
     name = f"materialized-table.{key.lower()}"
     return name if name in OPTIONS else None
 
 
-def unknown(key: str, known: Collection[str] | None = None) -> ServerError:
-    """Return the error for an option that does not exist, with the nearest one that does."""
+def unknown_option_error(key: str, known: Collection[str] | None = None) -> ServerError:
+    """Return the error for an option that does not exist, suggesting the most similar one."""
     names = [*(OPTIONS if known is None else known), *(_PARTITION_SHAPES if known is None else ())]
-    near = whole_name(key) or _nearest(key.lower(), names)
-    few = f"There are {', '.join(sorted(names))}." if len(names) <= _FEW else _LISTED
+    near = full_name(key) or _nearest(key.lower(), names)
+    few = f"Options: {', '.join(sorted(names))}." if len(names) <= _FEW else _LISTED
     hint = f"Did you mean {near}?" if near else few
     return error(Code.MT_OPTION_UNKNOWN, key=key, hint=hint)
 
 
-def misplaced(key: str, value: str, places: Collection[Place]) -> ServerError:
-    """Return the error for an option that has no effect where it is written."""
+def misplaced_option_error(key: str, value: str, places: Collection[Place]) -> ServerError:
+    """Return the error for an option that has no effect where it is set."""
     if places == frozenset({Place.SERVER}):
-        return unusable(key, value, f"it is the server's own, {_SERVERS_PLACE}")
+        return invalid_value_error(key, value, f"it can only be set {_SERVERS_PLACE}")
     written = " or ".join(place.value for place in Place if place in places)
-    return unusable(key, value, f"it is written {written}")
+    return invalid_value_error(key, value, f"it is set {written}")
 
 
 def read_duration(key: str, value: str) -> Freshness:
-    """Read a duration as Flink writes it, for example ``30 min``.
+    """Parse a duration in Flink's format, for example ``30 min``.
 
-    :raises ServerError: MT_OPTION_VALUE for anything else and for zero.
+    :raises ServerError: MT_OPTION_VALUE for anything else, and for zero.
     """
     found = parse_duration(value)
     if found is None:
-        raise unusable(key, value, "write a positive duration such as 30 min, 1 h or 10 s")
+        raise invalid_value_error(
+            key, value, "write a positive duration such as 30 min, 1 h or 10 s"
+        )
     return found
 
 
 def read_bound(key: str, value: str) -> Bound:
-    """Read the greatest age that may be read, for example ``10 min REFRESH``.
+    """Parse a staleness bound, for example ``10 min REFRESH``.
 
     :raises ServerError: MT_OPTION_VALUE.
     """
@@ -279,23 +281,23 @@ def read_bound(key: str, value: str) -> Bound:
     if bound is None:
         actions = ", ".join(OnStale.__members__)
         reason = f"write a positive duration and one of {actions}, such as 10 min REFRESH"
-        raise unusable(key, value, reason)
+        raise invalid_value_error(key, value, reason)
     return bound
 
 
-def unusable(key: str, value: str, reason: str) -> ServerError:
-    """Return the error for an option's value."""
+def invalid_value_error(key: str, value: str, reason: str) -> ServerError:
+    """Return the error for an invalid value."""
     return error(Code.MT_OPTION_VALUE, key=key, value=repr(value), reason=reason)
 
 
 def _is_mistaken(key: str, known: Collection[str]) -> bool:
-    """Say whether a name that is no option's was meant for one."""
+    """Return whether an unknown name was meant to be an option."""
     folded = key.lower()
     return folded.startswith(_ONLY_OURS) or folded in known or bool(_similar(key, known))
 
 
 def _nearest(key: str, names: Collection[str]) -> str | None:
-    """Return the name that is most likely meant; what all names begin with says nothing of it."""
+    """Return the most similar name, comparing only what follows the common prefix."""
     begin, dot, rest = key.partition(".")
     ends = {name.removeprefix(begin + dot): name for name in names if name.startswith(begin + dot)}
     near = difflib.get_close_matches(rest, ends, n=1)
@@ -307,24 +309,24 @@ def _similar(key: str, known: Collection[str]) -> list[str]:
 
 
 def _other_engine(mode: str, master: str) -> str | None:
-    """Return which engine runs refreshes where that is not what a mode says."""
+    """Return which engine runs refreshes if that differs from what a mode says."""
     word = check_target(mode, master)
     if word != "remote" or not master.lower().startswith("local"):
         return None
-    return f"refreshes run in the gateway's own engine, on {master}; engine.master says where"
+    return f"refreshes run in the gateway's own engine, on {master}; engine.master sets where"
 
 
 def _one_of(*words: str) -> Check:
     def check(key: str, value: str) -> None:
         if value.strip().upper() not in words:
-            raise unusable(key, value, f"it is one of {', '.join(words)}")
+            raise invalid_value_error(key, value, f"use one of {', '.join(words)}")
 
     return check
 
 
 def _whole_number(key: str, value: str) -> None:
     if not (value.strip().isascii() and value.strip().isdigit()):
-        raise unusable(key, value, "write a whole number")
+        raise invalid_value_error(key, value, "use a whole number")
 
 
 def _incremental_rules(key: str, value: str) -> None:
@@ -332,7 +334,7 @@ def _incremental_rules(key: str, value: str) -> None:
         read_rules(value)
     except ValueError as unknown:
         words = ", ".join(rule.value for rule in Rule)
-        raise unusable(key, value, f"write ALL or a list of {words}") from unknown
+        raise invalid_value_error(key, value, f"write ALL or a list of {words}") from unknown
 
 
 def _execution_mode(key: str, value: str) -> None:
@@ -341,7 +343,7 @@ def _execution_mode(key: str, value: str) -> None:
 
 
 def _any_text(key: str, value: str) -> None:
-    """Take any value: it is checked where it is read."""
+    """Accept any value: it is checked where it is used."""
 
 
 _SERVERS_PLACE = "under [options] of its configuration"
@@ -400,4 +402,4 @@ OPTIONS: Mapping[str, Option] = {
     STORE_KIND_OPTION: _option(_any_text, _SERVER),
     STORE_PATH_OPTION: _option(_any_text, _SERVER),
 }
-"""Every option, but those of ``partition.fields.<column>``."""
+"""Every option except ``partition.fields.<column>.*``."""

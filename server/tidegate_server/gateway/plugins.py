@@ -1,4 +1,4 @@
-"""Finds what somebody else wrote, by entry point or by ``module:Class``."""
+"""Finds third-party plug-ins, by entry point or by ``module:Class``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def find_plugin(name: str, group: str) -> Any:
-    """Return what ``name`` names; None if no package offers it in the entry points ``group``.
+    """Load the object ``name``; None if no package offers it in the entry points ``group``.
 
     :raises ImportError, AttributeError: if it cannot be loaded.
     """

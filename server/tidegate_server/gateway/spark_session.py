@@ -1,4 +1,4 @@
-"""Everything that is not ours, verbatim to the engine."""
+"""Passes statements that are not Tidegate's own to the engine verbatim."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.link.result import EngineResult
 from tidegate_server.gateway.options import spark_settings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_OPENINGS = 3  # an engine may come up while the first one waits for it
+_OPENINGS = 3  # a new engine may come up while the first attempt waits for one
 _SYSTEM_SCHEMA = re.compile("information_schema", re.IGNORECASE)
 
 
@@ -35,9 +35,9 @@ def execute(
 ) -> EngineResult:
     """Run a statement in the session's child session.
 
-    :param inlined: materialized tables whose queries are read in the place of their rows.
+    :param inlined: materialized tables whose queries are read instead of their rows.
     :param pinned: the versions at which tables are read.
-    :raises ServerError: what the engine answers; MT_WRONG_KIND for plain DDL and DML on a
+    :raises ServerError: the engine's error; MT_WRONG_KIND for plain DDL and DML on a
         materialized table.
     """
     _ready_system_tables(text, context)
@@ -50,7 +50,7 @@ def run(
     inlined: tuple[InlinedTable, ...] = (),
     pinned: PinnedVersions | None = None,
 ) -> EngineResult:
-    """Run SQL; the session follows a changed catalog or schema."""
+    """Run SQL and update the session's current catalog and schema."""
     session = context.session
     request = Execute(
         session_id=ensure_session(context),
@@ -65,25 +65,25 @@ def run(
     )
     answer = context.services.engine.call(request, on_progress=context.progress)
     session.catalog, session.schema = answer.current_catalog, answer.current_schema
-    if (made := temporary_object(text)) is not None:
-        session.temporary.add(made)
+    if (created := temporary_object(text)) is not None:
+        session.temporary.add(created)
     session.temporary.discard(dropped_object(text) or "")
     if sets_time_zone(text):
-        # What the session is in now is stored with its tables, and given to a new engine.
+        # Kept because it is stored with the session's tables and sent to a new engine.
         session.settings[SESSION_ZONE] = session_zone(context)
     return EngineResult(context.services.engine, answer)
 
 
 def session_zone(context: Context) -> str:
-    """Return the time zone of the session, as Spark spells it."""
+    """Return the session's time zone in Spark's spelling."""
     with closing(run(f"SET {SESSION_ZONE}", context)) as found:
         [(_, zone)] = [tuple(row.values()) for b in found.batches(0) for row in b.to_pylist()]
     return str(zone)
 
 
 def survey(text: str, context: Context) -> Surveyed:
-    """Ask the engine what a statement would read; it runs nothing of it."""
-    # What a new engine does not know yet would look like nothing that is read.
+    """Have the engine analyze what a statement would read, without running it."""
+    # Without this, a new engine would not yet know the system tables, nor report them as read.
     _ready_system_tables(text, context)
     request = Survey(
         session_id=ensure_session(context),
@@ -100,18 +100,18 @@ def _ready_system_tables(text: str, context: Context) -> None:
 
 
 def ensure_session(context: Context) -> str:
-    """Open the child session unless the running engine has it; returns its id.
+    """Open the child session unless the running engine has it; return its id.
 
-    A new engine gets the session's Spark settings and current schema again. Temporary views,
-    functions and variables it cannot get: what they were made from may be another by now.
+    A new engine gets the session's Spark settings and current schema again, but not its temporary
+    views, functions and variables: what they were created from may have changed.
 
-    :raises ServerError: SESSION_OBJECTS_LOST, once, when there were any; why the statement is over
-        if that was ended meanwhile.
+    :raises ServerError: SESSION_OBJECTS_LOST, once, if there were any; the reason if the statement
+        was ended meanwhile.
     """
     engine, session = context.services.engine, context.session
     if not engine.ready or session.engine_generation != engine.generation:
         _open(context)
-    # An engine may take long to come up, and what it would begin now nobody waits for.
+    # An engine may take long to come up; the statement may have been canceled meanwhile.
     context.require_wanted()
     return session.session_id
 

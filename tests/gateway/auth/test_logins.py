@@ -149,7 +149,7 @@ RULES = Proxies(
 )
 def test_a_rule_allows(user: str, other: str, address: str) -> None:
     who = Identity(user=user, method="LDAP")
-    assert RULES.effective(who, other, Peer(address=address)) == (other or user)
+    assert RULES.effective_user(who, other, Peer(address=address)) == (other or user)
 
 
 @pytest.mark.parametrize(
@@ -166,15 +166,15 @@ def test_a_rule_allows(user: str, other: str, address: str) -> None:
 )
 def test_without_a_rule_nobody_acts_as_another(user: str, other: str, address: str) -> None:
     with pytest.raises(ServerError) as caught:
-        RULES.effective(Identity(user=user, method="LDAP"), other, Peer(address=address))
+        RULES.effective_user(Identity(user=user, method="LDAP"), other, Peer(address=address))
     assert (caught.value.code, caught.value.sqlstate) == ("PROXY_REFUSED", "28000")
 
 
 def test_a_name_that_was_only_said_may_as_well_be_another() -> None:
     said = Identity(user="ada", method="NONE", proven=False)
-    assert RULES.effective(said, "eva", HERE) == "eva"
+    assert RULES.effective_user(said, "eva", HERE) == "eva"
     with pytest.raises(ServerError, match="PROXY_REFUSED"):
-        RULES.effective(said, "eva\nINFO forged", HERE)
+        RULES.effective_user(said, "eva\nINFO forged", HERE)
 
 
 def test_a_rule_for_no_network_is_refused_at_the_start() -> None:

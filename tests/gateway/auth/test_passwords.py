@@ -87,7 +87,7 @@ def test_a_file_that_everybody_can_read_is_warned_of(
     file.chmod(0o644)
     with caplog.at_level(logging.WARNING):
         PasswordFile(file)
-    assert "can be read by every user" in caplog.text
+    assert "is readable by every user" in caplog.text
 
 
 def test_nothing_secret_is_shown(file: Path) -> None:

@@ -218,7 +218,7 @@ def test_a_dropped_table_is_forgotten_in_silence(world: World) -> None:
     world.look(3 * HOUR)
     world.catalog.drop("t-1")
     assert world.look(1) == ["LAG_EXCEEDED"]
-    assert Breaches(world.database).known() == frozenset()
+    assert Breaches(world.database).open_tables() == frozenset()
 
 
 # ---- put together ------------------------------------------------------------------------------

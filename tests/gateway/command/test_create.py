@@ -121,9 +121,9 @@ def test_a_cluster_is_an_execution_mode_where_the_engine_works_on_it(
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("workflow-scheduler.type", "in its configuration"),
-        ("table.catalog-store.kind", "in its configuration"),
-        ("table.materialized-table.conversion-from-table.enabled", "in its configuration"),
+        ("workflow-scheduler.type", "server's configuration"),
+        ("table.catalog-store.kind", "server's configuration"),
+        ("table.materialized-table.conversion-from-table.enabled", "server's configuration"),
         ("kubernetes.cluster-id", "engine.master"),
         ("yarn.application.id", "engine.master"),
         ("execution.checkpointing.savepoint-dir", "each commit"),

@@ -349,7 +349,7 @@ def test_elsewhere_it_is_refused_or_warned_of(world: World, key: str, place: Pla
     row = ROWS[key]
     if place is Place.SESSION and key.startswith(("workflow-scheduler.", "table.")):
         write(world, key, row.value, place, row)
-        assert warned(world, f"{key} changes nothing here: the server alone has it")
+        assert warned(world, f"{key} changes nothing here: it can only be set in the server")
         return
     with pytest.raises(ServerError) as caught:
         write(world, key, row.value, place, row)
@@ -393,8 +393,8 @@ def test_an_option_that_sends_rows_elsewhere_is_refused(
         ("format", "debezium-json", "whose files are Parquet"),
         ("bucket", "4", "DISTRIBUTED INTO n BUCKETS"),
         ("sink.parallelism", "10", "DISTRIBUTED INTO n BUCKETS"),
-        ("no.such.option", "1", "no option of Tidegate"),
-        ("owner-team", "finance", "no option of Tidegate"),
+        ("no.such.option", "1", "not a Tidegate option"),
+        ("owner-team", "finance", "not a Tidegate option"),
         ("delta.logRetentionDuration", "9 days", "materialized-table.upkeep."),
         ("pipeline.name", "p", "SHOW REFRESH HISTORY"),
         ("execution.checkpointing.interval", "1 s", "each commit"),

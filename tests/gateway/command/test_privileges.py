@@ -42,7 +42,7 @@ from tidegate_server.gateway.authorization.rights import (
     is_static,
     overlap,
 )
-from tidegate_server.gateway.authorization.visibility import narrowed, without_hidden
+from tidegate_server.gateway.authorization.visibility import narrow_query, without_hidden
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.context import Services
 from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
@@ -431,23 +431,23 @@ def of_system(*mentions: Mention, count: int = 1) -> Surveyed:
 def test_information_schema_shows_the_rows_of_visible_tables() -> None:
     mention = Mention(name=SYSTEM, start=SPAN[0], end=SPAN[1], aliased=False)
     inner = "SELECT * FROM `spark_catalog`.`information_schema`.`materialized_tables` WHERE"
-    assert narrowed(QUERY, of_system(mention), (DAILY, HOURLY)) == (
+    assert narrow_query(QUERY, of_system(mention), (DAILY, HOURLY)) == (
         f"SELECT * FROM ({inner} table_id IN ('t-1', 't-2')) AS `materialized_tables` -- all"
     )
     aliased = replace(mention, aliased=True)
-    assert narrowed(QUERY, of_system(aliased), ()) == f"SELECT * FROM ({inner} false) -- all"
+    assert narrow_query(QUERY, of_system(aliased), ()) == f"SELECT * FROM ({inner} false) -- all"
     short = replace(mention, start=0, end=len(QUERY), statement=True)
-    assert narrowed(QUERY, of_system(short), ()) == f"SELECT * FROM ({inner} false)"
+    assert narrow_query(QUERY, of_system(short), ()) == f"SELECT * FROM ({inner} false)"
 
 
 def test_other_queries_stay_byte_for_byte() -> None:
-    assert narrowed("SELECT  1", Surveyed(), ()) == "SELECT  1"
+    assert narrow_query("SELECT  1", Surveyed(), ()) == "SELECT  1"
 
 
 def test_information_schema_behind_a_view_or_a_command_is_refused(guarded: Guarded) -> None:
     mention = Mention(name=SYSTEM, start=SPAN[0], end=SPAN[1], aliased=False)
-    assert narrowed(QUERY, of_system(), ()) is None
-    assert narrowed(QUERY, of_system(mention, count=2), ()) is None
+    assert narrow_query(QUERY, of_system(), ()) is None
+    assert narrow_query(QUERY, of_system(mention, count=2), ()) is None
     guarded.engine.surveys["EXPLAIN x"] = of_system()
     guarded.be("bob")
     assert guarded.outcome("EXPLAIN x") == "ACCESS_DENIED"

@@ -50,7 +50,7 @@ from tidegate_server.gateway.catalog.memory import MemoryCatalog
 from tidegate_server.gateway.runs.maintenance import Upkeep
 from tidegate_server.gateway.scheduler.ledger import SqlLedger
 from tidegate_server.gateway.store.database import Database
-from tidegate_server.gateway.store.upkeep import UpkeepRuns
+from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)
 FEW = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention=4 * WEEK)
@@ -111,7 +111,7 @@ class World:
         self.clock = FakeClock()
         self.catalog = MemoryCatalog()
         self.ledger = SqlLedger(self.database)
-        self.runs = UpkeepRuns(self.database)
+        self.runs = MaintenanceRuns(self.database)
         self.engine = FakeEngine()
         self.ended: list[UpkeepRun] = []
         self.wished: list[RefreshRequest] = []
@@ -413,7 +413,7 @@ def test_only_commits_count_and_the_tenth_is_looked_at(world: World) -> None:
 def test_the_store_keeps_the_newest_runs_of_each_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_server.gateway.store.upkeep._KEPT", 2)
+    monkeypatch.setattr("tidegate_server.gateway.store.maintenance._KEPT", 2)
 
     def record(number: int, table_id: str, at: datetime) -> None:
         world.runs.record(

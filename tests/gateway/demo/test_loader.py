@@ -24,7 +24,7 @@ class FakeGateway:
     def run(self, sql: str) -> Rows:
         return [(self.newest,)] if "MAX(flight_day)" in sql else [(self.weather,)]
 
-    def script(self, name: str, **facts: str) -> None:
+    def run_script(self, name: str, **facts: str) -> None:
         self.scripts.append((name, facts))
 
     def names(self) -> list[str]:

@@ -48,8 +48,8 @@ def watch(history: FakeHistory, said: list[str]) -> Watch:
 
 def test_a_refresh_is_said_once(history: FakeHistory, watch: Watch, said: list[str]) -> None:
     history.add(1, "dws_delays", 0, 1.5, 1234)
-    watch.look()
-    watch.look()
+    watch.report_new()
+    watch.report_new()
     assert said == ["    dws_delays   FULL        in 1.5 s, 1,234 rows"]
 
 
@@ -58,7 +58,7 @@ def test_refreshes_of_before_are_left_out(
 ) -> None:
     history.add(1, "dws_delays", 0, 1)
     watch.skip()
-    watch.look()
+    watch.report_new()
     assert said == []
 
 
@@ -67,35 +67,35 @@ def test_refreshes_are_said_oldest_first(
 ) -> None:
     history.add(1, "dws_delays", 0, 1)
     history.add(2, "dwd_flights", 2, 3)
-    watch.look()
+    watch.report_new()
     assert [line.split()[0] for line in said] == ["dws_delays", "dwd_flights"]
 
 
 def test_the_oldest_change_in_a_refresh_counts(
     history: FakeHistory, watch: Watch, said: list[str]
 ) -> None:
-    watch.changed(_at(0))
-    watch.changed(_at(2))
+    watch.note_change(_at(0))
+    watch.note_change(_at(2))
     history.add(1, "dwd_flights", 3, 5)
-    watch.look()
+    watch.report_new()
     assert said[0].endswith("5.0 s behind the flights")
 
 
 def test_a_change_after_the_start_of_a_refresh_waits_for_the_next(
     history: FakeHistory, watch: Watch, said: list[str]
 ) -> None:
-    watch.changed(_at(4))
+    watch.note_change(_at(4))
     history.add(1, "dwd_flights", 3, 5)
-    watch.look()
+    watch.report_new()
     history.add(2, "dwd_flights", 6, 8)
-    watch.look()
+    watch.report_new()
     assert "behind" not in said[0]
     assert said[1].endswith("4.0 s behind the flights")
 
 
 def test_unknown_rows_are_left_out(history: FakeHistory, watch: Watch, said: list[str]) -> None:
     history.add(1, "dws_delays", 0, 1, rows=None)
-    watch.look()
+    watch.report_new()
     assert said == ["    dws_delays   FULL        in 1.0 s"]
 
 

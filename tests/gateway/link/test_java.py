@@ -20,7 +20,7 @@ def install(home: Path, version: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_java_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_installed", lambda version: iter(()))
+    monkeypatch.setattr(java, "_installed_homes", lambda version: iter(()))
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:

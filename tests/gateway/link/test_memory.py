@@ -103,7 +103,7 @@ def test_what_is_over_is_said() -> None:
     watched.check(3)
     watched.engine.share = 0.0
     watched.check(20)
-    assert watched.said[-1] == "The engine has memory again."
+    assert watched.said[-1] == "The engine has enough memory again."
     assert watched.replaced == []
 
 
@@ -152,5 +152,5 @@ def test_an_idle_engine_is_replaced_and_calls_wait_for_the_next_one(
     assert supervisor.replace("It collects.", lambda: engine.in_flight == 0)
     engine.call(Execute(session_id="s", operation_id="o", sql="SELECT 1"))
     assert supervisor.generation == 2
-    until(lambda: "The Spark engine is replaced. It collects." in announced)
+    until(lambda: "The Spark engine is being replaced. It collects." in announced)
     engine.close()

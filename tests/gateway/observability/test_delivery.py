@@ -62,9 +62,9 @@ def outcomes() -> Outcomes:
 
 
 def deliver(send: Send, outcomes: Outcomes, attempts: int = 3) -> str:
-    courier = Courier("test", send, attempts=attempts, counted=outcomes, pause=0.001)
+    courier = Courier("test", send, attempts=attempts, count=outcomes, pause=0.001)
     courier.start()
-    courier.take(ALERT)
+    courier.enqueue(ALERT)
     _, outcome = outcomes.next()
     courier.close()
     return outcome
@@ -126,12 +126,12 @@ def test_who_reports_waits_for_nobody_and_what_has_no_room_is_dropped(
     receiver: Receiver, outcomes: Outcomes
 ) -> None:
     receiver.open.clear()
-    courier = Courier("web", Webhook(receiver.url, {}, 30), attempts=1, counted=outcomes)
+    courier = Courier("web", Webhook(receiver.url, {}, 30), attempts=1, count=outcomes)
     courier.start()
-    courier.take(ALERT)
+    courier.enqueue(ALERT)
     receiver.next()
     for number in range(1001):
-        courier.take(replace(ALERT, id=str(number)))
+        courier.enqueue(replace(ALERT, id=str(number)))
     assert outcomes.next() == ("web", "dropped")
     courier.close()
     receiver.open.set()
@@ -159,7 +159,7 @@ def test_a_program_that_fails_is_run_again_and_its_last_words_are_logged(
 def test_a_program_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(DeliveryError, match="could not be started: No such file") as caught:
         Command([str(tmp_path / "nothing")], 30)(b"{}")
-    assert not caught.value.passing
+    assert not caught.value.transient
 
 
 def test_a_program_that_takes_too_long_is_ended_with_its_descendants(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tidegate_server.core.model.runs import RefreshRun, Strategy
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.refresh.request import RefreshRequest
 from tidegate_server.gateway.observability.metrics import Metrics
-from tidegate_server.gateway.observability.runs import observed
+from tidegate_server.gateway.observability.runs import observe_refreshes
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_refresh_is_counted_with_its_strategy_and_its_time() -> None:
         told.append((asked.refresh_id, current_log_context().refresh_id))
         return ended
 
-    carried_out = observed(run_refresh, metrics, lambda: "r-new")
+    carried_out = observe_refreshes(run_refresh, metrics, lambda: "r-new")
     assert carried_out(request) is ended
     carried_out(replace(request, refresh_id="r-7"))
     assert told == [("r-new", "r-new"), ("r-7", "r-7")]

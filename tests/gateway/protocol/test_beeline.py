@@ -139,7 +139,7 @@ def test_hives_jdbc_driver_gets_a_delegation_token_and_logs_in_with_it(
     second.close()
     first.cancelDelegationToken(text)
     first.close()
-    with pytest.raises(Py4JJavaError, match="unknown, cancelled or too old"):
+    with pytest.raises(Py4JJavaError, match="unknown, canceled or expired"):
         java.java.sql.DriverManager.getConnection(f"{url};auth=delegationToken")
 
 

@@ -26,7 +26,7 @@ from tests.gateway.protocol.certificates import authority
 from tests.gateway.protocol.gateway import Gateway, eventually, running_gateway
 from tidegate.wire.service import ttypes
 from tidegate_server.core.config import Config
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 
 THRIFT = {"Content-Type": "application/x-thrift"}
 SERVER = {"port": 0, "workers": 4, "disconnect_grace": 0.0, "login_timeout": 2.0}
@@ -44,7 +44,7 @@ class Counting:
     def authenticate(self, user: str, password: str) -> str:
         Counting.asked += 1
         if user != password:
-            raise refused()
+            raise login_error()
         return user
 
 
@@ -266,7 +266,7 @@ def test_a_token_logs_in(guarded: Gateway) -> None:
 
 @pytest.mark.parametrize("changes", [{"aud": "another"}, {"exp": 1}, {"iss": "another"}])
 def test_a_token_for_something_else_does_not(guarded: Gateway, changes: dict[str, Any]) -> None:
-    with pytest.raises(tidegate.OperationalError, match="token is not valid") as caught:
+    with pytest.raises(tidegate.OperationalError, match="token is invalid") as caught:
         connect(guarded, token=bearer(**changes))
     assert caught.value.sqlstate == "28000"
 

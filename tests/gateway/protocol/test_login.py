@@ -21,7 +21,7 @@ import tidegate
 from tests.gateway.protocol.gateway import Gateway, running_gateway
 from tidegate.wire.service import ttypes
 from tidegate_server.core.config import Config
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 from tidegate_server.gateway.auth.tokens import decode_token, encode_token
 
 PASSWORDS = {"ada": "lovelace", "superset": "s3cret", "slow": "x"}
@@ -42,7 +42,7 @@ class Table:
         if user == "slow":
             time.sleep(1)
         if PASSWORDS.get(user) != password:
-            raise refused()
+            raise login_error()
         return user
 
 
@@ -245,9 +245,9 @@ def test_a_token_is_renewed_and_cancelled(guarded: Gateway, token: str) -> None:
     with connect(guarded, user="superset", password="s3cret") as connection:
         connection.renew_delegation_token(token)
         connection.cancel_delegation_token(token)
-        with pytest.raises(tidegate.OperationalError, match="unknown, cancelled"):
+        with pytest.raises(tidegate.OperationalError, match="unknown, canceled"):
             connection.renew_delegation_token(token)
-    with pytest.raises(tidegate.OperationalError, match="unknown, cancelled") as caught:
+    with pytest.raises(tidegate.OperationalError, match="unknown, canceled") as caught:
         connect(guarded, auth="TOKEN", token=token)
     assert caught.value.sqlstate == "28000"
 

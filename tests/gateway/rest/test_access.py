@@ -40,9 +40,9 @@ def test_a_token_is_asked_for_when_there_is_one() -> None:
     settings = config(http_token="s3cret")
     assert told(settings, authorization="Bearer s3cret") is None
     for wrong in ("Bearer other", "Bearer ", "s3cret", "Basic s3cret"):
-        assert told(settings, authorization=wrong) == "A bearer token is needed."
-    assert told(settings) == "A bearer token is needed."
-    assert told(settings, path="/metrics") == "A bearer token is needed."
+        assert told(settings, authorization=wrong) == "A bearer token is required."
+    assert told(settings) == "A bearer token is required."
+    assert told(settings, path="/metrics") == "A bearer token is required."
 
 
 def test_health_is_told_to_everybody() -> None:

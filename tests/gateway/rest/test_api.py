@@ -269,7 +269,7 @@ def test_a_gateway_that_lacks_a_part_lives_but_is_not_ready(rest: Rest) -> None:
 
 
 def test_metrics_come_in_prometheus_format(rest: Rest) -> None:
-    rest.services.metrics.fetched(3, 100)
+    rest.services.metrics.count_fetch(3, 100)
     answer = rest.client().get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert "tidegate_fetched_rows_total 3.0" in answer.text

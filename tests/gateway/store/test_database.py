@@ -14,9 +14,9 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.gateway.catalog.sql import SqlCatalog
 from tidegate_server.gateway.store import migrations
 from tidegate_server.gateway.store.database import Database
+from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 from tidegate_server.gateway.store.migrations import current_version, migrate
 from tidegate_server.gateway.store.tables import leases
-from tidegate_server.gateway.store.upkeep import UpkeepRuns
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_store_without_past_definitions_keeps_its_tables(database: Database) -
 @pytest.mark.parametrize(
     ("lacks", "since"),
     [
-        ("DROP TABLE upkeep_runs", migrations.add_upkeep),
+        ("DROP TABLE upkeep_runs", migrations.add_maintenance),
         ("ALTER TABLE upkeep_runs DROP COLUMN compared", migrations.add_comparisons),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_store_gets_the_record_of_upkeep(
         before = migrations.MIGRATIONS.index(since)
         connection.execute(text(f"UPDATE schema_version SET version = {before}"))
         migrate(connection)
-    assert UpkeepRuns(database).runs(1) == ()
+    assert MaintenanceRuns(database).runs(1) == ()
 
 
 def test_a_migration_that_fails_changes_nothing(database: Database) -> None:

@@ -177,7 +177,7 @@ def test_the_watch_announces_a_failure_once_and_its_end(database: Database, file
         watch.check()
     watch.check()
     watch.check()
-    assert [line[:12] for line in said] == ["[STORE_BUSY]", "The store an"]
+    assert [line[:12] for line in said] == ["[STORE_BUSY]", "The store wo"]
 
 
 @pytest.mark.parametrize("noise", [b"", b"SQLite format 3\0"])

@@ -1,1 +1,1 @@
-"""Who a client is, and as whom it may act."""
+"""Authentication and impersonation."""

@@ -1,4 +1,4 @@
-"""The gateway's door: every way to log in that its configuration allows."""
+"""Every way to log in that the gateway's configuration allows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate_server.gateway.auth.base import (
     Peer,
     host_of,
     is_loopback,
-    refused,
+    login_error,
 )
 from tidegate_server.gateway.auth.bearer import BearerTokens
 from tidegate_server.gateway.auth.cookies import Cookies
@@ -35,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 UNCHECKED = ("NONE", "NOSASL")
 SECRETS = ("PASSWORD", "LDAP", "CUSTOM", "JWT")
-"""Methods whose clients send what a listener could log in with."""
+"""Methods whose clients send a secret that an eavesdropper could log in with."""
 _NEEDS_TLS = "Connect with ssl=true."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the transports ask about their clients; made by :func:`build_access`."""
+    """How the transports authenticate their clients; made by :func:`build_access`."""
 
     method: AuthMethod
     plaintext: bool
@@ -60,7 +60,7 @@ class Access:
         return self.method not in UNCHECKED
 
     async def with_password(self, user: str, password: str, peer: Peer) -> Identity:
-        """Return who logs in with a name and a password; where none is checked, whoever it says.
+        """Return who logs in with a name and a password; unchecked where no login is required.
 
         :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
         """
@@ -68,9 +68,11 @@ class Access:
             return Identity(user=user, method=self.method, proven=False)
         if self.authenticator is None:
             hint = "Connect with a Kerberos ticket, or over HTTP with a token."
-            raise refused("This server takes no passwords", hint)
+            raise login_error("This server does not accept passwords", hint)
         if not self.allows_secrets(peer):
-            raise refused("Passwords are only taken over an encrypted connection", _NEEDS_TLS)
+            raise login_error(
+                "Passwords are only accepted over an encrypted connection", _NEEDS_TLS
+            )
         try:
             identity = await self.logins.check(self.authenticator, self.method, user, password)
         except ServerError as problem:
@@ -86,17 +88,17 @@ class Access:
         """
         bearer = self.bearer
         if bearer is None:
-            raise refused("This server takes no bearer tokens")
+            raise login_error("This server does not accept bearer tokens")
         if not self.allows_secrets(peer):
-            raise refused("Tokens are only taken over an encrypted connection", _NEEDS_TLS)
+            raise login_error("Tokens are only accepted over an encrypted connection", _NEEDS_TLS)
         try:
             return await self.logins.run(lambda: bearer.check(token))
         except ServerError as problem:
-            logger.info("A bearer token from %s was refused: %s", peer.address, problem.message)
+            logger.info("A bearer token from %s was rejected: %s", peer.address, problem.message)
             raise
 
     async def with_ticket(self, exchange: KerberosExchange, token: bytes, peer: Peer) -> bytes:
-        """Take a step of a Kerberos login and return the answer to it.
+        """Take one step of a Kerberos login and return the reply.
 
         :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
         """
@@ -109,36 +111,36 @@ class Access:
     async def with_token(
         self, name: str, proves: Callable[[str], bool], peer: Peer
     ) -> tuple[Identity, str]:
-        """Return whose delegation token a name stands for, and the token's secret.
+        """Return whose delegation token a name identifies, and the token's secret.
 
-        ``proves`` tells whether the client knows that secret, which did not travel.
+        ``proves`` checks whether the client knows that secret, which is never sent.
 
         :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
         """
         tokens = self.tokens
         if tokens is None:
-            raise refused("This server takes no delegation tokens")
+            raise login_error("This server does not accept delegation tokens")
         identity, secret = await self.logins.run(lambda: tokens.look_up(name))
         if not proves(secret):
-            logger.info("A delegation token from %s was refused", peer.address)
-            raise refused()
+            logger.info("A delegation token from %s was rejected", peer.address)
+            raise login_error()
         logger.info("User %s logged in from %s (%s)", identity.user, peer.address, identity.method)
         return identity, secret
 
     @property
     def passwords(self) -> bool:
-        """Whether there is any use in sending a password."""
+        """Whether this server ever accepts passwords."""
         return self.method not in ("JWT", "KERBEROS")
 
     def allows_secrets(self, peer: Peer) -> bool:
-        """Tell whether a secret may come over a connection."""
+        """Return whether a secret may be sent over a connection."""
         return self.plaintext or peer.private
 
 
 def build_access(config: Config, clock: Clock, tokens: DelegationTokens | None = None) -> Access:
-    """Make the door that a configuration describes; without ``tokens``, none are given out.
+    """Build what a configuration describes; without ``tokens``, no delegation tokens are issued.
 
-    :raises ServerError: LOGIN_CONFIGURATION if something for it is missing or not usable.
+    :raises ServerError: LOGIN_CONFIGURATION if a setting is missing or invalid.
     """
     return Access(
         method=config.server.auth,
@@ -155,7 +157,7 @@ def build_access(config: Config, clock: Clock, tokens: DelegationTokens | None =
 
 
 def check_exposure(config: Config) -> None:
-    """Refuse to listen where strangers could come in without a password, or read one.
+    """Refuse to listen where anyone could log in without a password, or read one in transit.
 
     :raises ServerError: INSECURE_ADDRESS or INSECURE_PASSWORDS.
     """
@@ -178,7 +180,7 @@ def _authenticator(config: Config) -> Authenticator | None:
                 return PasswordFile(Path(config.login.password_file))
             except PasswordFileError as problem:
                 hint = "Make it with tidegate-server passwd FILE USER."
-                raise _unusable("login.password_file", str(problem), hint) from problem
+                raise _configuration_error("login.password_file", str(problem), hint) from problem
         case "LDAP":
             return _directory(config)
         case "CUSTOM":
@@ -189,7 +191,7 @@ def _authenticator(config: Config) -> Authenticator | None:
 
 
 def _directory(config: Config) -> Authenticator:
-    # Imported where it is used: the library takes half a second.
+    # Imported here because the library takes half a second to import.
     from tidegate_server.gateway.auth.directory import Directory
 
     settings = config.ldap
@@ -197,11 +199,11 @@ def _directory(config: Config) -> Authenticator:
     if not settings.user_dn:
         _require(settings.base_dn, "ldap.user_dn or ldap.base_dn")
     if "{user}" not in (settings.user_dn or settings.user_filter):
-        raise _unusable("ldap.user_dn or ldap.user_filter", "it has no {user} in it")
+        raise _configuration_error("ldap.user_dn or ldap.user_filter", "it does not contain {user}")
     encrypted = settings.url.startswith("ldaps://") or settings.start_tls
     if not (encrypted or config.server.plaintext_passwords or is_loopback(host_of(settings.url))):
         hint = "Use ldaps://, set ldap.start_tls, or server.plaintext_passwords to allow it."
-        raise _unusable("ldap.url", "passwords would travel to it unencrypted", hint)
+        raise _configuration_error("ldap.url", "passwords would be sent to it unencrypted", hint)
     return Directory(settings)
 
 
@@ -214,7 +216,9 @@ def _kerberos(config: Config) -> Kerberos | None:
         from tidegate_server.gateway.auth.kerberos import Kerberos
     except ImportError as problem:
         hint = "pip install 'tidegate[kerberos]'; it needs MIT Kerberos and a C compiler."
-        raise _unusable("server.auth", f"gssapi cannot be imported: {problem}", hint) from problem
+        raise _configuration_error(
+            "server.auth", f"gssapi cannot be imported: {problem}", hint
+        ) from problem
     return Kerberos(config.kerberos)
 
 
@@ -225,7 +229,9 @@ def _bearer(config: Config) -> BearerTokens | None:
             _require("", "jwt.jwks")
         return None
     if settings.jwks.startswith("http://") and not is_loopback(host_of(settings.jwks)):
-        raise _unusable("jwt.jwks", "anybody on the way could exchange the keys", "Use https://.")
+        raise _configuration_error(
+            "jwt.jwks", "the keys could be replaced in transit", "Use https://."
+        )
     _require(settings.audience, "jwt.audience")
     _require(settings.issuer, "jwt.issuer")
     return BearerTokens(settings)
@@ -233,8 +239,8 @@ def _bearer(config: Config) -> BearerTokens | None:
 
 def _require(value: str, key: str) -> None:
     if not value:
-        raise _unusable(key, "it is not set")
+        raise _configuration_error(key, "it is not set")
 
 
-def _unusable(what: str, reason: str, hint: str = "") -> ServerError:
+def _configuration_error(what: str, reason: str, hint: str = "") -> ServerError:
     return error(Code.LOGIN_CONFIGURATION, what=what, reason=reason, hint=hint)

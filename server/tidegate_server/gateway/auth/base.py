@@ -1,4 +1,4 @@
-"""What everything that knows users offers, and what it answers."""
+"""The interface of authenticators, and the identities they return."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from tidegate_server.core.errors import Code, ServerError, error
 
-WRONG: Final = "The user name or the password is wrong"
+WRONG_CREDENTIALS: Final = "The user name or the password is wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Where a connection comes from and whether nobody can listen to it."""
+    """Where a connection comes from and whether it is encrypted."""
 
     address: str
     encrypted: bool = False
@@ -27,9 +27,9 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A user and how it was found out who it is; ``user`` is empty for a client that said nothing.
+    """A user and how it was authenticated; ``user`` is empty for a client that gave no name.
 
-    ``proven`` tells whether the name was checked or only said.
+    ``proven`` is False for a name that was claimed but not checked.
     """
 
     user: str
@@ -37,32 +37,36 @@ class Identity:
     proven: bool = True
 
 
-NOBODY: Final = Identity(user="", method="NONE", proven=False)
-"""A client that said nothing about itself."""
+ANONYMOUS: Final = Identity(user="", method="NONE", proven=False)
+"""A client that gave no name."""
 
 
 class Authenticator(Protocol):
-    """Checks names and passwords; called from several threads at the same time.
+    """Checks names and passwords; called from several threads at once.
 
-    A call may block, for example on a directory; it is given up after ``login.timeout``. It must
-    take about the same time for an unknown name as for a wrong password.
+    A call may block, for example on a directory; it is abandoned after ``login.timeout``. To hide
+    which users exist, it must take about as long for an unknown name as for a wrong password.
     """
 
     def authenticate(self, user: str, password: str) -> str:
-        """Return the name by which the server knows the user from now on.
+        """Return the user's name as the server is to use it.
 
-        :raises ServerError: LOGIN_REFUSED, made by :func:`refused`, or LOGIN_UNAVAILABLE.
+        :raises ServerError: LOGIN_REFUSED, made by :func:`login_error`, or LOGIN_UNAVAILABLE.
         """
         ...
 
 
-def refused(reason: str = WRONG, hint: str = "") -> ServerError:
-    """Return the error of a login that fails; its reason tells nothing about other users."""
+def login_error(reason: str = WRONG_CREDENTIALS, hint: str = "") -> ServerError:
+    """Return the error of a failed login; its reason must not reveal which users exist."""
     return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
 
 
+refused: Final = login_error
+"""The documented name for authenticators of other packages."""
+
+
 def is_loopback(host: str) -> bool:
-    """Tell whether an address, or the name localhost, means this machine."""
+    """Return whether an address, or the name localhost, is this machine."""
     if host.lower() == "localhost":
         return True
     try:

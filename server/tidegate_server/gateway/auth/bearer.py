@@ -1,4 +1,4 @@
-"""Signed bearer tokens (JWT), by the keys of a file or of a URL."""
+"""Signed bearer tokens (JWT), checked with keys from a file or a URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jwt.exceptions import InvalidTokenError, PyJWTError
 
 from tidegate_server.core.config import JwtSection
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import Identity, refused
+from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ _LEEWAY: Final = 10.0
 _MAX_TOKEN: Final = 16 << 10
 _MAX_KEYS_BYTES: Final = 1 << 20
 _TIMEOUT: Final = 5.0
-# Seconds for which keys are taken as they are, and seconds between reads that a token may cause
-# whose key is not known: it could be any stranger's.
+# Seconds for which keys are not read again, and least seconds between reads caused by a token with
+# an unknown key: anyone can send such tokens.
 _FRESH: Final = 300.0
 _PAUSE: Final = 10.0
 
@@ -45,22 +45,22 @@ class BearerTokens:
         :raises ServerError: LOGIN_REFUSED, or LOGIN_UNAVAILABLE without keys.
         """
         if len(token) > _MAX_TOKEN:
-            raise refused("The token is too long")
+            raise login_error("The token is too long")
         try:
             claims = self._claims(token)
         except InvalidTokenError as problem:
-            # These sentences name claims, not their values.
-            raise refused(f"The token is not valid: {problem}".rstrip(".")) from None
+            # The library's messages name claims, not their values.
+            raise login_error(f"The token is invalid: {problem}".rstrip(".")) from None
         user = claims.get(self._settings.user_claim)
         if not isinstance(user, str) or not is_usable_name(user):
-            raise refused(f"The token's claim {self._settings.user_claim} names no user")
+            raise login_error(f"The token's claim {self._settings.user_claim} names no user")
         return Identity(user=user, method=METHOD)
 
     def _claims(self, token: str) -> dict[str, Any]:
         key_id = jwt.get_unverified_header(token).get("kid")
         key = self._keys.find(key_id)
         if key is None:
-            raise refused("The token is not signed by a key that this server knows")
+            raise login_error("The token is signed with a key that this server does not know")
         claims: dict[str, Any] = jwt.decode(
             token,
             key,
@@ -74,7 +74,7 @@ class BearerTokens:
 
 
 class KeySet:
-    """The public keys of a JWKS document, read again when they are old or one is missing."""
+    """The public keys of a JWKS document, read again when they expire or one is missing."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class KeySet:
         self._read_at = 0.0
 
     def find(self, key_id: str | None) -> jwt.PyJWK | None:
-        """Return the key of an id, or the only one there is if a token names none.
+        """Return the key with this id; for None, the only key if there is exactly one.
 
         :raises ServerError: LOGIN_UNAVAILABLE if the keys cannot be read.
         """

@@ -1,4 +1,4 @@
-"""Cookies that stand for a login over HTTP, signed so that nobody can make one."""
+"""Signed cookies that replace a repeated login over HTTP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.auth.base import Identity
 
 NAME: Final = "hive.server2.auth"
-"""What Hive's clients expect the cookie to be called."""
+"""The name that Hive's clients expect."""
 
 
 class Cookies:
-    """Makes and reads cookies; the key is the process's own, so a restart makes them worthless."""
+    """Issues and reads cookies; the key belongs to the process, so a restart invalidates them."""
 
     def __init__(self, max_age: float, clock: Clock) -> None:
         self._max_age = max_age
@@ -28,9 +28,9 @@ class Cookies:
     def value(self, identity: Identity) -> str:
         """Return a fresh cookie's value."""
         until = self._clock.now() + timedelta(seconds=self._max_age)
-        said = json.dumps([identity.user, identity.method, identity.proven, until.timestamp()])
-        payload = _encoded(said.encode())
-        return f"{payload}.{_encoded(self._signature(payload))}"
+        claims = json.dumps([identity.user, identity.method, identity.proven, until.timestamp()])
+        payload = _encode(claims.encode())
+        return f"{payload}.{_encode(self._signature(payload))}"
 
     def header(self, identity: Identity, *, path: str, secure: bool) -> str:
         """Return a Set-Cookie header."""
@@ -38,13 +38,13 @@ class Cookies:
         return f"{NAME}={self.value(identity)}; {attributes}{'; Secure' if secure else ''}"
 
     def read(self, value: str) -> Identity | None:
-        """Return whom a cookie stands for; None if it is forged, damaged or too old."""
+        """Return the identity in a cookie; None if it is forged, damaged or expired."""
         payload, _, signature = value.partition(".")
         try:
-            given = _decoded(signature)
+            given = _decode(signature)
             if not hmac.compare_digest(given, self._signature(payload)):
                 return None
-            user, method, proven, until = json.loads(_decoded(payload))
+            user, method, proven, until = json.loads(_decode(payload))
         except ValueError:
             return None
         if self._clock.now().timestamp() >= until:
@@ -55,9 +55,9 @@ class Cookies:
         return hmac.digest(self._key, payload.encode("utf-8", "replace"), hashlib.sha256)
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

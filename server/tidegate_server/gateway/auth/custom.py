@@ -1,4 +1,4 @@
-"""Authenticators that somebody else wrote, by entry point or by name."""
+"""Third-party authenticators, loaded by entry point or by name."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ GROUP: Final = "tidegate.authenticators"
 
 
 def load_authenticator(name: str, options: Mapping[str, str]) -> Authenticator:
-    """Make an authenticator from the name of an entry point, or from ``module:Class``.
+    """Build an authenticator from the name of an entry point, or from ``module:Class``.
 
-    What is named is called with ``options`` and must return an :class:`Authenticator`.
+    The named object is called with ``options`` and must return an :class:`Authenticator`.
 
-    :raises ServerError: LOGIN_CONFIGURATION if there is none of that name.
+    :raises ServerError: LOGIN_CONFIGURATION if it cannot be loaded, or returns something else.
     """
-    made = _find(name)(options)
-    if not callable(getattr(made, "authenticate", None)):
-        raise _unusable(f"{name} makes something without a method authenticate")
-    return cast(Authenticator, made)
+    authenticator = _find(name)(options)
+    if not callable(getattr(authenticator, "authenticate", None)):
+        raise _configuration_error(f"{name} returns an object without a method authenticate")
+    return cast(Authenticator, authenticator)
 
 
 def _find(name: str) -> Any:
     try:
         found = find_plugin(name, GROUP)
     except (ImportError, AttributeError) as problem:
-        raise _unusable(f"{name} cannot be loaded: {problem}") from problem
+        raise _configuration_error(f"{name} cannot be loaded: {problem}") from problem
     if found is None:
-        raise _unusable(f"no package offers {name!r} in the entry points {GROUP}")
+        raise _configuration_error(f"no package offers {name!r} in the entry points {GROUP}")
     return found
 
 
-def _unusable(reason: str) -> ServerError:
+def _configuration_error(reason: str) -> ServerError:
     hint = "Name an entry point, or write module:Class."
     return error(Code.LOGIN_CONFIGURATION, what="login.custom", reason=reason, hint=hint)

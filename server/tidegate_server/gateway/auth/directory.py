@@ -1,4 +1,4 @@
-"""Users of an LDAP directory, by a template of their names or by a search."""
+"""Users of an LDAP directory, found by a name template or by a search."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ldap3.utils.dn import escape_rdn
 
 from tidegate_server.core.config import LdapSection
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 
 logger = logging.getLogger(__name__)
 
-# Result codes of a bind that mean the name or the password, not the directory: noSuchObject,
+# Result codes of a bind that blame the name or the password, not the directory: noSuchObject,
 # invalidDNSyntax, inappropriateAuthentication, invalidCredentials.
 _WRONG = frozenset({32, 34, 48, 49})
 
@@ -40,26 +40,26 @@ class Directory:
 
     def authenticate(self, user: str, password: str) -> str:
         if not password:
-            # To a directory, a bind without a password is an anonymous one and succeeds.
-            raise refused()
+            # LDAP treats a bind without a password as anonymous, and it would succeed.
+            raise login_error()
         try:
             name = self._distinguished_name(user)
-            # A name nobody has is tried as well, which then takes as long as a wrong password.
+            # An unknown name is tried as well, so that it takes as long as a wrong password.
             matches = self._matches(name or f"cn=nobody,{self._settings.base_dn}", password)
         except (LDAPException, OSError) as problem:
             logger.error("The directory %s failed: %s", self._settings.url, problem)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the directory does not answer") from problem
         if name is None or not matches:
-            raise refused()
+            raise login_error()
         return user
 
     def _distinguished_name(self, user: str) -> str | None:
         settings = self._settings
         if settings.user_dn:
             return settings.user_dn.replace("{user}", escape_rdn(user))
-        with self._bound(settings.bind_dn, self._bind_password()) as connection:
+        with self._bind(settings.bind_dn, self._bind_password()) as connection:
             if connection is None:
-                raise LDAPException("the account that searches cannot bind")
+                raise LDAPException("the account used for searches cannot bind")
             connection.search(
                 settings.base_dn,
                 settings.user_filter.replace("{user}", escape_filter_chars(user)),
@@ -70,15 +70,15 @@ class Directory:
             )
             found = [e["dn"] for e in connection.response or () if e["type"] == "searchResEntry"]
         if len(found) > 1:
-            logger.warning("The filter of ldap.user_filter finds several entries of %s", user)
+            logger.warning("ldap.user_filter matches several entries for %s", user)
         return found[0] if len(found) == 1 else None
 
     def _matches(self, name: str, password: str) -> bool:
-        with self._bound(name, password) as connection:
+        with self._bind(name, password) as connection:
             return connection is not None
 
     @contextmanager
-    def _bound(self, name: str, password: str) -> Iterator[Connection | None]:
+    def _bind(self, name: str, password: str) -> Iterator[Connection | None]:
         """Yield a connection bound with a name and a password, None if they are wrong."""
         settings = self._settings
         connection = Connection(
@@ -92,7 +92,7 @@ class Directory:
         try:
             connection.open()
             if settings.start_tls and not connection.start_tls(read_server_info=False):
-                raise LDAPException(f"StartTLS was refused: {connection.last_error}")
+                raise LDAPException(f"StartTLS was rejected: {connection.last_error}")
             if connection.bind(read_server_info=False):
                 yield connection
             elif connection.result["result"] in _WRONG:
@@ -101,7 +101,7 @@ class Directory:
                 raise LDAPException(f"the bind failed: {connection.result['description']}")
         finally:
             connection.unbind()
-            # The library forgets the socket of a connection that could not be opened.
+            # The library does not close the socket of a connection that could not be opened.
             if connection.socket is not None:
                 connection.socket.close()
 

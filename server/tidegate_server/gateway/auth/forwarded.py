@@ -1,4 +1,4 @@
-"""Who really calls when a reverse proxy stands in front of the HTTP transport."""
+"""The real client address behind a reverse proxy of the HTTP transport."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Forwarded:
     """Reads ``X-Forwarded-For`` and ``X-Forwarded-Proto`` where a trusted proxy wrote them."""
 
     def __init__(self, trusted: Sequence[str]) -> None:
-        """Take addresses and networks of proxies.
+        """Take the addresses and networks of trusted proxies.
 
-        :raises ServerError: LOGIN_CONFIGURATION if one is none.
+        :raises ServerError: LOGIN_CONFIGURATION if one is invalid.
         """
         self._trusted = networks("http.trusted_proxies", tuple(trusted))
 
     def peer(self, peer: Peer, forwarded_for: Sequence[str], protocol: str | None) -> Peer:
-        """Return where a request comes from: the last address that no trusted proxy has.
+        """Return where a request comes from: the last address that is not a trusted proxy.
 
-        Whatever stands before that one was said by the client and proves nothing.
+        Entries before that one come from the client and cannot be trusted.
         """
         if not forwarded_for or not self._trusts(peer.address):
             return peer
@@ -39,7 +39,7 @@ class Forwarded:
 
 
 def _backwards(headers: Sequence[str]) -> Iterator[str]:
-    """Yield the addresses from the nearest to the farthest; ends at what is none."""
+    """Yield the addresses from the nearest to the farthest; stops at an invalid one."""
     for entry in reversed(",".join(headers).split(",")):
         text = entry.strip()
         if text.startswith("["):

@@ -1,4 +1,4 @@
-"""Secrets that were found right a short while ago, so that they need no second check."""
+"""Secrets that were verified recently, so that they are not checked again."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidegate_server.core.model.clock import Clock
 from tidegate_server.gateway.auth.base import Identity
 
 SECONDS: Final = 60.0
-"""How long a secret is remembered; as long may a changed password still be taken over HTTP."""
+"""How long a secret is remembered. An old password may be accepted for this long over HTTP."""
 _MOST: Final = 1000
 
 
 class LoginCache:
     """Keeps keyed digests, never the secrets.
 
-    Clients in Python send their password with every HTTP request, and open a connection for each.
+    Python clients send their password with every HTTP request and open a connection for each.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class LoginCache:
         return identity if until is not None and self._clock.now() < until else None
 
     def keep(self, secret: bytes, identity: Identity) -> None:
-        """Remember a secret that was just found right."""
+        """Remember a secret that was just verified."""
         digest = self._digest(secret)
         self._known[digest] = (self._clock.now() + timedelta(seconds=SECONDS), identity)
         self._known.move_to_end(digest)

@@ -1,4 +1,4 @@
-"""Runs the checking of secrets off the event loop, bounded in time and number."""
+"""Checks secrets off the event loop, bounded in time and number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from tidegate_server.core.config import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
-from tidegate_server.gateway.auth.base import Authenticator, Identity, refused
+from tidegate_server.gateway.auth.base import Authenticator, Identity, login_error
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +23,9 @@ _WAITING_PER_THREAD: Final = 4
 
 
 class Logins:
-    """Checks names and passwords, or whatever else may block, in threads of its own.
+    """Runs blocking login checks in threads of their own.
 
-    Statements have other threads: a directory that hangs stops nobody who is in already.
+    Statements use other threads, so a hanging directory does not affect existing sessions.
     """
 
     def __init__(self, settings: LoginSection) -> None:
@@ -42,40 +42,40 @@ class Logins:
         :raises ServerError: LOGIN_REFUSED, LOGIN_UNAVAILABLE or TOO_MANY.
         """
         if not is_usable_name(user) or len(password) > MAX_PASSWORD or "\0" in password:
-            raise refused()
+            raise login_error()
         known = await self.run(lambda: authenticator.authenticate(user, password))
         return Identity(user=known, method=method)
 
     async def run(self, check: Callable[[], T]) -> T:
         """Return what a check returns.
 
-        :raises ServerError: what it raises; LOGIN_UNAVAILABLE if it takes too long or fails
-            otherwise; TOO_MANY if too many wait.
+        :raises ServerError: from the check; LOGIN_UNAVAILABLE if it takes too long or fails in
+            another way; TOO_MANY if too many are pending.
         """
         if not self._free.acquire(blocking=False):
             hint = "Try again, or raise login.max_concurrent."
             raise error(Code.TOO_MANY, what="logins under way", limit=self._limit, hint=hint)
         work = self._pool.submit(check)
-        # A check that is given up still holds its thread, so it still counts.
+        # A check that timed out still holds its thread, so it still counts.
         work.add_done_callback(lambda _: self._free.release())
         try:
             async with asyncio.timeout(self._timeout):
                 return await asyncio.wrap_future(work)
         except TimeoutError:
-            logger.error("A login was not checked within %s s", self._timeout)
+            logger.error("A login check did not finish within %s s", self._timeout)
             raise error(Code.LOGIN_UNAVAILABLE, reason="it took too long") from None
         except ServerError:
             raise
         except Exception as problem:
-            # Only the kind of problem: its text may hold the secret.
-            logger.error("The check of a login failed with %s", type(problem).__name__)
+            # Only the type is logged: the text may contain the secret.
+            logger.error("A login check failed with %s", type(problem).__name__)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the check failed") from None
 
     def close(self) -> None:
-        """Wait for no check that is under way."""
+        """Stop without waiting for running checks."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def is_usable_name(user: str) -> bool:
-    """Tell whether a name can be a user's; directories would take ``ada`` for `` ada `` too."""
+    """Return whether a name is valid; no spaces around it, since directories ignore them."""
     return 0 < len(user) <= MAX_NAME and user == user.strip() and user.isprintable()

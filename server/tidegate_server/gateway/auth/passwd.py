@@ -19,8 +19,8 @@ def main(argv: Sequence[str]) -> int:
             remove_user(options.file, options.user)
         else:
             set_password(options.file, options.user, _password(options.user))
-    except (PasswordFileError, OSError) as problem:
-        sys.stderr.write(f"tidegate-server passwd: {problem}\n")
+    except (PasswordFileError, OSError) as error:
+        sys.stderr.write(f"tidegate-server passwd: {error}\n")
         return 2
     return 0
 
@@ -29,7 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tidegate-server passwd",
         description="Add a user to a password file, or change a user's password. A running server "
-        "notices. The password is asked for, or read as one line where input is no terminal.",
+        "picks up the change. The password is prompted for, or read as one line if standard input "
+        "is not a terminal.",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the file of login.password_file")
     parser.add_argument("user", metavar="USER")
@@ -41,6 +42,6 @@ def _password(user: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     first = getpass.getpass(f"Password of {user}: ")
-    if getpass.getpass("Once more: ") != first:
+    if getpass.getpass("Repeat: ") != first:
         raise PasswordFileError("the two passwords differ")
     return first

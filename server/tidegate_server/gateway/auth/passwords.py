@@ -1,4 +1,4 @@
-"""Users of a file with one argon2 hash each."""
+"""A password file: one user with an argon2 hash per line."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from tidegate_server.core.errors import Code, error
-from tidegate_server.gateway.auth.base import refused
+from tidegate_server.gateway.auth.base import login_error
 
 logger = logging.getLogger(__name__)
 
-# OWASP's choice of costs; each check under way takes that much memory.
+# OWASP's recommended costs; each running check takes that much memory (19 MiB).
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19 << 10, parallelism=1)
 _READABLE_BY_OTHERS = 0o004
 
 
 class PasswordFileError(Exception):
-    """The file is not usable; the text names the line and what is wrong with it."""
+    """The file is invalid; the text names the line and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The file as it was at one time."""
+    """The file as it was when it was read."""
 
     stamp: tuple[int, int, int]
     hashes: Mapping[str, str] = field(repr=False)
@@ -45,23 +45,23 @@ class PasswordFile:
         """
         self._path = path
         self._lock = threading.Lock()
-        # Checked for names nobody has, which then takes as long as for names somebody has.
+        # Verified for unknown users, so that they take as long as known ones.
         self._nobody = _HASHER.hash(secrets.token_hex())
         self._loaded = _load(path)
         if path.stat().st_mode & _READABLE_BY_OTHERS:
-            logger.warning("The password file %s can be read by every user of the machine", path)
+            logger.warning("The password file %s is readable by every user of the machine", path)
 
     def authenticate(self, user: str, password: str) -> str:
         stored = self._hashes().get(user)
         try:
             _HASHER.verify(stored or self._nobody, password)
         except VerifyMismatchError:
-            raise refused() from None
+            raise login_error() from None
         except (VerificationError, InvalidHashError) as problem:
             logger.error("The hash of user %s in %s is damaged", user, self._path)
             raise error(Code.LOGIN_UNAVAILABLE, reason="the user's entry is damaged") from problem
         if stored is None:
-            raise refused()
+            raise login_error()
         return user
 
     def _hashes(self) -> Mapping[str, str]:
@@ -70,7 +70,7 @@ class PasswordFile:
                 if _stamp(self._path) != self._loaded.stamp:
                     self._loaded = _load(self._path)
             except (OSError, PasswordFileError) as problem:
-                # Users that were removed must not come in because the file is being repaired.
+                # Removed users must not log in with the old content while the file is repaired.
                 logger.error("The password file cannot be read: %s", problem)
                 raise error(
                     Code.LOGIN_UNAVAILABLE, reason="the password file cannot be read"
@@ -91,15 +91,15 @@ def read_users(path: Path) -> dict[str, str]:
         if not colon or not user or not stored.startswith("$argon2"):
             raise PasswordFileError(f"{path}, line {number}: expected USER:$argon2…")
         if user in hashes:
-            raise PasswordFileError(f"{path}, line {number}: there is another entry of {user}")
+            raise PasswordFileError(f"{path}, line {number}: duplicate entry for {user}")
         hashes[user] = stored
     return hashes
 
 
 def set_password(path: Path, user: str, password: str) -> None:
-    """Write a user's hash to a password file, which is made if it is not there.
+    """Write a user's hash to a password file, creating the file if needed.
 
-    :raises PasswordFileError: if the file is damaged or the name or the password not usable.
+    :raises PasswordFileError: if the file is damaged, or the name or the password invalid.
     """
     if not user or user != user.strip() or user.startswith("#") or not _plain(user):
         raise PasswordFileError(f"{user!r} cannot be a user's name")
@@ -109,7 +109,7 @@ def set_password(path: Path, user: str, password: str) -> None:
 
 
 def remove_user(path: Path, user: str) -> None:
-    """Take a user out of a password file.
+    """Remove a user from a password file.
 
     :raises PasswordFileError: if the file is damaged or has no such user.
     """
@@ -128,7 +128,7 @@ def _existing(path: Path) -> dict[str, str]:
 
 
 def _replace(path: Path, users: Mapping[str, str]) -> None:
-    """Put a new file in the place of the old one, so that no reader sees half of it."""
+    """Replace the file atomically, so that no reader sees a partial one."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

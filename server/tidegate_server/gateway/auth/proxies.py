@@ -10,28 +10,28 @@ from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.auth.base import Identity, Peer
 from tidegate_server.gateway.auth.logins import is_usable_name
 
-EVERYBODY = "*"
+ANY_USER = "*"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Proxies:
-    """Decides for whom a user may open sessions; without a rule, for nobody but itself."""
+    """Decides for whom a user may open sessions; without a rule, only for itself."""
 
     def __init__(self, rules: Mapping[str, ProxySection]) -> None:
-        """Take the rules by the name of the user who acts.
+        """Take the rules by the name of the impersonating user.
 
-        :raises ServerError: LOGIN_CONFIGURATION if one names no address or network.
+        :raises ServerError: LOGIN_CONFIGURATION if one has an invalid address or network.
         """
         self._users = {name: frozenset(rule.users) for name, rule in rules.items()}
         self._networks = {
             name: networks(f"proxy.{name}.hosts", rule.hosts) for name, rule in rules.items()
         }
 
-    def effective(self, identity: Identity, other: str, peer: Peer) -> str:
-        """Return the user to act as, who is ``other`` if one is named.
+    def effective_user(self, identity: Identity, other: str, peer: Peer) -> str:
+        """Return the user to act as: ``other`` if it is given, else the user itself.
 
-        A name that was only said, not proven, is no reason to refuse another one.
+        A client whose own name was never checked may claim any other name as well.
 
         :raises ServerError: PROXY_REFUSED.
         """
@@ -45,16 +45,16 @@ class Proxies:
 
     def _allows(self, user: str, other: str, address: str) -> bool:
         users = self._users.get(user, frozenset())
-        if not {other, EVERYBODY} & users:
+        if not {other, ANY_USER} & users:
             return False
         places = self._networks[user]
         return not places or any(address_of(address) in network for network in places)
 
 
 def networks(key: str, hosts: tuple[str, ...]) -> tuple[Network, ...]:
-    """Return the networks that a key of the configuration lists.
+    """Return the networks that a configuration key lists.
 
-    :raises ServerError: LOGIN_CONFIGURATION if one names no address or network.
+    :raises ServerError: LOGIN_CONFIGURATION if one is not an address or network.
     """
     try:
         return tuple(ipaddress.ip_network(host, strict=False) for host in hosts)
@@ -63,7 +63,7 @@ def networks(key: str, hosts: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return an address, one of IPv4 written in IPv6's form as what it is."""
+    """Parse an address; an IPv4-mapped IPv6 address is returned as IPv4."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped or address

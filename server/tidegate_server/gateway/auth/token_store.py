@@ -17,7 +17,7 @@ _PURPOSE: Final = "delegation tokens"
 
 
 class SqlTokenStore:
-    """Tokens of every gateway that shares a store."""
+    """The tokens of all gateways that share a store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

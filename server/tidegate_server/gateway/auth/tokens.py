@@ -1,4 +1,4 @@
-"""Delegation tokens: a login that a user hands to a program, for a while."""
+"""Delegation tokens: time-limited logins that a user hands to a program."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from typing import Final, Protocol
 from tidegate_server.core.config import LoginSection
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.model.clock import Clock
-from tidegate_server.gateway.auth.base import Identity, refused
+from tidegate_server.gateway.auth.base import Identity, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name
 
 METHOD: Final = "TOKEN"
 KIND: Final = b"HIVE_DELEGATION_TOKEN"
-"""How Hive's clients know such a token among others."""
+"""The token kind that Hive's clients look for."""
 _LONGEST: Final = 127
-"""Lengths up to this one are written in one byte; none of ours is greater."""
+"""Hadoop writes lengths up to this one in a single byte; ours are all smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """What the store knows of a token: everything but its secret."""
+    """What the store keeps of a token: everything but its secret."""
 
     id: str
     owner: str
     renewer: str
     issuer: str
-    """Who asked for it; the owner, or who may act as the owner."""
+    """Who requested it: the owner, or a user who may act as the owner."""
     issued_at: datetime
     expires_at: datetime
     max_date: datetime
-    """When renewing ends."""
+    """The latest time to which it can be renewed."""
 
 
 class TokenStore(Protocol):
-    """Where tokens are kept, for every gateway of a store."""
+    """Persists tokens, shared by every gateway of a store."""
 
     def key(self) -> bytes:
-        """Return the secret that signs tokens, made when it is first asked for."""
+        """Return the secret that signs tokens; generated on first use."""
         ...
 
     def add(self, record: TokenRecord) -> None:
-        """Keep a token, and forget those whose last day is over."""
+        """Store a token, and delete those past their ``max_date``."""
         ...
 
     def find(self, token_id: str) -> TokenRecord | None:
-        """Return a token that was not cancelled, however old."""
+        """Return a token that was not canceled, even if it has expired."""
         ...
 
     def renew(self, token_id: str, expires_at: datetime) -> None:
-        """Set how long a token is good."""
+        """Set until when a token is valid."""
         ...
 
     def remove(self, token_id: str) -> None:
-        """Forget a token."""
+        """Delete a token."""
         ...
 
 
 class DelegationTokens:
-    """Issues tokens, renews, cancels and checks them; every call may block on the store."""
+    """Issues, renews, cancels and checks tokens; every call may block on the store."""
 
     def __init__(
         self,
@@ -79,14 +79,15 @@ class DelegationTokens:
         self._max_lifetime = timedelta(seconds=settings.token_max_lifetime)
 
     def issue(self, identity: Identity, owner: str, renewer: str) -> str:
-        """Return a new token for ``owner``, whom the caller was found to be able to act as.
+        """Return a new token for ``owner``; the caller must already be allowed to act as it.
 
-        :raises ServerError: LOGIN_REFUSED to who came with a token itself.
+        :raises ServerError: LOGIN_REFUSED if the caller logged in with a token itself;
+            INVALID_REQUEST for an invalid renewer.
         """
         if identity.method == METHOD:
-            raise refused("A delegation token cannot be used to get another one")
+            raise login_error("A delegation token cannot be used to get another one")
         if renewer and not is_usable_name(renewer):
-            raise error(Code.INVALID_REQUEST, reason="the renewer is no user's name")
+            raise error(Code.INVALID_REQUEST, reason="the renewer is not a valid user name")
         now = self._clock.now()
         record = TokenRecord(
             id=self._new_id(),
@@ -101,49 +102,49 @@ class DelegationTokens:
         return encode_token(record.id.encode(), self._secret(record.id))
 
     def renew(self, text: str, user: str) -> None:
-        """Make a token good for longer, up to its last day; for its renewer alone.
+        """Extend a token, at most to its ``max_date``; only its renewer may do so.
 
         :raises ServerError: LOGIN_REFUSED.
         """
-        record = self._genuine(text)
+        record = self._verify(text)
         if not user or user != record.renewer:
-            raise refused(f"Only the renewer may renew a delegation token, not {user}")
+            raise login_error(f"Only the renewer may renew a delegation token, not {user}")
         expires_at = min(self._clock.now() + self._lifetime, record.max_date)
         self._store.renew(record.id, expires_at)
 
     def cancel(self, text: str, user: str) -> None:
-        """Make a token worthless; for its owner, its renewer and who asked for it.
+        """Invalidate a token; its owner, renewer and issuer may do so.
 
         :raises ServerError: LOGIN_REFUSED.
         """
-        record = self._genuine(text, even_expired=True)
+        record = self._verify(text, even_expired=True)
         if user not in {record.owner, record.renewer, record.issuer}:
-            raise refused(f"{user} may not cancel this delegation token")
+            raise login_error(f"{user} may not cancel this delegation token")
         self._store.remove(record.id)
 
     def look_up(self, name: str) -> tuple[Identity, str]:
-        """Return whose token a user name of SASL stands for, and the password that goes with it.
+        """Return the identity and the password for a token's SASL user name.
 
-        :raises ServerError: LOGIN_REFUSED if it is unknown, cancelled or too old.
+        :raises ServerError: LOGIN_REFUSED if the token is unknown, canceled or expired.
         """
         try:
             token_id = base64.b64decode(name, validate=True).decode()
         except ValueError:
-            raise _not_good() from None
+            raise _invalid_token() from None
         record = self._store.find(token_id)
         if record is None or self._clock.now() >= record.expires_at:
-            raise _not_good()
+            raise _invalid_token()
         secret = base64.b64encode(self._secret(token_id)).decode()
         return Identity(user=record.owner, method=METHOD), secret
 
-    def _genuine(self, text: str, *, even_expired: bool = False) -> TokenRecord:
+    def _verify(self, text: str, *, even_expired: bool = False) -> TokenRecord:
         identifier, secret = decode_token(text)
         token_id = identifier.decode("utf-8", "replace")
         if not hmac.compare_digest(secret, self._secret(token_id)):
-            raise _not_good()
+            raise _invalid_token()
         record = self._store.find(token_id)
         if record is None or not (even_expired or self._clock.now() < record.expires_at):
-            raise _not_good()
+            raise _invalid_token()
         return record
 
     def _secret(self, token_id: str) -> bytes:
@@ -151,33 +152,33 @@ class DelegationTokens:
 
 
 def encode_token(identifier: bytes, secret: bytes) -> str:
-    """Return a token's text, in the form that Hadoop's clients take apart."""
+    """Return a token's text in the form that Hadoop's clients decode."""
     parts = (identifier, secret, KIND, b"")
     data = b"".join(bytes((len(part),)) + part for part in parts)
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def decode_token(text: str) -> tuple[bytes, bytes]:
-    """Return the identifier and the secret of a token's text.
+    """Return the identifier and the secret in a token's text.
 
-    :raises ServerError: LOGIN_REFUSED if it is none of ours.
+    :raises ServerError: LOGIN_REFUSED if it is malformed.
     """
     try:
         padded = text + "=" * (-len(text) % 4)
         data = base64.b64decode(padded, altchars=b"-_", validate=True)
     except ValueError:
-        raise _not_good() from None
+        raise _invalid_token() from None
     parts = []
     while data:
         length, data = data[0], data[1:]
         if length > min(_LONGEST, len(data)):
-            raise _not_good()
+            raise _invalid_token()
         parts.append(data[:length])
         data = data[length:]
     if len(parts) != 4 or parts[2] != KIND:
-        raise _not_good()
+        raise _invalid_token()
     return parts[0], parts[1]
 
 
-def _not_good() -> ServerError:
-    return refused("The delegation token is unknown, cancelled or too old")
+def _invalid_token() -> ServerError:
+    return login_error("The delegation token is unknown, canceled or expired")

@@ -1,1 +1,1 @@
-"""What a user may do and see."""
+"""Authorization: what a user may do and see."""

@@ -1,4 +1,4 @@
-"""Whether a statement's user may do what it asks, decided before anything of it happens."""
+"""Checks a statement against its user's privileges before any of it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate_server.gateway.authorization.rights import (
 from tidegate_server.gateway.authorization.visibility import (
     VisibleCatalog,
     VisibleLedger,
-    narrowed,
+    narrow_query,
     reads_system,
     without_hidden,
 )
@@ -42,17 +42,17 @@ _ASK = "Its owner or an administrator can GRANT it."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedSql:
-    """SQL of Spark as it may be run, and what of its result may be shown."""
+    """Spark SQL as its user may run it, and a filter for its result."""
 
     text: str
     surveyed: Surveyed | None = None
-    """What the engine said of it; None where it was not asked."""
+    """The engine's analysis; None if it was not needed."""
     shown: Callable[[Result], Result] = lambda result: result
 
 
 @contextmanager
 def admitting(context: Context) -> Iterator[None]:
-    """Check the settings that come with a statement; count what the block denies.
+    """Check the settings sent with a statement; count denials within the block.
 
     :raises ServerError: ACCESS_DENIED naming the privilege and the object.
     """
@@ -66,24 +66,24 @@ def admitting(context: Context) -> Iterator[None]:
 
 
 def rights_of(user: str, services: Services) -> Rights | None:
-    """Return what a user may do with materialized tables; None where nothing is checked."""
+    """Return a user's rights on materialized tables; None if authorization is disabled."""
     section = services.config.authorization
     if not section.enabled:
         return None
     if user in section.administrators:
         return Rights(user=user, administrator=True)
-    return Rights(user=user, grants=services.privileges.of(user))
+    return Rights(user=user, grants=services.privileges.grants_of(user))
 
 
 def require(action: Action, table: MaterializedTable, user: str, services: Services) -> None:
-    """Refuse a user who may not do that with a table.
+    """Require that a user may perform an action on a table.
 
     :raises ServerError: ACCESS_DENIED.
     """
     rights = rights_of(user, services)
     if rights is not None and not rights.may(action, table):
         hint = "" if action is Action.OWN else _ASK
-        raise denied(user, action.value, f"materialized table {table.name}", hint)
+        raise access_error(user, action.value, f"materialized table {table.name}", hint)
 
 
 def hidden_names(user: str, services: Services) -> frozenset[TableName]:
@@ -100,9 +100,10 @@ def hidden_names(user: str, services: Services) -> frozenset[TableName]:
 
 
 def check_owner(table_id: str, services: Services) -> None:
-    """Check that a table's owner may still read the materialized tables it is made of.
+    """Check that a table's owner may still read the materialized tables among its sources.
 
-    A refresh runs with its owner's rights, or those of the user of EXECUTE AS, whoever asks for it.
+    A refresh always runs with the rights of the owner, or of the user in EXECUTE AS, no matter who
+    requests it.
 
     :raises ServerError: ACCESS_DENIED.
     """
@@ -116,35 +117,35 @@ def check_owner(table_id: str, services: Services) -> None:
 
 
 def check_settings(settings: Mapping[str, str], config: Config, user: str) -> None:
-    """Refuse settings that are fixed when the engine starts, or load code into it.
+    """Reject settings that are fixed when the engine starts, or that load code into it.
 
     :raises ServerError: ACCESS_DENIED.
     """
     for key in settings:
         if not may_set(key, config, user):
-            raise _reaching(Reach.STATIC_SETTINGS, key, user)
+            raise _reach_error(Reach.STATIC_SETTINGS, key, user)
 
 
 def may_set(key: str, config: Config, user: str) -> bool:
-    """Say whether a user may change a setting."""
-    return not is_static(key) or not _refuses(Reach.STATIC_SETTINGS, config, user)
+    """Return whether a user may change a setting."""
+    return not is_static(key) or not _is_forbidden(Reach.STATIC_SETTINGS, config, user)
 
 
 def engine_settings(config: Config) -> dict[str, str]:
     """Return the settings that the engine starts with.
 
-    Spark puts the server's environment and the JVM's properties in place of ``${env:X}`` and
-    ``${system:X}`` anywhere in a statement, also in one that another makes, and secrets are often
-    kept there. Where users are told apart it does not; the gateway replaces settings by itself.
+    Spark replaces ``${env:X}`` and ``${system:X}`` anywhere in a statement, even in generated ones,
+    by the server's environment and the JVM's properties, which often hold secrets. Where users are
+    distinguished this is switched off; the gateway substitutes settings itself.
     """
     allowed = Reach.STATIC_SETTINGS.value in config.authorization.allow
-    guarded = {_SUBSTITUTION: "false"} if _tells_apart(config) and not allowed else {}
+    guarded = {_SUBSTITUTION: "false"} if _distinguishes_users(config) and not allowed else {}
     zone = config.session_timezone
     zoned = {} if zone is None else {SESSION_ZONE: zone}
     return {**guarded, **zoned, **config.engine.settings}
 
 
-def denied(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
+def access_error(user: str, privilege: str, what: str, hint: str = "") -> ServerError:
     """Return the error for a missing privilege."""
     return error(Code.ACCESS_DENIED, user=user, privilege=privilege, object=what, hint=hint)
 
@@ -159,18 +160,18 @@ def narrow(context: Context) -> Context:
         return context
     catalog = VisibleCatalog(context.services.catalog, rights)
     ledger = VisibleLedger(context.services.ledger, catalog)
-    # Everything that is not narrowed is the catalog's and the ledger's own.
+    # Both delegate everything that they do not narrow, so the casts are safe.
     services = replace(
         context.services, catalog=cast(Catalog, catalog), ledger=cast(Ledger, ledger)
     )
     return replace(context, services=services)
 
 
-# ---- what Spark is asked to run --------------------------------------------------------------
+# ---- SQL for Spark ---------------------------------------------------------------------------
 
 
 def admit_spark(sql: str, context: Context) -> AdmittedSql:
-    """Return Spark's SQL with what its user may see of it; raises ACCESS_DENIED."""
+    """Return Spark SQL restricted to what its user may see; raises ACCESS_DENIED."""
     user, services = context.session.user, context.services
     surveyed = survey_for_judgement(sql, context)
     if surveyed is None:
@@ -180,9 +181,11 @@ def admit_spark(sql: str, context: Context) -> AdmittedSql:
     if rights is None or rights.administrator:
         return AdmittedSql(text=sql, surveyed=surveyed)
     visible = rights.visible(services.catalog.tables())
-    text = narrowed(sql, surveyed, visible)
+    text = narrow_query(sql, surveyed, visible)
     if text is None:
-        raise denied(user, "administration", "information_schema other than by a SELECT on it")
+        raise access_error(
+            user, "administration", "information_schema other than by a SELECT on it"
+        )
     admitted = AdmittedSql(text=text, surveyed=surveyed)
     if surveyed.lists_tables:
         hidden = hidden_names(user, services)
@@ -191,22 +194,27 @@ def admit_spark(sql: str, context: Context) -> AdmittedSql:
 
 
 def survey_for_judgement(sql: str, context: Context) -> Surveyed | None:
-    """Ask the engine about a statement; None where nothing of the answer would be judged."""
+    """Have the engine analyze a statement; None if the analysis would not be checked."""
     config, user = context.services.config, context.session.user
     if user in config.authorization.administrators:
         return None
-    if not _tells_apart(config):
+    if not _distinguishes_users(config):
         return None
     return survey(sql, context)
 
 
 def judge_definition(query: str, context: Context) -> None:
-    """Judge a query that refreshes run; information_schema has no rows of one user alone there."""
+    """Check a query that refreshes will run.
+
+    It may not read information_schema, whose rows a refresh cannot narrow to one user.
+    """
     surveyed = survey_for_judgement(spark_text(query), context)
     judge(surveyed, context)
     rights = rights_of(context.session.user, context.services)
     if surveyed is not None and rights is not None and reads_system(surveyed):
-        raise denied(rights.user, "administration", "information_schema in a definition query")
+        raise access_error(
+            rights.user, "administration", "information_schema in a definition query"
+        )
 
 
 def judge_expressions(texts: Iterable[str], context: Context) -> None:
@@ -217,7 +225,7 @@ def judge_expressions(texts: Iterable[str], context: Context) -> None:
 def judge(
     surveyed: Surveyed | None, context: Context, besides: MaterializedTable | None = None
 ) -> None:
-    """Refuse what reaches beyond tables, then what reads tables its user may not read.
+    """Reject statements that reach beyond tables, or read tables that the user may not read.
 
     ``besides`` is a table that may be read in any case.
     """
@@ -226,21 +234,21 @@ def judge(
     config, user = context.services.config, context.session.user
     tables = context.services.catalog.tables()
     for reach in surveyed.reaches:
-        if _refuses(reach, config, user):
-            raise _reaching(reach, reach.value, user)
+        if _is_forbidden(reach, config, user):
+            raise _reach_error(reach, reach.value, user)
     check_settings(dict.fromkeys(surveyed.settings, ""), config, user)
     places = tuple(table.location for table in tables)
     for location in surveyed.locations:
         foreign = is_foreign(location, str(config.data.resolve() / "warehouse"), places)
-        if foreign and _refuses(Reach.LOCATIONS, config, user):
-            raise _reaching(Reach.LOCATIONS, location, user)
+        if foreign and _is_forbidden(Reach.LOCATIONS, config, user):
+            raise _reach_error(Reach.LOCATIONS, location, user)
     for table in tables:
-        if table != besides and any(is_of(reading, table) for reading in surveyed.readings):
+        if table != besides and any(reads_table(reading, table) for reading in surveyed.readings):
             require(Action.SELECT, table, user, context.services)
 
 
-def is_of(reading: Reading, table: MaterializedTable) -> bool:
-    """Say whether a statement reads a materialized table there."""
+def reads_table(reading: Reading, table: MaterializedTable) -> bool:
+    """Return whether a reading is one of a materialized table."""
     if reading.name is not None:
         name = reading.name.folded()
         if name in {one.folded() for one in names_of(table)}:
@@ -249,27 +257,27 @@ def is_of(reading: Reading, table: MaterializedTable) -> bool:
 
 
 def names_of(table: MaterializedTable) -> tuple[TableName, ...]:
-    """Return the names under which rows of a table can be read."""
+    """Return the names under which a table's rows can be read."""
     names = (table.name, table.storage)
     return names if table.quarantine is None else (*names, table.quarantine)
 
 
-def _refuses(reach: Reach, config: Config, user: str) -> bool:
+def _is_forbidden(reach: Reach, config: Config, user: str) -> bool:
     section = config.authorization
-    if not _tells_apart(config):
+    if not _distinguishes_users(config):
         return False
     return user not in section.administrators and reach.value not in section.allow
 
 
-def _tells_apart(config: Config) -> bool:
-    """Say whether users are told apart: by authorization, or by how they log in."""
+def _distinguishes_users(config: Config) -> bool:
+    """Return whether users matter: authorization is enabled, or logins are checked."""
     return config.authorization.enabled or config.server.auth not in _UNCHECKED
 
 
-def _reaching(reach: Reach, what: str, user: str) -> ServerError:
+def _reach_error(reach: Reach, what: str, user: str) -> ServerError:
     if reach is Reach.UNKNOWN:
         unknown = "a statement that cannot be judged before it runs"
-        return denied(user, "administration", unknown, "Run the statements in it one by one.")
+        return access_error(user, "administration", unknown, "Run the statements in it one by one.")
     hint = _ALLOW.format(reach=reach.value)
     shown = f"{reach.value}: {what}" if what != reach.value else reach.value
-    return denied(user, "administration", shown, hint)
+    return access_error(user, "administration", shown, hint)

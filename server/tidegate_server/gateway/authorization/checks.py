@@ -1,4 +1,4 @@
-"""What the user of a statement has to be allowed, by the kind of statement."""
+"""The privileges that each kind of statement requires."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidegate_server.core.refresh.waves import ancestors, descendants
 from tidegate_server.core.sql import statements as st
 from tidegate_server.core.sql.expressions import expressions
 from tidegate_server.gateway.authorization.admission import (
+    access_error,
     check_settings,
-    denied,
     judge,
     judge_definition,
     judge_expressions,
@@ -29,11 +29,11 @@ Check = Callable[[Any, str, Context], None]
 
 
 def nothing(statement: object, text: str, context: Context) -> None:
-    """Allow it to everybody: the command checks its objects itself, or shows what may be seen."""
+    """Require nothing: the command checks its objects itself, or shows only what is visible."""
 
 
 def needs(action: Action) -> Check:
-    """Require a privilege on the table that the statement names; None names none."""
+    """Require a privilege on the table that the statement names, if it names one."""
 
     def check(statement: Any, text: str, context: Context) -> None:
         if statement.name is not None:
@@ -43,7 +43,7 @@ def needs(action: Action) -> Check:
 
 
 def needs_downstream(action: Action) -> Check:
-    """Require a privilege on the table and, with CASCADE, on all that depend on it."""
+    """Require a privilege on the table and, with CASCADE, on all its dependents."""
 
     def check(statement: Any, text: str, context: Context) -> None:
         cascade = st.Cascade.DOWNSTREAM if statement.cascade else None
@@ -55,7 +55,7 @@ def needs_downstream(action: Action) -> Check:
 def change_of_columns(
     statement: st.AlterAdd | st.AlterModify | st.AlterSetImmutable, text: str, context: Context
 ) -> None:
-    """Check a change that may bring expressions."""
+    """Check a change of columns, which may contain expressions."""
     _require(Action.ALTER, statement.name, context)
     judge_expressions(expressions(statement), context)
 
@@ -79,36 +79,36 @@ def change_of_query(statement: st.AlterAsQuery, text: str, context: Context) -> 
 
 
 def rollback(statement: st.AlterRollback, text: str, context: Context) -> None:
-    """Check a rollback of the data, and of the definition that made them."""
+    """Check a rollback of the data, and of the definition they were made with."""
     _require(Action.ALTER, statement.name, context)
     table = resolve.find(statement.name, context)
     if statement.what is not st.RolledBack.DATA and table is not None:
         made_by = history.of_data(table, statement.version, context.services.ledger)
-        if made_by is not None:  # or the command says so
+        if made_by is not None:  # otherwise the command reports it
             _check_restored(statement.name, made_by, context)
 
 
 def rollback_of_definition(
     statement: st.AlterRollbackDefinition, text: str, context: Context
 ) -> None:
-    """Check an earlier definition as if it was written out."""
+    """Check an earlier definition as if it were written out."""
     _check_restored(statement.name, statement.version, context)
 
 
 def executor(statement: st.AlterSetExecuteAs, text: str, context: Context) -> None:
-    """Check as whom refreshes are to run."""
+    """Check the user whose rights refreshes are to have."""
     _require(Action.OWN, statement.name, context)
     _check_executor(statement.name, statement.execute_as, context)
 
 
 def exchange(statement: st.AlterSwap, text: str, context: Context) -> None:
-    """Require both tables of a SWAP."""
+    """Require ownership of both tables of a SWAP."""
     _require(Action.OWN, statement.name, context)
     _require(Action.OWN, statement.other, context)
 
 
 def refresh(statement: st.AlterRefresh, text: str, context: Context) -> None:
-    """Check a refresh, the tables it takes along, and what its condition reads."""
+    """Check a refresh, the tables its cascade includes, and what its condition reads."""
     _require_along(Action.REFRESH, statement.name, statement.cascade, context)
     table = resolve.find(statement.name, context)
     if table is not None and statement.predicate is not None:
@@ -119,7 +119,7 @@ def refresh(statement: st.AlterRefresh, text: str, context: Context) -> None:
 def any_table(
     statement: st.DescribeTable | st.ShowCreateTable, text: str, context: Context
 ) -> None:
-    """Check a statement about a table that is materialized, or Spark's."""
+    """Check a statement about a table that is either materialized or Spark's."""
     if resolve.find(statement.name, context) is None:
         judge(survey_for_judgement(text, context), context)
     else:
@@ -132,10 +132,10 @@ def setting(statement: st.SetOption, text: str, context: Context) -> None:
 
 
 def _check_restored(name: st.Name, version: int | None, context: Context) -> None:
-    """Check that a user may bring an earlier definition back, as if it was written out."""
+    """Check that a user may restore an earlier definition, as if it were written out."""
     table = resolve.find(name, context)
     if table is None:
-        return  # the command says so
+        return  # the command reports it
     require(Action.ALTER, table, context.session.user, context.services)
     known = history.versions(table, context.services.catalog)
     wanted = history.wanted(version, table)
@@ -148,8 +148,10 @@ def _check_restored(name: st.Name, version: int | None, context: Context) -> Non
 
 
 def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
-    """Check that refreshes of a table may run with a user's rights: the present one's, or with
-    those that they run with already; only an administrator lends another one's.
+    """Check that refreshes of a table may run with a user's rights.
+
+    Allowed are the session's user and the user that is already set; only an administrator may
+    choose any other.
 
     :raises ServerError: ACCESS_DENIED.
     """
@@ -161,25 +163,27 @@ def _check_executor(name: st.Name, user: str | None, context: Context) -> None:
     rights = rights_of(context.session.user, context.services)
     if user in (None, context.session.user) or rights is None or rights.administrator:
         return
-    hint = "EXECUTE AS your own user, or let an administrator lend the rights of another one."
-    raise denied(context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint)
+    hint = "EXECUTE AS your own user, or ask an administrator to set another one."
+    raise access_error(
+        context.session.user, "to be an administrator", f"EXECUTE AS USER {user}", hint
+    )
 
 
 def _require_along(
     action: Action, name: st.Name, cascade: st.Cascade | None, context: Context
 ) -> None:
-    """Require a privilege on a table and on all that a cascade takes along."""
+    """Require a privilege on a table and on all that a cascade includes."""
     table = resolve.find(name, context)
     if table is None:
-        return  # the command says so
+        return  # the command reports it
     user, services = context.session.user, context.services
     along: Iterable[MaterializedTable] = ()
     if cascade is st.Cascade.DOWNSTREAM:
         along = descendants(table, services.catalog.consumers)
     elif cascade is st.Cascade.UPSTREAM:
         along = ancestors(table, services.catalog.find)
-    for taken in (table, *along):
-        require(action, taken, user, services)
+    for each in (table, *along):
+        require(action, each, user, services)
 
 
 def _require(action: Action, name: st.Name, context: Context) -> None:

@@ -19,7 +19,7 @@ from tidegate_server.core.model.table import MaterializedTable
 
 
 class Action(Enum):
-    """What is done with a table; the value is what a user needs for it, in words."""
+    """What is done with a table; the value names the required privilege in error messages."""
 
     SEE = "a privilege"
     SELECT = "SELECT"
@@ -39,14 +39,14 @@ _ENOUGH: Mapping[Action, frozenset[Privilege]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """One user with all that it was granted."""
+    """One user with the user's grants."""
 
     user: str
     administrator: bool = False
     grants: tuple[Grant, ...] = ()
 
     def may(self, action: Action, table: MaterializedTable) -> bool:
-        """Say whether the user may do that: as administrator, as owner, or by a grant."""
+        """Return whether the user may do that: as administrator, as owner, or by a grant."""
         if self.administrator or self.user == table.owner:
             return True
         objects = objects_of(table)
@@ -57,12 +57,12 @@ class Rights:
         )
 
     def visible(self, tables: Iterable[MaterializedTable]) -> tuple[MaterializedTable, ...]:
-        """Return the tables of which the user may know."""
+        """Return the tables that the user may see."""
         return tuple(table for table in tables if self.may(Action.SEE, table))
 
 
 def objects_of(table: MaterializedTable) -> tuple[GrantObject, ...]:
-    """Return the objects whose grants hold for a table."""
+    """Return the objects whose grants apply to a table."""
     name = table.name.folded()
     return TableObject(table_id=table.id), SchemaObject(catalog=name.catalog, schema=name.schema)
 
@@ -92,24 +92,24 @@ _STATIC = (
 
 
 def is_static(key: str) -> bool:
-    """Say whether a setting is fixed when the engine starts, or loads code into it."""
+    """Return whether a setting is fixed when the engine starts, or loads code into it."""
     return key.lower().startswith(_STATIC)
 
 
 def is_foreign(location: str, warehouse: str, taken: Collection[str]) -> bool:
-    """Say whether a location lies outside the warehouse, or over a materialized table's."""
+    """Return whether a location is outside the warehouse, or overlaps a materialized table's."""
     place = _path(location)
     if ".." in place.parts:
         return True
     if not place.is_absolute():
-        return False  # Spark puts it below the schema's own directory
+        return False  # Spark resolves it below the schema's own directory
     if not _within(place, _path(warehouse)):
         return True
     return any(overlap(location, one) for one in taken)
 
 
 def overlap(location: str, other: str) -> bool:
-    """Say whether one of two places is the other or lies in it."""
+    """Return whether two locations are equal, or one contains the other."""
     one, two = _path(location), _path(other)
     return bool(other) and (_within(one, two) or _within(two, one))
 

@@ -1,4 +1,4 @@
-"""Catalog, history and results without the tables that a user may not know of."""
+"""Catalog, history and results without the tables that a user may not see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAGE = 1000
 
 
 class VisibleCatalog:
-    """A catalog whose lists leave tables out; everything else is the catalog's own."""
+    """A catalog whose lists omit hidden tables; everything else is delegated."""
 
     def __init__(self, catalog: CatalogReader, rights: Rights) -> None:
         self._catalog = catalog
@@ -39,8 +39,8 @@ class VisibleCatalog:
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
         return self._rights.visible(self._catalog.consumers(name))
 
-    def shows(self, table_id: str) -> bool:
-        """Say whether a table may be known; nobody but administrators sees one that is gone."""
+    def can_see(self, table_id: str) -> bool:
+        """Return whether a table may be seen; only administrators see a dropped one."""
         table = self._catalog.by_id(table_id)
         return table is not None and self._rights.may(Action.SEE, table)
 
@@ -49,7 +49,7 @@ class VisibleCatalog:
 
 
 class VisibleLedger:
-    """A history that leaves the runs of such tables out; everything else is the ledger's own."""
+    """A ledger that omits the runs of hidden tables; everything else is delegated."""
 
     def __init__(self, ledger: Ledger, catalog: VisibleCatalog) -> None:
         self._ledger = ledger
@@ -64,7 +64,7 @@ class VisibleLedger:
             page = self._ledger.runs(None, size)
             for run in page:
                 if run.table_id not in known:
-                    known[run.table_id] = self._catalog.shows(run.table_id)
+                    known[run.table_id] = self._catalog.can_see(run.table_id)
             found = tuple(run for run in page if known[run.table_id])
             if len(found) >= limit or len(page) < size:
                 return found[:limit]
@@ -74,8 +74,8 @@ class VisibleLedger:
         return getattr(self._ledger, name)
 
 
-def narrowed(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTable]) -> str | None:
-    """Return a query that sees only the rows of such tables in information_schema.
+def narrow_query(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTable]) -> str | None:
+    """Return a query that sees only the rows of visible tables in information_schema.
 
     None if it reads information_schema in a way that cannot be narrowed.
     """
@@ -95,7 +95,7 @@ def narrowed(sql: str, surveyed: Surveyed, visible: Sequence[MaterializedTable])
 
 
 def reads_system(surveyed: Surveyed) -> bool:
-    """Say whether a statement reads information_schema."""
+    """Return whether a statement reads information_schema."""
     return any(r.name is not None and _is_system(r.name) for r in surveyed.readings)
 
 
@@ -112,7 +112,7 @@ def without_hidden(result: Result, hidden: Collection[TableName]) -> Result:
 
 
 def without_storages(sql: str, result: Result, catalog: CatalogReader) -> Result:
-    """Return the result of SHOW TABLES without the tables that only views are over."""
+    """Return the result of SHOW TABLES without the storage tables that views hide."""
     if not lists_tables(sql):
         return result
     storages = {t.storage.folded() for t in catalog.tables() if t.storage_table is not None}

@@ -1,10 +1,10 @@
-"""What a catalog of materialized tables promises.
+"""The contract of a catalog of materialized tables.
 
 Guarantees: a definition is written whole or not at all; reads see only whole definitions; names
-are unique without regard to case; a status moves only along ``model.states.REFRESH_MOVES``.
-Not guaranteed: that the storage behind a definition exists; the caller orders those effects.
-Recovery: every definition also stands in its table's properties, from which ``command.rebuild``
-makes a lost catalog anew.
+are unique regardless of case; a status only changes along ``model.states.REFRESH_MOVES``.
+Not guaranteed: that the storage of a definition exists; the caller orders those effects.
+Recovery: every definition is also stored in its table's properties, from which
+``recovery.catalog.rebuild`` restores a lost catalog.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate_server.core.model.versions import Source
 
 
 class CatalogReader(Protocol):
-    """The reading side; planners and listings get no more."""
+    """The reading side, which is all that planners and listings get."""
 
     def find(self, name: TableName) -> MaterializedTable | None:
         """Return the materialized table of that name, or None."""
@@ -40,8 +40,10 @@ class CatalogReader(Protocol):
         ...
 
     def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
-        """Return the definitions of a table (None: of all) that a newer version replaced, by
-        version, each as it last was."""
+        """Return the replaced definitions of a table (None: of all), ordered by version.
+
+        Each is as it last was before a newer version replaced it.
+        """
         ...
 
 
@@ -56,41 +58,41 @@ class Catalog(CatalogReader, Protocol):
         ...
 
     def replace(self, *tables: MaterializedTable) -> None:
-        """Write changed definitions over those of the same ids, all of them or none.
+        """Replace the definitions with the same ids, all of them or none.
 
-        Tables that are given together may exchange their names.
-        What a higher definition version replaces is kept; a lower one forgets those it undoes.
-        Their refresh status with its reason and their held version stay as stored; :meth:`move`
-        and :meth:`hold` change them.
+        Tables in one call may exchange their names.
+        A higher definition version archives the one it replaces; a lower one deletes those it
+        undoes. The stored refresh status, its reason and the held version do not change here, but
+        by :meth:`move` and :meth:`hold`.
 
-        :raises ServerError: MT_NOT_FOUND if an id is gone, MT_ALREADY_EXISTS if a new name is
-            taken.
+        :raises ServerError: MT_NOT_FOUND if an id does not exist, MT_ALREADY_EXISTS if a new name
+            is taken.
         """
         ...
 
     def move(
         self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
     ) -> bool:
-        """Change the refresh status; False when it was not ``start`` any more."""
+        """Change the refresh status; False if it is no longer ``start``."""
         ...
 
     def hold(self, table_id: str, held: HeldVersion | None) -> None:
-        """Note which version of a table is held, None for none; a table that is gone is none."""
+        """Record which version of a table is held (None: none); ignores an unknown id."""
         ...
 
     def note_sources(self, table_id: str, sources: tuple[Source, ...]) -> None:
-        """Note what a table's query was found to read; a table that is gone is none."""
+        """Record which sources a table's query reads; ignores an unknown id."""
         ...
 
     def drop(self, table_id: str) -> None:
-        """Remove a definition and those it replaced; one that is gone already is harmless."""
+        """Remove a definition and those it replaced; ignores an unknown id."""
         ...
 
 
 def check_move(start: RefreshStatus, end: RefreshStatus) -> None:
-    """Refuse a change of status that the life cycle does not have.
+    """Reject a change of status that the life cycle does not allow.
 
-    :raises ServerError: INTERNAL, since only a mistake in the server asks for one.
+    :raises ServerError: INTERNAL, since only a bug in the server can request one.
     """
     if not allowed(REFRESH_MOVES, start, end):
         reason = f"a refresh status cannot move from {start.value} to {end.value}"

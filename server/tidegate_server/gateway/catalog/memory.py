@@ -1,4 +1,4 @@
-"""A catalog in a dictionary: the reference for the others and a test double."""
+"""A catalog in a dictionary: the reference implementation and a test double."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MemoryCatalog:
     def create(self, table: MaterializedTable) -> None:
         with self._lock:
             if table.id in self._tables:
-                raise _taken(table.name)
+                raise _already_exists(table.name)
             self._check_name(table)
             self._tables[table.id] = table
 
@@ -101,7 +101,7 @@ class MemoryCatalog:
         stored = self._tables.get(table.id)
         if stored is None:
             raise error(Code.MT_NOT_FOUND, table=table.name)
-        self._keep(stored, table.definition_version)
+        self._archive_definition(stored, table.definition_version)
         self._tables[table.id] = replace(
             table,
             refresh_status=stored.refresh_status,
@@ -109,7 +109,7 @@ class MemoryCatalog:
             held=stored.held,
         )
 
-    def _keep(self, stored: MaterializedTable, version: int) -> None:
+    def _archive_definition(self, stored: MaterializedTable, version: int) -> None:
         if version > stored.definition_version:
             kept = replace(stored, rolling_back=None)
             self._replaced[stored.id, stored.definition_version] = kept
@@ -125,12 +125,12 @@ class MemoryCatalog:
         folded = table.name.folded()
         for other in self._tables.values():
             if other.id != table.id and other.name.folded() == folded:
-                raise _taken(table.name)
+                raise _already_exists(table.name)
 
 
 def _by_name(tables: Iterable[MaterializedTable]) -> tuple[MaterializedTable, ...]:
     return tuple(sorted(tables, key=lambda table: table.name.folded()))
 
 
-def _taken(name: TableName) -> ServerError:
+def _already_exists(name: TableName) -> ServerError:
     return error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)

@@ -30,13 +30,13 @@ from tidegate_server.gateway.store.tables import sources as s
 
 
 class SqlCatalog:
-    """Keeps definitions in two tables of the store; every call is one transaction."""
+    """Keeps definitions in tables of the store; every call is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def find(self, name: TableName) -> MaterializedTable | None:
-        return _first(self._select(*_named(t, name)))
+        return _first(self._select(*_name_conditions(t, name)))
 
     def by_id(self, table_id: str) -> MaterializedTable | None:
         return _first(self._select(t.c.id == table_id))
@@ -52,7 +52,7 @@ class SqlCatalog:
         return self._select(*where)
 
     def consumers(self, name: TableName) -> tuple[MaterializedTable, ...]:
-        reading = select(s.c.materialized_table_id).where(*_named(s, name))
+        reading = select(s.c.materialized_table_id).where(*_name_conditions(s, name))
         return self._select(t.c.id.in_(reading))
 
     def replaced_definitions(self, table_id: str | None = None) -> tuple[MaterializedTable, ...]:
@@ -68,7 +68,7 @@ class SqlCatalog:
                 connection.execute(insert(t).values(**_values(table), **_status(table)))
                 _write_sources(connection, table.id, table.sources)
         except IntegrityError as failure:
-            raise _taken(table.name) from failure
+            raise _already_exists(table.name) from failure
 
     def replace(self, *tables: MaterializedTable) -> None:
         with self._database.begin() as connection:
@@ -78,7 +78,7 @@ class SqlCatalog:
                 try:
                     _replace(connection, table)
                 except IntegrityError as failure:
-                    raise _taken(table.name) from failure
+                    raise _already_exists(table.name) from failure
 
     def move(
         self, table_id: str, start: RefreshStatus, end: RefreshStatus, reason: str | None = None
@@ -108,10 +108,12 @@ class SqlCatalog:
 
     def _select(self, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
         with self._database.read() as connection:
-            return _selected(connection, *where)
+            return _read_tables(connection, *where)
 
 
-def _selected(connection: Connection, *where: ColumnElement[bool]) -> tuple[MaterializedTable, ...]:
+def _read_tables(
+    connection: Connection, *where: ColumnElement[bool]
+) -> tuple[MaterializedTable, ...]:
     tables = (
         select(t).where(*where).order_by(t.c.folded_catalog, t.c.folded_schema, t.c.folded_table)
     )
@@ -126,12 +128,12 @@ def _selected(connection: Connection, *where: ColumnElement[bool]) -> tuple[Mate
     reads: dict[str, list[Source]] = defaultdict(list)
     for edge in connection.execute(edges):
         reads[edge.materialized_table_id].append(_source(edge))
-    # A database's collation may sort otherwise than Python; the order is ours to promise.
+    # Sorted again: a database's collation may differ from Python's order, which we promise.
     found = [_table(row, tuple(reads[row.id])) for row in rows]
     return tuple(sorted(found, key=lambda table: table.name.folded()))
 
 
-def _named(table: Any, name: TableName) -> tuple[ColumnElement[bool], ...]:
+def _name_conditions(table: Any, name: TableName) -> tuple[ColumnElement[bool], ...]:
     folded = name.folded()
     return (
         table.c.folded_catalog == folded.catalog,
@@ -161,7 +163,7 @@ def _status(table: MaterializedTable) -> Mapping[str, Any]:
 
 
 def _values(table: MaterializedTable) -> Mapping[str, Any]:
-    """Return every column but those of the status, which ``move`` and ``hold`` change later."""
+    """Return all columns except the status, which only ``move`` and ``hold`` change later."""
     return {
         **_name_values(table.name),
         "id": table.id,
@@ -210,21 +212,21 @@ def _values(table: MaterializedTable) -> Mapping[str, Any]:
 
 
 def _free_names(connection: Connection, tables: Sequence[MaterializedTable]) -> None:
-    """Let tables give their names up within the transaction, so that they can exchange them."""
+    """Give tables temporary names within the transaction, so that they can exchange theirs."""
     ids = [table.id for table in tables]
     connection.execute(update(t).where(t.c.id.in_(ids)).values(folded_table=t.c.id))
 
 
 def _replace(connection: Connection, table: MaterializedTable) -> None:
-    _keep(connection, table.id, table.definition_version)
+    _archive_definition(connection, table.id, table.definition_version)
     change = update(t).where(t.c.id == table.id).values(**_values(table))
     if connection.execute(change).rowcount == 0:
         raise error(Code.MT_NOT_FOUND, table=table.name)
     _write_sources(connection, table.id, table.sources)
 
 
-def _keep(connection: Connection, table_id: str, version: int) -> None:
-    """Keep the definition that a higher version replaces, or forget those a lower one undoes."""
+def _archive_definition(connection: Connection, table_id: str, version: int) -> None:
+    """Archive the definition that a higher version replaces; delete those a lower one undoes."""
     current = select(t.c.definition_version).where(t.c.id == table_id)
     found = connection.execute(current).scalar_one_or_none()
     if found is None or found == version:
@@ -233,7 +235,7 @@ def _keep(connection: Connection, table_id: str, version: int) -> None:
         undone = (d.c.table_id == table_id, d.c.definition_version >= version)
         connection.execute(delete(d).where(*undone))
         return
-    for stored in _selected(connection, t.c.id == table_id):
+    for stored in _read_tables(connection, t.c.id == table_id):
         definition = replace(stored, rolling_back=None)
         kept = {"table_id": table_id, "definition_version": found, "definition": definition}
         connection.execute(insert(d).values(**kept))
@@ -324,5 +326,5 @@ def _first(found: tuple[MaterializedTable, ...]) -> MaterializedTable | None:
     return found[0] if found else None
 
 
-def _taken(name: TableName) -> ServerError:
+def _already_exists(name: TableName) -> ServerError:
     return error(Code.MT_ALREADY_EXISTS, kind="Materialized table", table=name)

@@ -23,7 +23,7 @@ from tidegate_server.core.sql.statements import (
     RevokePrivileges,
     ShowGrants,
 )
-from tidegate_server.gateway.authorization.admission import denied, require, rights_of
+from tidegate_server.gateway.authorization.admission import access_error, require, rights_of
 from tidegate_server.gateway.authorization.rights import Action, Rights, objects_of
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import resolve
@@ -106,7 +106,7 @@ def _object_to_change(action: str, on: OnTable | OnSchema, context: Context) -> 
     if isinstance(on, OnSchema):
         found = _schema(on, context)
         if not rights.administrator:
-            raise denied(user, "administration", f"schema {found.catalog}.{found.schema}")
+            raise access_error(user, "administration", f"schema {found.catalog}.{found.schema}")
         return found
     table = resolve.materialized_table(on.name, context)
     require(Action.OWN, table, user, services)

@@ -24,7 +24,7 @@ from tidegate_server.gateway.definition.evolution import Evolution
 from tidegate_server.gateway.definition.locks import settling
 from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.definition.transaction import apply_definition, changing, compensate
-from tidegate_server.gateway.recovery.definitions import brought_back
+from tidegate_server.gateway.recovery.definitions import restore_definition
 from tidegate_server.gateway.runs.failures import raise_failure
 from tidegate_server.gateway.runs.orders import refuse_half_done, step_id
 
@@ -79,7 +79,7 @@ def _table(statement: AlterRollback, context: Context) -> MaterializedTable:
     if mark is None or statement.what is not RolledBack.BOTH or not ended:
         refuse_half_done(table, "ROLLBACK")
         return table
-    settled, came = brought_back(table, context.services.engine)
+    settled, came = restore_definition(table, context.services.engine)
     apply_definition(table, settled, context)
     if not came:
         _resume(settled, mark, context)

@@ -83,7 +83,7 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     # Asked once, and only if an option needs it.
     surveyed = cache(lambda: admitted.surveyed or spark_session.survey(sql, context))
     inlined = staleness.enforce_max_staleness(sql, surveyed, context)
-    pinned = snapshot.agreed(sql, surveyed, inlined, context)
+    pinned = snapshot.choose_snapshot(sql, surveyed, inlined, context)
     answered = spark_session.execute(sql, context, inlined, pinned)
     owned = show.with_owners(sql, answered, catalog)
     return admitted.shown(visibility.without_storages(sql, owned, catalog))

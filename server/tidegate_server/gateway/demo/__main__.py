@@ -34,15 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return the exit code."""
     options = _parser().parse_args(arguments)
     say = _silent if options.quiet else _say
-    # Whoever ends the demo by SIGTERM means the same as Ctrl-C: leave without a trace.
+    # SIGTERM is treated like Ctrl-C, so that the demo exits without a traceback.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-demo-", dir=options.staging) as staging:
             _run(options, say, Path(staging))
     except KeyboardInterrupt:
-        say("The demo ends; its tables stay and are kept fresh.")
-    except (MissingFlightsError, tidegate.Error) as err:
-        sys.stderr.write(f"{first_line(err)}\n")
+        say("The demo has stopped; its tables remain and are kept fresh.")
+    except (MissingFlightsError, tidegate.Error) as error:
+        sys.stderr.write(f"{first_line(error)}\n")
         return 1
     return 0
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tidegate_server.gateway.demo",
-        description="Bring the flights of New York in 2013 to a gateway, one day every few "
+        description="Load the flights of New York in 2013 into a gateway, one day every few "
         "seconds, and watch two materialized tables follow.",
     )
     parser.add_argument("--host", default="127.0.0.1")
@@ -61,16 +61,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--staging", type=Path, help="directory for Parquet files; Spark must be able to read it"
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
     ending = parser.add_mutually_exclusive_group()
     ending.add_argument(
-        "--once", action="store_true", help="end when both tables have everything that arrived"
+        "--once", action="store_true", help="exit when both tables have everything that arrived"
     )
     ending.add_argument(
         "--keep-running",
         action="store_false",
         dest="once",
-        help="go on watching after the last day (the default)",
+        help="keep watching after the last day (the default)",
     )
     return parser
 
@@ -92,28 +92,28 @@ def _run(options: argparse.Namespace, say: Say, staging: Path) -> None:
         for step in steps(loader, history=options.history, days=options.days):
             due = time.monotonic() + options.seconds_per_day
             loaded = step()
-            watch.changed(datetime.now(UTC))
+            watch.note_change(datetime.now(UTC))
             say(describe(loaded))
             _watch_until(watch, due)
         loader.close_last_day()
-        watch.changed(datetime.now(UTC))
+        watch.note_change(datetime.now(UTC))
         _follow(watch, say, once=options.once)
     finally:
         gateway.close()
 
 
 def _watch_until(watch: Watch, due: float) -> None:
-    watch.look()
+    watch.report_new()
     while (left := due - time.monotonic()) > 0:
         time.sleep(min(2.0, left))
-        watch.look()
+        watch.report_new()
 
 
 def _follow(watch: Watch, say: Say, *, once: bool) -> None:
-    """Watch on; with ``once`` only until both tables have everything."""
+    """Keep watching; with ``once`` only until both tables have everything."""
     level = False
     while True:
-        watch.look()
+        watch.report_new()
         counts = watch.counts()
         if counts.level and not level:
             say(summary(counts))
@@ -124,14 +124,14 @@ def _follow(watch: Watch, say: Say, *, once: bool) -> None:
 
 
 def describe(loaded: Loaded) -> str:
-    """Return one arrival as a line for people."""
+    """Return one arrival as a human-readable line."""
     days = f"{loaded.first}" if loaded.first == loaded.last else f"{loaded.first} to {loaded.last}"
     corrected = f", {loaded.corrected} landings corrected" if loaded.corrected else ""
     return f"{days}: {loaded.flights:,} flights arrived{corrected}"
 
 
 def summary(counts: Counts) -> str:
-    """Return what both tables hold once they have everything."""
+    """Return the row counts once both tables have everything."""
     return (
         f"ods_flights {counts.ods:,} = dwd_flights {counts.dwd:,} = dws_delays {counts.dws:,}: "
         "everything that arrived is in both tables."
@@ -144,7 +144,7 @@ def _say(line: str) -> None:
 
 
 def _silent(line: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 if __name__ == "__main__":

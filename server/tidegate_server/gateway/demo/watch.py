@@ -1,4 +1,4 @@
-"""Follows the refreshes of the demo's tables through the server's own history."""
+"""Follows the refreshes of the demo's tables through the server's history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SELECT
 
 
 class Runner(Protocol):
-    """What the watch needs of the gateway."""
+    """The part of the gateway that the watch uses."""
 
     def run(self, sql: str) -> Rows: ...
 
@@ -47,7 +47,7 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How much of the flights each layer holds."""
+    """How many flights each layer holds."""
 
     ods: int
     ods_landed: int
@@ -62,30 +62,30 @@ class Counts:
 
 
 class Watch:
-    """Says each refresh once, with how long its oldest news had waited."""
+    """Reports each refresh once, with the lag of the oldest change it included."""
 
     def __init__(self, gateway: Runner, say: Say) -> None:
         self._gateway = gateway
         self._say = say
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._waiting: list[datetime] = []
 
     def skip(self) -> None:
-        """Leave out the refreshes that ended before now."""
-        self._said.update(refresh.refresh_id for refresh in self._new())
+        """Skip the refreshes that ended before now."""
+        self._reported.update(refresh.refresh_id for refresh in self._new())
 
-    def changed(self, moment: datetime) -> None:
-        """Take note that the sources of dwd_flights were changed at ``moment`` (UTC)."""
+    def note_change(self, moment: datetime) -> None:
+        """Note that the sources of dwd_flights were changed at ``moment`` (UTC)."""
         self._waiting.append(moment)
 
-    def look(self) -> None:
-        """Say the refreshes that ended since the last look, oldest first."""
+    def report_new(self) -> None:
+        """Report the refreshes that ended since the last report, oldest first."""
         for refresh in self._new():
-            self._said.add(refresh.refresh_id)
+            self._reported.add(refresh.refresh_id)
             self._say(f"    {describe(refresh)}{self._age(refresh)}")
 
     def counts(self) -> Counts:
-        """Return how far the layers are."""
+        """Return the row counts of the layers."""
         [row] = self._gateway.run(_COUNTS)
         ods, ods_landed, dwd, dwd_landed, dws = map(int, row)
         return Counts(ods=ods, ods_landed=ods_landed, dwd=dwd, dwd_landed=dwd_landed, dws=dws)
@@ -103,7 +103,7 @@ class Watch:
             )
             for row in reversed(rows)
         ]
-        return [refresh for refresh in refreshes if refresh.refresh_id not in self._said]
+        return [refresh for refresh in refreshes if refresh.refresh_id not in self._reported]
 
     def _age(self, refresh: Refresh) -> str:
         if refresh.table != "dwd_flights":
@@ -117,7 +117,7 @@ class Watch:
 
 
 def describe(refresh: Refresh) -> str:
-    """Return a refresh as one line for people."""
+    """Return a refresh as a human-readable line."""
     seconds = (refresh.finished_at - refresh.started_at).total_seconds()
     rows = "" if refresh.rows is None else f", {refresh.rows:,} rows"
     return f"{refresh.table:<12} {refresh.action:<11} in {seconds:.1f} s{rows}"

@@ -1,1 +1,1 @@
-"""The system tables."""
+"""The system tables of ``information_schema``."""

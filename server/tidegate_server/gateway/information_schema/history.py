@@ -1,4 +1,4 @@
-"""The history as an Arrow table that is kept up to date by reading only what changed."""
+"""The refresh history as an Arrow table, updated by reading only what changed."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from tidegate_server.core.model.states import RUN_MOVES
 from tidegate_server.gateway.runs.columns import RunColumn, table_of
 from tidegate_server.gateway.scheduler.base import Ledger
 
-_PAGE = 64  # runs read first; ample for what happened since the last look
-_RELOAD_EVERY = 500  # looks, after which runs that the ledger forgot disappear here too
+_PAGE = 64  # runs read first; usually enough for everything since the last read
+_RELOAD_EVERY = 500  # reads, after which runs that the ledger has deleted disappear here too
 
 
 class HistoryCopy:
-    """Holds the newest runs; one that ended never changes and is converted once."""
+    """Holds the newest runs. A finished run never changes and is converted only once."""
 
     def __init__(self, ledger: Ledger, columns: Sequence[RunColumn], limit: int) -> None:
         """Take the ledger and the columns of the table; ``limit`` bounds its rows."""
         self._ledger = ledger
         self._columns = columns
         self._limit = limit
-        self._looks = 0
+        self._reads = 0
         self._open: dict[str, RefreshRun] = {}
         self._ended_ids: set[str] = set()
         self._ended = table_of(columns, ())
         self._content = self._ended
 
     def table(self) -> pa.Table:
-        """Return the newest runs, newest first; the same object while nothing changed."""
-        if self._looks % _RELOAD_EVERY == 0:
+        """Return the newest runs, newest first; the same object while nothing changes."""
+        if self._reads % _RELOAD_EVERY == 0:
             self._open, self._ended_ids = {}, set()
             self._content = self._ended = table_of(self._columns, ())
-        self._looks += 1
+        self._reads += 1
         new = self._unknown()
         known = {run_id: self._ledger.find(run_id) for run_id in self._open}
         if new or any(run != self._open[run_id] for run_id, run in known.items()):
@@ -42,7 +42,7 @@ class HistoryCopy:
         return self._content
 
     def _unknown(self) -> list[RefreshRun]:
-        """Return runs that are not held yet, newest first; older pages only while all are new."""
+        """Return runs that are not held yet, newest first; reads on only while all are new."""
         size = min(_PAGE, self._limit)
         while True:
             page = self._ledger.runs(limit=size)

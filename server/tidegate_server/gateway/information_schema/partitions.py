@@ -1,4 +1,4 @@
-"""The partitions of a table, when each was refreshed and how it stands, from the history; pure."""
+"""The partitions of a table, their last refreshes and their status, from the history; pure."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("refreshed_at", _TIME),
     ("status", pa.string()),
 )
-"""What is told of a partition."""
+"""The columns that describe a partition."""
 
 
 class PartitionStatus(Enum):
-    """How a partition stands."""
+    """Whether a partition's time is over and its content complete."""
 
     OPEN = "OPEN"
-    """Its time, with its lateness, is not over; without a date it never is."""
+    """Its time plus lateness is not over; a partition without a date is always open."""
     CLOSED = "CLOSED"
-    """Its time is over, and it was read after that, or nothing came that it lacks."""
+    """Its time is over, and it was refreshed since, or checked and found complete."""
     STALE = "STALE"
-    """Its time is over, and nobody has looked since."""
+    """Its time is over, and it was not checked since."""
     REFRESHING = "REFRESHING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
-    """What tells when partitions end, and the present moment."""
+    """What determines when partitions end, and the current time."""
 
     now: datetime
     zone: tzinfo
@@ -55,7 +55,7 @@ class Calendar:
 
 
 def partition_rows(runs: Iterable[RefreshRun], calendar: Calendar) -> list[dict[str, Any]]:
-    """Return a row per partition that was refreshed on its own, then one for all others.
+    """Return one row per partition that was refreshed separately, then one for all others.
 
     :param runs: those of one table, newest first. A refresh of the whole table counts for every
         partition, a rollback for none.
@@ -72,8 +72,8 @@ def partition_rows(runs: Iterable[RefreshRun], calendar: Calendar) -> list[dict[
         succeeded.append(run)
         if run.partitions:
             for spec in run.partitions:
-                specs[_shown(spec)] = spec
-                newest.setdefault(_shown(spec), whole or run)
+                specs[_as_json(spec)] = spec
+                newest.setdefault(_as_json(spec), whole or run)
         elif run.action is not Strategy.PARTITION:
             whole = whole or run
     rows = []
@@ -95,14 +95,14 @@ def _status(
     end = partition_end(calendar.formatters, spec, calendar.zone)
     if end is None or calendar.now < end + calendar.lateness:
         return PartitionStatus.OPEN
-    looked, read = False, False
+    checked, read = False, False
     for run in succeeded:
         began = run.started_at or run.queued_at
-        looked |= run.trigger is Trigger.SCHEDULED and began >= end + calendar.lateness
+        checked |= run.trigger is Trigger.SCHEDULED and began >= end + calendar.lateness
         if began >= end and _reads(run, spec):
             read = True
-            looked |= began >= end + calendar.lateness
-    return PartitionStatus.CLOSED if read and looked else PartitionStatus.STALE
+            checked |= began >= end + calendar.lateness
+    return PartitionStatus.CLOSED if read and checked else PartitionStatus.STALE
 
 
 def _reads(run: RefreshRun, spec: PartitionSpec) -> bool:
@@ -124,5 +124,5 @@ def _row(partition: str | None, run: RefreshRun, status: PartitionStatus | None)
     }
 
 
-def _shown(spec: PartitionSpec) -> str:
+def _as_json(spec: PartitionSpec) -> str:
     return msgspec.json.encode(dict(spec), order="sorted").decode()

@@ -34,21 +34,21 @@ from tidegate_server.gateway.scheduler.lateness import read_lateness
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _HISTORY_ROWS = 10_000
 _LAG_TABLE = "materialized_table_lag"
 _PARTITION_TABLE = "materialized_table_partitions"
 _PARTITION_RUNS = 2000
-"""Runs of one table that are looked through for its partitions."""
+"""Number of runs of one table that are searched for its partitions."""
 _DEFINITION_TABLE = "materialized_table_definitions"
-_UPKEEP_TABLE = "materialized_table_upkeep"
-_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _UPKEEP_TABLE)
-"""Tables that cost a look at each table's runs or past: filled for statements that name them."""
+_MAINTENANCE_TABLE = "materialized_table_upkeep"
+_ON_DEMAND = (_LAG_TABLE, _PARTITION_TABLE, _DEFINITION_TABLE, _MAINTENANCE_TABLE)
+"""Tables that are expensive to fill: published only for statements that name them."""
 _TIDY_EVERY = 50
 _OLD_FILES_KEPT = timedelta(hours=1)
-"""How long a query may go on reading a version that was replaced meanwhile."""
+"""How long a query may keep reading a version after it was replaced."""
 _PROPERTIES: Mapping[str, str | None] = {"delta.logRetentionDuration": "interval 1 hours"}
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -96,7 +96,7 @@ _KEYS: tuple[RunColumn, ...] = (
     RunColumn("table_schema", "string", pa.string(), lambda run: run.table.schema),
     RunColumn("table_name", "string", pa.string(), lambda run: run.table.table),
 )
-"""What the history has besides SHOW REFRESH HISTORY: the names by which tables are joined."""
+"""Columns of the history that SHOW REFRESH HISTORY lacks: the keys for joins."""
 
 _LINEAGE = pa.schema(
     [
@@ -150,7 +150,7 @@ _DEFINITIONS = pa.schema(
     [*((c.name, c.arrow) for c in _KEYS), ("in_force", pa.bool_()), *history.ARROW]
 )
 
-_UPKEEP = pa.schema(
+_MAINTENANCE = pa.schema(
     [
         ("upkeep_id", pa.string()),
         ("table_id", pa.string()),
@@ -187,21 +187,21 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     _PARTITION_TABLE: _PARTITIONS,
     _DEFINITION_TABLE: _DEFINITIONS,
     _LAG_TABLE: _LAG,
-    _UPKEEP_TABLE: _UPKEEP,
+    _MAINTENANCE_TABLE: _MAINTENANCE,
 }
 """The system tables and their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SystemTable:
-    """One published table: what it is for, where its content comes from."""
+    """One published table: its comment, and a function that returns its content."""
 
     comment: str
     content: Callable[[], pa.Table]
 
 
 class SystemTables:
-    """Writes the tables of ``information_schema``; each only when its content changed."""
+    """Writes the tables of ``information_schema``, each only when its content changes."""
 
     def __init__(
         self,
@@ -210,17 +210,17 @@ class SystemTables:
         clock: Clock,
         directory: Path,
         timezone: Callable[[MaterializedTable], str] = lambda table: "UTC",
-        upkeep: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
+        maintenance_runs: Callable[[int], Sequence[UpkeepRun]] = lambda most: (),
     ) -> None:
-        """Take what is published and the directory the tables lie in.
+        """Take the sources of the content and the directory of the tables.
 
-        :param timezone: where a table's dates are read on the clock.
-        :param upkeep: the newest runs of the upkeep, that many at most.
+        :param timezone: returns the time zone of a table's partition dates.
+        :param maintenance_runs: returns the newest maintenance runs, up to a number.
         """
         self._timezone = timezone
         self._catalog = catalog
         self._ledger = ledger
-        self._upkeep = upkeep
+        self._maintenance_runs = maintenance_runs
         self._clock = clock
         self._directory = directory
         self._lock = threading.Lock()
@@ -249,26 +249,26 @@ class SystemTables:
                 "When each partition of a materialized table was last refreshed", self._partitions
             ),
             _DEFINITION_TABLE: _SystemTable(
-                "Every version of each materialized table's definition", self._past
+                "Every version of each materialized table's definition", self._definition_versions
             ),
             _LAG_TABLE: _SystemTable(
                 "How far each materialized table lags behind its sources", self._lag
             ),
-            _UPKEEP_TABLE: _SystemTable(
-                "How each materialized table was looked after", self._kept_up
+            _MAINTENANCE_TABLE: _SystemTable(
+                "How each materialized table was looked after", self._maintenance
             ),
         }
 
     def locations(self) -> dict[str, str]:
-        """Return the directory of each system table by its unqualified name."""
+        """Return the directory of each system table, by unqualified name."""
         return {name: str((self._directory / name).resolve()) for name in self._tables}
 
     def comments(self) -> dict[str, str]:
-        """Return what each system table is for."""
+        """Return the comment of each system table, by unqualified name."""
         return {name: table.comment for name, table in self._tables.items()}
 
     def ensure(self) -> None:
-        """Write an empty first version of each table that does not exist yet."""
+        """Write an empty first version of each missing table."""
         with self._lock:
             for name in self._tables:
                 path = self._directory / name
@@ -277,10 +277,10 @@ class SystemTables:
                     self._write(path, SCHEMAS[name].empty_table())
 
     def publish(self, text: str = " ".join(_ON_DEMAND)) -> None:
-        """Bring the tables up to date with store and catalog, for a statement that reads them.
+        """Update the tables from store and catalog, for a statement that reads them.
 
-        Lag is another at every moment, and partitions are many: they are looked at for statements
-        that name their tables.
+        Expensive tables are only updated if ``text`` names them: the lag changes every moment, and
+        there may be many partitions.
         """
         with self._lock:
             for name, table in self._tables.items():
@@ -308,7 +308,7 @@ class SystemTables:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Delete what only old versions need, so that the directories stay small."""
+        """Delete files that only old versions need, so that the directories stay small."""
         for location in self.locations().values():
             if not DeltaTable.is_deltatable(location):
                 continue
@@ -319,10 +319,10 @@ class SystemTables:
             )
             table.create_checkpoint()
             table.cleanup_metadata()
-            log.debug("removed %s old files of %s", len(removed), location)
+            logger.debug("removed %s old files of %s", len(removed), location)
 
     def _definitions(self) -> pa.Table:
-        rows = [_definition(table) for table in self._catalog.tables()]
+        rows = [_definition_row(table) for table in self._catalog.tables()]
         return pa.Table.from_pylist(rows, schema=_TABLES)
 
     def _lineage(self) -> pa.Table:
@@ -338,13 +338,13 @@ class SystemTables:
             row
             for table in self._catalog.tables()
             if table.constraints or table.enforced_key
-            for row in _met(table, self._ledger.last_success(table.id))
+            for row in _expectation_rows(table, self._ledger.last_success(table.id))
         ]
         return pa.Table.from_pylist(rows, schema=_EXPECTATIONS)
 
     def _partitions(self) -> pa.Table:
         rows = [
-            {**_named(table), **row}
+            {**_table_columns(table), **row}
             for table in self._catalog.tables()
             if table.partition_keys
             for row in partition_rows(
@@ -353,9 +353,9 @@ class SystemTables:
         ]
         return pa.Table.from_pylist(rows, schema=_PARTITIONS)
 
-    def _kept_up(self) -> pa.Table:
-        rows = [_looked_after(run) for run in self._upkeep(_HISTORY_ROWS)]
-        return pa.Table.from_pylist(rows, schema=_UPKEEP)
+    def _maintenance(self) -> pa.Table:
+        rows = [_maintenance_row(run) for run in self._maintenance_runs(_HISTORY_ROWS)]
+        return pa.Table.from_pylist(rows, schema=_MAINTENANCE)
 
     def _calendar(self, table: MaterializedTable) -> Calendar:
         return Calendar(
@@ -365,12 +365,12 @@ class SystemTables:
             lateness=read_lateness(table.options),
         )
 
-    def _past(self) -> pa.Table:
+    def _definition_versions(self) -> pa.Table:
         replaced: dict[str, list[MaterializedTable]] = defaultdict(list)
         for definition in self._catalog.replaced_definitions():
             replaced[definition.id].append(definition)
         rows = [
-            {**_named(table), "in_force": v.definition_version == table.definition_version}
+            {**_table_columns(table), "in_force": v.definition_version == table.definition_version}
             | dict(zip(history.ARROW.names, v.row(), strict=True))
             for table in self._catalog.tables()
             for v in history.described([*replaced[table.id], table])
@@ -382,13 +382,13 @@ class SystemTables:
         tables = self._catalog.tables()
         reports = [measure(table, self._ledger, now) for table in tables]
         rows = [{name: read(report) for name, _, _, read in LAG} for report in reports]
-        keyed = [row | _named(table) for row, table in zip(rows, tables, strict=True)]
+        keyed = [row | _table_columns(table) for row, table in zip(rows, tables, strict=True)]
         return pa.Table.from_pylist(keyed, schema=_LAG)
 
 
-def _definition(table: MaterializedTable) -> dict[str, Any]:
+def _definition_row(table: MaterializedTable) -> dict[str, Any]:
     return {
-        **_named(table),
+        **_table_columns(table),
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
         "held_version": None if table.held is None else _json(table.held),
@@ -408,12 +408,12 @@ def _definition(table: MaterializedTable) -> dict[str, Any]:
         "definition_version": table.definition_version,
         "derived_columns": _json([column.name for column in table.derived]),
         "watermark": None if table.watermark is None else _json(table.watermark),
-        "distribution": _shown(render_distribution, table.distribution),
-        "start_mode": _shown(render_start_mode, table.start_mode),
+        "distribution": _render(render_distribution, table.distribution),
+        "start_mode": _render(render_start_mode, table.start_mode),
         "expectations": _json(table.expectations),
         "assertions": _json(table.assertions),
         "immutable": table.immutable,
-        "backfilled_from": _shown(str, table.backfilled_from),
+        "backfilled_from": _render(str, table.backfilled_from),
         "original_query": table.original_query,
         "expanded_query": table.expanded_query,
         "created_at": table.created_at,
@@ -427,7 +427,7 @@ def _trigger(table: MaterializedTable) -> str | None:
 def _edges(table: MaterializedTable) -> list[dict[str, Any]]:
     return [
         {
-            **_named(table),
+            **_table_columns(table),
             "source_catalog": source.name.catalog,
             "source_schema": source.name.schema,
             "source_name": source.name.table,
@@ -443,7 +443,7 @@ def _edges(table: MaterializedTable) -> list[dict[str, Any]]:
 def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
     return [
         {
-            **_named(table),
+            **_table_columns(table),
             "column_name": origin.column,
             "source_catalog": origin.source.catalog,
             "source_schema": origin.source.schema,
@@ -455,7 +455,7 @@ def _column_edges(table: MaterializedTable) -> list[dict[str, Any]]:
     ]
 
 
-def _looked_after(run: UpkeepRun) -> dict[str, Any]:
+def _maintenance_row(run: UpkeepRun) -> dict[str, Any]:
     rewritten, removed, compared = run.rewritten, run.removed, run.compared
     return {
         "upkeep_id": run.upkeep_id,
@@ -485,14 +485,14 @@ def _part(part: RowPart | None) -> str | None:
     return None if part is None else f"{part.number + 1} of {part.of}"
 
 
-def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
+def _expectation_rows(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any]]:
     expected = [(each.name, each.condition, each.violation) for each in table.constraints]
     if key := table.enforced_key:
         columns = ", ".join(map(quote_identifier, key.columns))
         expected.append((key.name, f"PRIMARY KEY ({columns})", key.violation))
     return [
         {
-            **_named(table),
+            **_table_columns(table),
             "expectation": name,
             "condition": condition,
             "on_violation": violation.value,
@@ -504,7 +504,7 @@ def _met(table: MaterializedTable, run: RefreshRun | None) -> list[dict[str, Any
     ]
 
 
-def _named(table: MaterializedTable) -> dict[str, Any]:
+def _table_columns(table: MaterializedTable) -> dict[str, Any]:
     return {
         "table_id": table.id,
         "table_catalog": table.name.catalog,
@@ -513,7 +513,7 @@ def _named(table: MaterializedTable) -> dict[str, Any]:
     }
 
 
-def _shown(render: Callable[[T], str], clause: T | None) -> str | None:
+def _render(render: Callable[[T], str], clause: T | None) -> str | None:
     return None if clause is None else render(clause)
 
 

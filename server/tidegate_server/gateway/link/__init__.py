@@ -1,1 +1,1 @@
-"""Where gateway and engine meet."""
+"""The gateway's link to the engine process."""

@@ -12,7 +12,7 @@ from tidegate_server.core.messages.requests import A, ChunkTicket, Request
 
 
 class Engine(Protocol):
-    """An engine to talk to, whichever process stands behind it at the moment."""
+    """The engine, whichever process currently runs it."""
 
     def call(
         self,
@@ -37,7 +37,7 @@ class Engine(Protocol):
 
     @property
     def generation(self) -> int:
-        """Counts engine starts; a change means every child session is gone."""
+        """The number of the engine start; a change means that all child sessions are gone."""
         ...
 
     @property

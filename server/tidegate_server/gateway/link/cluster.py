@@ -1,4 +1,4 @@
-"""Whether the executors of a cluster share the storage of the tables."""
+"""Checks that the executors of a cluster share the storage of the tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DEFAULT_FILES = "spark.hadoop.fs.defaultFS"
 def check_cluster_storage(
     master: str, settings: Mapping[str, str], data: Path, *, shared_data: bool
 ) -> None:
-    """Refuse a warehouse on this machine's disk for executors that run on other machines.
+    """Reject a warehouse on this machine's disk if executors run on other machines.
 
-    Each executor would write to its own disk, and what it wrote would be missing from the table.
+    Each executor would write to its own disk, and its rows would be missing from the table.
 
-    :param master: Spark's master URL; one that begins with ``local`` keeps to this machine.
+    :param master: Spark's master URL; ``local...`` runs everything on this machine.
     :param shared_data: whether all machines have the data directory at the same path.
     :raises ServerError: CLUSTER_STORAGE.
     """

@@ -1,4 +1,4 @@
-"""The engine as the gateway speaks to it: Arrow Flight over a Unix socket."""
+"""The gateway's client of the engine: Arrow Flight over a Unix socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate_server.core.messages.encoding import (
 )
 from tidegate_server.core.messages.requests import A, ChunkTicket, Request
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CONNECTION_ENDED = (
     flight.FlightUnavailableError,
@@ -34,29 +34,29 @@ _CONNECTION_ENDED = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one engine start listens: a gRPC location, and which start it is."""
+    """One engine start: its gRPC location and its generation."""
 
     location: str
     generation: int
 
 
 class Endpoints(Protocol):
-    """Whoever knows the running engine."""
+    """Provides the running engine's endpoint."""
 
     def wait(self, seconds: float | None) -> Endpoint:
-        """Return the engine to talk to, waiting for one that is starting.
+        """Return the running engine, waiting for one that is starting.
 
         :raises ServerError: ENGINE_UNAVAILABLE if none came up in time.
         """
         ...
 
     def lost(self, endpoint: Endpoint) -> bool:
-        """Whether that engine start is over, or ends within a moment."""
+        """Whether that engine start has ended, or ends within a moment."""
         ...
 
     @property
     def generation(self) -> int:
-        """Which engine is up or awaited."""
+        """The number of the engine start that is up or awaited."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class FlightEngine:
 
     @property
     def in_flight(self) -> int:
-        """How many calls and reads are under way, those that wait for an engine included."""
+        """The number of running calls and reads, including those waiting for an engine."""
         return self._in_flight
 
     @property
@@ -100,7 +100,7 @@ class FlightEngine:
                 return ask(self._client_of(endpoint), request, on_progress)
 
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
-        # A result lives in one engine process: waiting for the next one would not bring it back.
+        # A result exists in one engine process only, so waiting for the next one is pointless.
         with self._under_way():
             yield from self._read(ticket, self._endpoints.wait(0))
 
@@ -128,7 +128,7 @@ class FlightEngine:
             if self._client is not None and self._client[0] == endpoint:
                 return self._client[1]
             client = flight.FlightClient(endpoint.location)
-            # A client of an earlier start is not closed here: other threads may still be in it.
+            # A client of an earlier start is not closed: other threads may still be using it.
             self._client = (endpoint, client)
             return client
 
@@ -150,7 +150,7 @@ class FlightEngine:
             raise _from_flight(problem, lost=self._endpoints.lost(endpoint)) from problem
         except pa.ArrowException as problem:
             if self._endpoints.lost(endpoint):
-                log.warning("The engine was lost: %s", problem)
+                logger.warning("The engine was lost: %s", problem)
                 raise error(Code.ENGINE_LOST) from problem
             raise error(Code.INTERNAL, reason=first_line(problem)) from problem
 
@@ -163,8 +163,8 @@ def ask(
 ) -> A:
     """Send one request and return its answer; ``timeout`` is in seconds.
 
-    :raises ServerError: what the engine answered as a Failure, or INTERNAL for an answer of another
-        type than the request declares.
+    :raises ServerError: the engine's Failure, or INTERNAL if the answer does not have the type that
+        the request declares.
     :raises pyarrow.flight.FlightError: if the transport failed.
     """
     expected: type[A] = answer_type(type(request))
@@ -180,9 +180,9 @@ def ask(
             case answer if isinstance(answer, expected):
                 return answer
             case answer:
-                reason = f"the engine answered {name} by {type(answer).__name__}"
+                reason = f"the engine answered {name} with {type(answer).__name__}"
                 raise error(Code.INTERNAL, reason=reason)
-    raise error(Code.INTERNAL, reason=f"the engine ended {name} without an answer")
+    raise error(Code.INTERNAL, reason=f"the engine did not answer {name}")
 
 
 def first_line(problem: Exception) -> str:
@@ -192,19 +192,19 @@ def first_line(problem: Exception) -> str:
 
 
 def _from_flight(problem: flight.FlightError, *, lost: bool) -> ServerError:
-    if problem.extra_info and (known := _carried(problem.extra_info)) is not None:
+    if problem.extra_info and (known := _decode_failure(problem.extra_info)) is not None:
         return known
     if lost or isinstance(problem, _CONNECTION_ENDED):
         if "failed to connect" in str(problem):
             return error(Code.ENGINE_UNAVAILABLE, reason="it stopped a moment ago")
-        log.warning("The engine was lost: %s", problem)
+        logger.warning("The engine was lost: %s", problem)
         return error(Code.ENGINE_LOST)
-    log.error("The engine answered with a transport error: %s", problem)
+    logger.error("The engine answered with a transport error: %s", problem)
     return error(Code.INTERNAL, reason=first_line(problem))
 
 
-def _carried(extra_info: bytes) -> ServerError | None:
-    """Return the Failure that rides on a DoGet's error, if one does."""
+def _decode_failure(extra_info: bytes) -> ServerError | None:
+    """Return the Failure attached to the error of a DoGet, if any."""
     try:
         answer = decode_answer(bytes(extra_info))
     except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):

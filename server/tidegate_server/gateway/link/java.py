@@ -1,4 +1,4 @@
-"""Finds a Java that runs Spark."""
+"""Finds a Java installation that can run Spark."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Java:
 
 
 class JavaMissingError(Exception):
-    """No usable Java was found; the message says in one sentence what to install."""
+    """No usable Java was found; the message says what to install."""
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Return the first Java 17 or 21 of JAVA_HOME, PATH and the system's usual places.
+    """Return the first Java 17 or 21 in JAVA_HOME, PATH and the system's usual directories.
 
     :raises JavaMissingError: if there is none.
     """
@@ -54,10 +54,10 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
     if on_path := shutil.which("java", path=environment.get("PATH")):
         yield Path(on_path).resolve().parent.parent
     for version in SUPPORTED:
-        yield from _installed(version)
+        yield from _installed_homes(version)
 
 
-def _installed(version: int) -> Iterator[Path]:
+def _installed_homes(version: int) -> Iterator[Path]:
     if sys.platform == "darwin":
         asked = _output(["/usr/libexec/java_home", "-v", str(version)])
         if asked:
@@ -68,7 +68,7 @@ def _installed(version: int) -> Iterator[Path]:
 
 
 def _version_of(home: Path) -> int | None:
-    """Return the major version of the Java in ``home``, or None if there is none to run."""
+    """Return the major version of the Java in ``home``, or None if it cannot be run."""
     program = home / "bin" / "java"
     if not program.is_file():
         return None
@@ -77,7 +77,7 @@ def _version_of(home: Path) -> int | None:
 
 
 def _output(command: list[str]) -> str:
-    """Return what a command prints, nothing if it cannot be run."""
+    """Return a command's output, or an empty string if it fails."""
     try:
         done = subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""The claim of one gateway on a data directory."""
+"""The lock of a gateway on its data directory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ class DataDirectoryTakenError(Exception):
 
 
 class DataDirectoryLock:
-    """A context manager that holds ``<data>/gateway.lock``; the system frees it with the process.
+    """A context manager that locks ``<data>/gateway.lock``; the system releases it on exit.
 
-    The embedded metastore and the engine's warehouse bear one engine only, so there may be only
-    one gateway to start it.
+    The embedded metastore and the warehouse allow only one engine, and thus only one gateway.
     """
 
     def __init__(self, data: Path) -> None:
@@ -24,7 +23,7 @@ class DataDirectoryLock:
         self._file = -1
 
     def __enter__(self) -> DataDirectoryLock:
-        """Take the claim.
+        """Acquire the lock.
 
         :raises DataDirectoryTakenError: if another live process holds it.
         :raises OSError: if the directory cannot be written.

@@ -1,4 +1,4 @@
-"""Watches the memory of the engine, and has an engine replaced that mostly collects garbage."""
+"""Watches the engine's memory, and replaces an engine that spends too long collecting garbage."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidegate_server.core.messages.answers import EngineMemory
 from tidegate_server.core.messages.requests import InspectMemory
 from tidegate_server.gateway.link.client import Engine
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 15.0
-"""Seconds between two looks."""
+"""Seconds between two samples."""
 _WINDOW = 5
-"""Looks over which the share of collections is measured: a minute."""
+"""Samples over which the share of collections is measured: one minute."""
 _SUSTAINED = 8
-"""Looks in a row with too large a share before the engine is replaced: two minutes more."""
+"""Consecutive samples with too large a share before the engine is replaced: two more minutes."""
 _MOST_COLLECTING = 0.1
 _MOST_DIRECT = 0.9
 
@@ -30,11 +30,11 @@ class MemoryState:
 
     memory: EngineMemory
     collecting: float
-    """Share of the last minute that went into garbage collections, from 0 to 1."""
+    """Share of the last minute spent in garbage collections, from 0 to 1."""
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, in a sentence."""
+        """What is wrong, as a sentence; None if nothing is."""
         if self.collecting > _MOST_COLLECTING:
             return (
                 f"The engine spends {self.collecting:.0%} of its time in garbage collections, with "
@@ -52,7 +52,7 @@ class MemoryState:
 
 
 class MemoryWatch:
-    """Looks at the running engine's memory now and then."""
+    """Samples the running engine's memory."""
 
     def __init__(
         self,
@@ -61,62 +61,62 @@ class MemoryWatch:
         replace: Callable[[str], bool],
         announce: Callable[[str], None],
     ) -> None:
-        """``replace`` ends the engine for a reason, unless something would be interrupted or lost.
+        """``replace`` ends the engine for a reason, unless that would interrupt or lose work.
 
-        ``announce`` gets a sentence when something is wrong, and one when it is over.
+        ``announce`` gets a sentence when a problem appears, and one when it is over.
         """
         self._engine = engine
         self._replace = replace
         self._announce = announce
-        self._looks: deque[EngineMemory] = deque(maxlen=_WINDOW)
+        self._samples: deque[EngineMemory] = deque(maxlen=_WINDOW)
         self._generation = 0
         self._collecting = 0
-        self._said = False
+        self._reported = False
 
     @property
     def state(self) -> MemoryState | None:
-        """The memory at the last look; None while no engine is up."""
-        looks = tuple(self._looks)
-        return _state(looks) if looks and self._engine.ready else None
+        """The memory at the last sample; None while no engine is up."""
+        samples = tuple(self._samples)
+        return _state(samples) if samples and self._engine.ready else None
 
     def check(self) -> None:
-        """Look once."""
+        """Take one sample, and report or act on a problem."""
         if self._generation != self._engine.generation:
             self._generation = self._engine.generation
-            self._looks.clear()
+            self._samples.clear()
             self._collecting = 0
-        look = self._look()
-        if look is None:
+        sample = self._inspect()
+        if sample is None:
             return
-        self._looks.append(look)
-        state = _state(tuple(self._looks))
-        self._say(state.problem)
-        full = len(self._looks) == _WINDOW and state.collecting > _MOST_COLLECTING
+        self._samples.append(sample)
+        state = _state(tuple(self._samples))
+        self._report(state.problem)
+        full = len(self._samples) == _WINDOW and state.collecting > _MOST_COLLECTING
         self._collecting = self._collecting + 1 if full else 0
         if self._collecting >= _SUSTAINED and state.problem is not None:
             self._replace(state.problem)
 
-    def _look(self) -> EngineMemory | None:
+    def _inspect(self) -> EngineMemory | None:
         if not self._engine.ready:
             return None
         try:
             answer = self._engine.call(InspectMemory(), wait=0)
-        except ServerError as problem:
-            log.info("the engine's memory could not be looked at: %s", problem)
+        except ServerError as error:
+            logger.info("the engine's memory could not be inspected: %s", error)
             return None
         return answer
 
-    def _say(self, problem: str | None) -> None:
-        if problem is not None and not self._said:
-            log.warning("%s", problem)
+    def _report(self, problem: str | None) -> None:
+        if problem is not None and not self._reported:
+            logger.warning("%s", problem)
             self._announce(problem)
-        if problem is None and self._said:
-            self._announce("The engine has memory again.")
-        self._said = problem is not None
+        if problem is None and self._reported:
+            self._announce("The engine has enough memory again.")
+        self._reported = problem is not None
 
 
-def _state(looks: tuple[EngineMemory, ...]) -> MemoryState:
-    first, last = looks[0], looks[-1]
+def _state(samples: tuple[EngineMemory, ...]) -> MemoryState:
+    first, last = samples[0], samples[-1]
     passed = last.uptime_ms - first.uptime_ms
     share = (last.collecting_ms - first.collecting_ms) / passed if passed > 0 else 0.0
     return MemoryState(memory=last, collecting=min(share, 1.0))

@@ -1,4 +1,4 @@
-"""A query's result that lives in the engine, read chunk by chunk."""
+"""A query result stored in the engine, read chunk by chunk."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tidegate_server.core.messages.requests import ChunkTicket, CloseResult
 from tidegate_server.core.model.types import Schema
 from tidegate_server.gateway.link.client import Engine
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class EngineResult:
     """Implements :class:`tidegate_server.core.model.result.Result` over an engine's answer.
 
-    Rows that rode inside the answer outlive the engine; chunks die with the engine that made them.
+    Rows inside the answer outlive the engine; chunks disappear with the engine that wrote them.
     """
 
     def __init__(self, engine: Engine, executed: Executed) -> None:
-        """Take an answer that ``engine`` just gave; nothing is read yet."""
+        """Take an answer that ``engine`` has just given; nothing is read yet."""
         self._engine = engine
         self._executed = executed
         self._generation = engine.generation
@@ -47,12 +47,12 @@ class EngineResult:
     def batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows from ``start_row`` on.
 
-        :raises ServerError: RESULT_INCOMPLETE at the end of a result whose rows are not as many as
-            the engine wrote, ENGINE_LOST, or what the engine answers.
+        :raises ServerError: RESULT_INCOMPLETE at the end if there were fewer or more rows than the
+            engine wrote, ENGINE_LOST, or the engine's error.
         """
         if self._executed.inline is not None:
             return _from_row(_decode(self._executed.inline), start_row)
-        return self._stored(start_row)
+        return self._stored_batches(start_row)
 
     def close(self) -> None:
         with self._lock:
@@ -64,10 +64,10 @@ class EngineResult:
         try:
             self._engine.call(CloseResult(result_id=self._executed.result_id), wait=0)
         except ServerError as problem:
-            # The engine deletes a session's results with the session, and all of them with itself.
-            log.info("Result %s was not closed: %s", self._executed.result_id, problem)
+            # Harmless: the engine deletes results with their session, and all when it ends.
+            logger.info("Result %s was not closed: %s", self._executed.result_id, problem)
 
-    def _stored(self, start_row: int) -> Iterator[pa.RecordBatch]:
+    def _stored_batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
         chunk, skip = self._locate(start_row)
         while chunk < self._executed.chunks:
             rows = 0
@@ -84,7 +84,7 @@ class EngineResult:
         self._require_complete()
 
     def _require_complete(self) -> None:
-        """Compare the rows of all chunks, as far as all were read, with those that were written."""
+        """If all chunks were read, require as many rows as the engine wrote."""
         with self._lock:
             chunks, read = len(self._chunk_rows), sum(self._chunk_rows.values())
         if chunks == self._executed.chunks and read != self._executed.rows:

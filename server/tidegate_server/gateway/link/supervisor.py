@@ -1,4 +1,4 @@
-"""Starts the engine process, watches it, replaces it when it dies, stops it."""
+"""Starts, watches, restarts and stops the engine process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, Done, EngineIn
 from tidegate_server.core.messages.requests import EngineOptions, InspectMemory, Ping, Request
 from tidegate_server.gateway.link.flight import Endpoint, ask, first_line
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ENGINE_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "tidegate_server.engine")
 KEPT_LOGS = 5
@@ -32,7 +32,7 @@ _STABLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 _PING_SECONDS = 10.0
 _REPLACE_SECONDS = 15.0
-"""Seconds that an engine gets to end by itself when it is replaced."""
+"""Seconds that an engine gets to shut down when it is replaced."""
 _NOTICE_SECONDS = 1.0
 _SOCKET_PATH_LIMIT = 90
 """Systems allow 104 to 108 bytes for the path of a Unix socket."""
@@ -46,9 +46,9 @@ def backoff(failures: int) -> float:
 class Supervisor:
     """Keeps one engine running between :meth:`start` and :meth:`stop`.
 
-    The engine gets its options on standard input, which stays open as its life line: when this
-    process ends, by whatever cause, the pipe ends and the engine goes too. It runs in a session of
-    its own, so that Ctrl-C in a terminal reaches the gateway alone.
+    The engine gets its options on standard input, which stays open: when this process ends for any
+    reason, the pipe closes and the engine exits too. It runs in its own session, so that Ctrl-C in
+    a terminal only reaches the gateway.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class Supervisor:
         *,
         logs: Path,
         start_timeout: float,
-        announce: Callable[[str], None] = log.info,
+        announce: Callable[[str], None] = logger.info,
         prepare: Callable[[], Iterable[Request[Done]]] = tuple,
         command: Sequence[str] = ENGINE_COMMAND,
     ) -> None:
-        """Take the options of every start; their ``socket`` is filled in for each.
+        """Take the options of every start; ``socket`` is set for each.
 
-        ``logs`` is the directory of engine-out.log, which gets all that the engine and its JVM
-        print; ``start_timeout`` is in seconds; ``announce`` is told in a sentence what happens;
-        ``prepare`` names what an engine is asked as soon as it is ready; ``command`` starts it.
+        ``logs`` is the directory of engine-out.log, with the output of the engine and its JVM;
+        ``start_timeout`` is in seconds; ``announce`` gets a sentence about each change;
+        ``prepare`` returns requests to send as soon as an engine answers; ``command`` starts it.
         """
         self._options = options
         self._log_file = logs / "engine-out.log"
@@ -89,7 +89,7 @@ class Supervisor:
 
     @property
     def generation(self) -> int:
-        """Which engine is up, or is awaited: grows by one when an engine that was up has ended."""
+        """The number of the engine that is up or awaited; grows by one when an engine ends."""
         return self._generation
 
     @property
@@ -99,19 +99,19 @@ class Supervisor:
 
     @property
     def info(self) -> EngineInfo | None:
-        """What the engine that is up says of itself."""
+        """The running engine's description of itself."""
         return self._info
 
     @property
     def pid(self) -> int | None:
-        """The engine's process id, from its start on."""
+        """The engine's process id, available as soon as the process is started."""
         process = self._process
         return process.pid if process is not None else None
 
     def wait(self, seconds: float | None) -> Endpoint:
         """Return the running engine, waiting ``seconds`` for one (None: the start timeout).
 
-        A start that fails ends the waiting.
+        A failed start ends the wait.
 
         :raises ServerError: ENGINE_UNAVAILABLE with the reason.
         """
@@ -130,7 +130,7 @@ class Supervisor:
             raise error(Code.ENGINE_UNAVAILABLE, reason=self._reason)
 
     def wait_prepared(self) -> None:
-        """Wait until the running engine was prepared, as far as that is possible.
+        """Wait until the running engine is prepared, or preparing it has failed.
 
         :raises ServerError: ENGINE_UNAVAILABLE if there is none.
         """
@@ -138,25 +138,25 @@ class Supervisor:
         self._prepared.wait(self._start_timeout)
 
     def lost(self, endpoint: Endpoint) -> bool:
-        """Whether that engine start is over; gives a process that is just ending a moment.
+        """Whether that engine start has ended; waits a moment for a process that is just ending.
 
-        After True, :meth:`wait` and :attr:`generation` speak of the next start.
+        After True, :meth:`wait` and :attr:`generation` refer to the next start.
         """
         with self._changed:
             return self._changed.wait_for(lambda: self._endpoint != endpoint, _NOTICE_SECONDS)
 
-    # ---- life ------------------------------------------------------------------------------
+    # ---- life cycle ------------------------------------------------------------------------
 
     def on_ready(self, callback: Callable[[EngineInfo], None]) -> None:
-        """Have ``callback`` called after each start, on the supervisor's thread."""
+        """Call ``callback`` after each start, on the supervisor's thread."""
         self._on_ready.append(callback)
 
     def start(self) -> None:
-        """Begin to start an engine and return at once."""
+        """Start an engine in the background."""
         self._thread.start()
 
     def stop(self, seconds: float = 15.0) -> None:
-        """Ask the engine to end, kill its process group after ``seconds``; harmless if stopped."""
+        """Ask the engine to end, and kill its process group after ``seconds``; idempotent."""
         with self._changed:
             self._stopping.set()
             self._reason = "the gateway is stopping"
@@ -169,11 +169,11 @@ class Supervisor:
             self._thread.join(timeout=seconds)
 
     def replace(self, reason: str, idle: Callable[[], bool]) -> bool:
-        """End the running engine, so that another one is started, if nothing would suffer by it.
+        """End the running engine if it is unused, so that a new one is started.
 
-        Calls that come meanwhile wait for the next engine. The answer is whether the engine was
-        ended: it is not while ``idle`` says that calls are under way, or while it has work,
-        results that wait to be read, or sessions with temporary objects.
+        Calls that arrive meanwhile wait for the next engine. Returns whether the engine was ended:
+        it is not while ``idle`` returns False, or while it has running work, unread results, or
+        sessions with temporary objects.
         """
         with self._changed:
             process, endpoint = self._process, self._endpoint
@@ -186,7 +186,7 @@ class Supervisor:
                     self._endpoint = endpoint
                     self._changed.notify_all()
             return False
-        self._announce(f"The Spark engine is replaced. {reason}")
+        self._announce(f"The Spark engine is being replaced. {reason}")
         _end(process, _REPLACE_SECONDS)
         return True
 
@@ -204,14 +204,14 @@ class Supervisor:
         while not self._stopping.wait(backoff(failures)):
             began = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="tidegate-", dir=_short_temp()) as folder:
-                failures = failures + 1 if not self._live(Path(folder), began) else 0
+                failures = failures + 1 if not self._run_engine(Path(folder), began) else 0
 
-    def _live(self, folder: Path, began: float) -> bool:
-        """Carry one engine from start to end; False if that was no useful life."""
+    def _run_engine(self, folder: Path, began: float) -> bool:
+        """Run one engine from start to end; False if it failed to start or ended too soon."""
         try:
             process = self._spawn(folder / "engine.sock")
         except OSError as problem:
-            self._failed(f"it could not be started: {problem}")
+            self._record_failed_start(f"it could not be started: {problem}")
             return False
         try:
             info = self._await_answer(process, folder / "engine.sock", began)
@@ -223,9 +223,9 @@ class Supervisor:
             )
             self._send_preparations(_location(folder / "engine.sock"))
             self._prepared.set()
-            self._tell_ready(info)
+            self._notify_ready(info)
             process.wait()
-            self._died(process)
+            self._record_end(process)
             return time.monotonic() - up_since >= _STABLE_SECONDS
         finally:
             _end(process, 0)
@@ -246,7 +246,7 @@ class Supervisor:
             self._process = process
             self._reason = "it is still starting"
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells more
+        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code says more
             process.stdin.write(msgspec.json.encode(options) + b"\n")
             process.stdin.flush()
         return process
@@ -254,10 +254,12 @@ class Supervisor:
     def _await_answer(
         self, process: subprocess.Popen[bytes], socket: Path, began: float
     ) -> EngineInfo | None:
-        """Ping until the engine answers; None, with the failure noted, if it does not."""
+        """Ping until the engine answers; otherwise record the failure and return None."""
         while time.monotonic() - began < self._start_timeout:
             if (code := process.poll()) is not None:
-                self._failed(f"it stopped while starting ({exit_text(code)}){self._last_words()}")
+                self._record_failed_start(
+                    f"it stopped while starting ({exit_text(code)}){self._last_log_line()}"
+                )
                 return None
             if socket.exists() and (info := _ping(_location(socket))) is not None:
                 self._prepared.clear()
@@ -265,7 +267,9 @@ class Supervisor:
                 return info
             if self._stopping.wait(_POLL_SECONDS):
                 return None
-        self._failed(f"it did not answer within {self._start_timeout:g} s{self._last_words()}")
+        self._record_failed_start(
+            f"it did not answer within {self._start_timeout:g} s{self._last_log_line()}"
+        )
         return None
 
     def _send_preparations(self, location: str) -> None:
@@ -274,8 +278,8 @@ class Supervisor:
                 for request in self._prepare():
                     ask(client, request, timeout=self._start_timeout)
         except Exception:
-            # An engine with a part missing is better than none.
-            log.exception("Preparing the engine failed")
+            # An engine without its preparations is better than none.
+            logger.exception("Preparing the engine failed")
 
     def _set_ready(self, info: EngineInfo, location: str) -> None:
         with self._changed:
@@ -285,16 +289,16 @@ class Supervisor:
             self._info = info
             self._changed.notify_all()
 
-    def _tell_ready(self, info: EngineInfo) -> None:
+    def _notify_ready(self, info: EngineInfo) -> None:
         for callback in self._on_ready:
             try:
                 callback(info)
             except Exception:
-                # The engine is watched whatever happens to the work it was started for.
+                # A failing callback must not end the supervision of the engine.
                 if not self._stopping.is_set():
-                    log.exception("Work after the engine's start failed")
+                    logger.exception("Work after the engine's start failed")
 
-    def _failed(self, reason: str) -> None:
+    def _record_failed_start(self, reason: str) -> None:
         with self._changed:
             if self._stopping.is_set():
                 return
@@ -303,7 +307,7 @@ class Supervisor:
             self._changed.notify_all()
         self._announce(f"The Spark engine did not start: {reason}")
 
-    def _died(self, process: subprocess.Popen[bytes]) -> None:
+    def _record_end(self, process: subprocess.Popen[bytes]) -> None:
         with self._changed:
             self._endpoint = None
             self._info = None
@@ -316,15 +320,15 @@ class Supervisor:
             f"The Spark engine ended ({exit_text(process.returncode)}); starting another one"
         )
 
-    def _last_words(self) -> str:
-        """Return the last line of the engine's log as part of a sentence."""
+    def _last_log_line(self) -> str:
+        """Return the last line of the engine's log, to append to a sentence."""
         lines = self._log_file.read_text("utf-8", "replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f": {said} (see {self._log_file})" if said else f", see {self._log_file}"
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f": {last} (see {self._log_file})" if last else f", see {self._log_file}"
 
 
 def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
-    """Move ``file`` to ``file.1``, that to ``file.2``, and so on; the oldest of ``kept`` goes."""
+    """Rename ``file`` to ``file.1``, that to ``file.2``, and so on; keep ``kept`` old files."""
     file.parent.mkdir(parents=True, exist_ok=True)
     for number in range(kept - 1, -1, -1):
         older = file.with_name(f"{file.name}.{number}") if number else file
@@ -333,7 +337,7 @@ def rotate(file: Path, kept: int = KEPT_LOGS) -> None:
 
 
 def exit_text(code: int) -> str:
-    """Return a process's end in words: its exit code or the signal that killed it."""
+    """Describe how a process ended: its exit code, or the signal that killed it."""
     if code == NO_MEMORY_EXIT:
         return f"out of memory, exit code {code}"
     if code >= 0:
@@ -345,29 +349,29 @@ def exit_text(code: int) -> str:
 
 
 def _is_unused(location: str) -> bool:
-    """Say whether an engine has nothing that its end would interrupt or lose."""
+    """Return whether ending an engine would interrupt or lose nothing."""
     try:
         with flight.FlightClient(location) as client:
             answer = ask(client, InspectMemory(with_use=True), timeout=_PING_SECONDS)
     except (flight.FlightError, ServerError) as problem:
-        log.info("The engine does not say what it does: %s", first_line(problem))
+        logger.info("The engine did not report what is in use: %s", first_line(problem))
         return False
     return answer.in_use == 0
 
 
 def _ping(location: str) -> EngineInfo | None:
-    """Return what the engine says of itself, or None while it does not answer."""
+    """Return the engine's description of itself, or None while it does not answer."""
     try:
         with flight.FlightClient(location) as client:
             answer = ask(client, Ping(), timeout=_PING_SECONDS)
     except (flight.FlightError, ServerError) as problem:
-        log.debug("The engine does not answer yet: %s", first_line(problem))
+        logger.debug("The engine does not answer yet: %s", first_line(problem))
         return None
     return answer
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """End a process and whatever it started, softly at first if there are ``seconds`` for it."""
+    """End a process and its children; gently at first if ``seconds`` allow it."""
     if seconds > 0 and process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -380,7 +384,7 @@ def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _kill_group(leader: int) -> None:
-    # A group whose processes are all zombies refuses the signal on macOS: it is over as well.
+    # macOS rejects a signal to a group of zombies only; such a group has ended as well.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -390,5 +394,5 @@ def _location(socket: Path) -> str:
 
 
 def _short_temp() -> str | None:
-    """Return a directory for sockets whose path is short enough, None for the usual one."""
+    """Return a directory with a path short enough for sockets; None for the default one."""
     return "/tmp" if len(tempfile.gettempdir()) > _SOCKET_PATH_LIMIT - 40 else None

@@ -1,4 +1,4 @@
-"""Alerts: what is worth telling somebody who is not looking."""
+"""Alerts: events that operators should be notified of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Event(Enum):
-    """What happened to a materialized table; the value is its name outside."""
+    """What happened to a materialized table; the value is the public name."""
 
     REFRESH_FAILED = "REFRESH_FAILED"
     TABLE_SUSPENDED = "TABLE_SUSPENDED"
@@ -20,11 +20,11 @@ class Event(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What happened; fields that do not belong to the kind of event are None."""
+    """What happened; fields that do not apply to the event are None."""
 
     event: Event
     text: str
-    """The whole in a sentence, for people."""
+    """A human-readable summary."""
     refresh_id: str | None = None
     trigger: str | None = None
     attempt: int | None = None
@@ -40,7 +40,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert(Facts):
-    """What happened, to which table, when, and who says so."""
+    """What happened, when, to which table, and which server reports it."""
 
     id: str
     time: datetime

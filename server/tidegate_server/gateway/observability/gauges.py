@@ -1,4 +1,4 @@
-"""Values that are looked up when somebody scrapes, as a Prometheus collector."""
+"""Values that are determined at each scrape, as a Prometheus collector."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 LONGEST_LIST = 500
-"""Tables that get a series of their own; those that lag most come first."""
+"""Number of tables that get their own series; those that lag most come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLag:
-    """How long ago a materialized table's last good refresh read its sources."""
+    """How long ago a materialized table's last successful refresh read its sources."""
 
     table: str
     seconds: float
@@ -23,7 +23,7 @@ class TableLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLoad:
-    """How full the memory of the engine's JVM is, in bytes, and what its collections take."""
+    """Memory use of the engine's JVM in bytes, and the time it spends collecting garbage."""
 
     heap_used: int
     heap_limit: int
@@ -32,12 +32,12 @@ class EngineLoad:
     collecting_seconds: float
     """Time of all garbage collections of this engine."""
     collecting_ratio: float
-    """Their share of the last minute."""
+    """Share of the last minute spent in garbage collections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A gateway at one moment; what the store holds is None while the store is not readable."""
+    """A gateway at one moment; what is read from the store is None while that fails."""
 
     sessions: int
     operations: int
@@ -49,24 +49,24 @@ class Picture:
     tables: int | None = None
     load: EngineLoad | None = None
     store_trouble: str | None = None
-    """Code of the error with which the store fails at the moment."""
+    """Code of the error with which the store currently fails."""
     store_failures: Mapping[str, int] = field(default_factory=dict)
-    """Transactions that failed, by the code of the error."""
+    """Failed transactions by error code."""
 
 
 class Gauges(Collector):
-    """Turns a picture into metrics at each scrape."""
+    """Turns a picture of the gateway into metrics at each scrape."""
 
-    def __init__(self, look: Callable[[], Picture]) -> None:
-        """Take what looks; it is called from any thread and must not raise."""
-        self._look = look
+    def __init__(self, take_picture: Callable[[], Picture]) -> None:
+        """``take_picture`` is called from any thread and must not raise."""
+        self._take_picture = take_picture
 
     def describe(self) -> Iterable[Metric]:
-        # Without this the registry would look once at registration.
+        # Without this, the registry would call collect() at registration.
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        picture = self._look()
+        picture = self._take_picture()
         yield _gauge("sessions", "Open sessions.", picture.sessions)
         yield _gauge("operations_open", "Operations that have not ended.", picture.operations)
         yield _gauge("engine_up", "Whether the Spark engine answers.", int(picture.engine_up))
@@ -86,12 +86,12 @@ class Gauges(Collector):
         for code, count in sorted(picture.store_failures.items()):
             failures.add_metric((code,), count)
         yield failures
-        yield from _of_store(picture)
+        yield from _store_metrics(picture)
         if picture.load is not None:
-            yield from _of_engine(picture.load)
+            yield from _engine_metrics(picture.load)
 
 
-def _of_store(picture: Picture) -> Iterator[Metric]:
+def _store_metrics(picture: Picture) -> Iterator[Metric]:
     if picture.due_workflows is not None:
         meaning = "Workflows that are due and wait for a free place."
         yield _gauge("scheduler_due_workflows", meaning, picture.due_workflows)
@@ -108,7 +108,7 @@ def _of_store(picture: Picture) -> Iterator[Metric]:
         yield lag
 
 
-def _of_engine(load: EngineLoad) -> Iterator[Metric]:
+def _engine_metrics(load: EngineLoad) -> Iterator[Metric]:
     yield _gauge("engine_heap_bytes", "Heap of the engine's JVM in use.", load.heap_used)
     yield _gauge("engine_heap_limit_bytes", "What its heap may take.", load.heap_limit)
     meaning = "Memory of the engine's JVM outside its heap, such as buffers."

@@ -1,4 +1,4 @@
-"""Counters and histograms of what happened, in Prometheus' form."""
+"""Counters and histograms for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _STATEMENT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _REFRESH_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
-_UNDECIDED = "NONE"  # a run that ended before anything was planned
+_UNDECIDED = "NONE"  # a run that ended before it was planned
 
 
 class Metrics:
-    """What one gateway counts; any number of threads may use it.
+    """The counters of one gateway; thread-safe.
 
-    Labels take their values from enumerations alone, so the number of series is bounded.
+    Label values come from enumerations only, so the number of series is bounded.
     """
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class Metrics:
         self._denials = self._counter(
             "tidegate_access_denials", "Statements denied for insufficient privileges."
         )
-        self._upkeeps = self._counter(
+        self._maintenances = self._counter(
             "tidegate_upkeeps", "Times that a table was looked after.", "outcome"
         )
-        self._upkeep_files = self._counter(
+        self._maintenance_files = self._counter(
             "tidegate_upkeep_files", "Files of tables rewritten as fewer ones, or removed.", "fate"
         )
         self._comparisons = self._counter(
@@ -70,13 +70,13 @@ class Metrics:
         )
         self._alerts = self._counter("tidegate_alerts", "Alerts that ended.", "channel", "outcome")
 
-    def upkeep_ended(self, run: UpkeepRun) -> None:
-        """Count how a table was looked after."""
-        self._upkeeps.labels("FAILED" if run.error_class else "DONE").inc()
+    def maintenance_ended(self, run: UpkeepRun) -> None:
+        """Count a maintenance run and its outcome."""
+        self._maintenances.labels("FAILED" if run.error_class else "DONE").inc()
         if run.rewritten is not None:
-            self._upkeep_files.labels("rewritten").inc(run.rewritten.removed)
+            self._maintenance_files.labels("rewritten").inc(run.rewritten.removed)
         if run.removed is not None:
-            self._upkeep_files.labels("removed").inc(run.removed.files)
+            self._maintenance_files.labels("removed").inc(run.removed.files)
         if run.compared is not None:
             self._comparisons.labels("EQUAL" if run.compared.equal else "DIFFERENT").inc()
 
@@ -89,23 +89,23 @@ class Metrics:
         self._operations.labels(kind, state).inc()
 
     def statement_ended(self, state: str, seconds: float) -> None:
-        """Note how long a statement took."""
+        """Record how long a statement took."""
         self._statements.labels(state).observe(seconds)
 
-    def fetched(self, rows: int, size: int) -> None:
-        """Count rows sent to a client and the bytes they took."""
+    def count_fetch(self, rows: int, size: int) -> None:
+        """Count rows sent to a client, and their size in bytes."""
         self._rows.inc(rows)
         self._bytes.inc(size)
 
     def refresh_ended(self, run: RefreshRun) -> None:
-        """Count a refresh run and note how long it took, if it began."""
+        """Count a refresh run, and record how long it took if it started."""
         strategy = run.action.value if run.action else _UNDECIDED
         self._refreshes.labels(run.state.value, strategy, run.trigger.value).inc()
         if run.seconds is not None:
             self._refresh_seconds.labels(strategy).observe(run.seconds)
 
     def authentication_failed(self, port: str) -> None:
-        """Count a refused login; ``port`` is ``thrift`` or ``http``."""
+        """Count a rejected login; ``port`` is ``thrift`` or ``http``."""
         self._logins.labels(port).inc()
 
     def access_denied(self) -> None:
@@ -113,11 +113,11 @@ class Metrics:
         self._denials.inc()
 
     def add(self, collector: Collector) -> None:
-        """Have values that are looked up at each scrape."""
+        """Add a collector whose values are determined at each scrape."""
         self._registry.register(collector)
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""Refresh runs as operators see them: counted, and named in the log lines about them."""
+"""Counts refresh runs, and names them in log lines."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tidegate_server.gateway.observability.metrics import Metrics
 RunRefresh = Callable[[RefreshRequest], RefreshRun]
 
 
-def observed(
+def observe_refreshes(
     run: RunRefresh,
     metrics: Metrics,
     new_id: Callable[[], str],
     ended: Callable[[RefreshRun], None] = lambda run: None,
 ) -> RunRefresh:
-    """Return ``run`` with its outcomes counted and its log lines naming the refresh.
+    """Wrap ``run`` so that outcomes are counted and log lines name the refresh.
 
-    ``new_id`` names a refresh whose asker did not; ``ended`` is told of each outcome.
+    ``new_id`` names a refresh whose request does not; ``ended`` is called with each outcome.
     """
 
-    def carried_out(request: RefreshRequest) -> RefreshRun:
+    def observe(request: RefreshRequest) -> RefreshRun:
         named = replace(request, refresh_id=request.refresh_id or new_id())
         with log_context(user=named.requested_by, refresh_id=named.refresh_id):
             outcome = run(named)
@@ -32,4 +32,4 @@ def observed(
         ended(outcome)
         return outcome
 
-    return carried_out
+    return observe

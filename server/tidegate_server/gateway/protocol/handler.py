@@ -19,7 +19,7 @@ from tidegate_server.core.model.result import Result
 from tidegate_server.core.model.states import OperationState
 from tidegate_server.core.model.types import Schema, text_schema
 from tidegate_server.gateway.auth.access import Access
-from tidegate_server.gateway.auth.base import NOBODY, Identity, Peer, refused
+from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, login_error
 from tidegate_server.gateway.auth.logins import is_usable_name
 from tidegate_server.gateway.auth.tokens import DelegationTokens
 from tidegate_server.gateway.context import WARNING
@@ -70,7 +70,7 @@ class Caller:
 
     connection_id: int
     peer: Peer
-    identity: Identity = NOBODY
+    identity: Identity = ANONYMOUS
     act_as: str = ""
     """The user to impersonate, from the transport; empty for none."""
     has_session: bool = False
@@ -236,7 +236,7 @@ class Handler:
             operation, orientation, rows, partial(self._fetch, session, operation)
         )
         operation.more_follow = fetched.page.has_more
-        self._sessions.metrics.fetched(fetched.page.num_rows, len(fetched.response))
+        self._sessions.metrics.count_fetch(fetched.page.num_rows, len(fetched.response))
         return Encoded(fetched.response)
 
     async def GetQueryId(self, request: Any, caller: Caller) -> Any:
@@ -330,10 +330,10 @@ class Handler:
         session, who, tokens = self._session(request, caller), caller.identity, self._tokens()
         if not self._access.allows_secrets(caller.peer):
             hint = "Connect with ssl=true or saslQop=auth-conf."
-            raise refused("Tokens are only issued over an encrypted connection", hint)
+            raise login_error("Tokens are only issued over an encrypted connection", hint)
         owner = request.owner or session.user
         if owner != session.user:
-            owner = self._access.proxies.effective(who, owner, caller.peer)
+            owner = self._access.proxies.effective_user(who, owner, caller.peer)
         token = await self._run_in_pool(lambda: tokens.issue(who, owner, request.renewer))
         return ttypes.TGetDelegationTokenResp(status=status.success(), delegationToken=token)
 
@@ -367,7 +367,7 @@ class Handler:
         if who.user and not is_usable_name(who.user):
             raise error(Code.INVALID_REQUEST, reason=f"{who.user[:64]!r} is not a valid user name")
         other = normalise(request.configuration).proxy_user or caller.act_as
-        return who.user, self._access.proxies.effective(who, other, caller.peer)
+        return who.user, self._access.proxies.effective_user(who, other, caller.peer)
 
     def _tokens(self) -> DelegationTokens:
         if self._access.tokens is None:

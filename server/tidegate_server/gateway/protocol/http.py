@@ -12,7 +12,7 @@ from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.gateway.auth import cookies
 from tidegate_server.gateway.auth.access import Access
-from tidegate_server.gateway.auth.base import NOBODY, Identity, Peer, refused
+from tidegate_server.gateway.auth.base import ANONYMOUS, Identity, Peer, login_error
 from tidegate_server.gateway.auth.forwarded import Forwarded
 from tidegate_server.gateway.protocol.answer import Answerer
 from tidegate_server.gateway.protocol.channel import BEFORE_LOGIN_BYTES, run_unless_lost
@@ -129,7 +129,7 @@ class HttpTransport:
         """Return the caller, and the headers that authenticate the server to it."""
         identity, proof = await self._identity(request, peer)
         other = _do_as_user(request.target)
-        self._access.proxies.effective(identity, other, peer)
+        self._access.proxies.effective_user(identity, other, peer)
         # A login precedes the body, so large requests are allowed; without authentication too.
         caller = Caller(self._connection_id, peer, identity, act_as=other, has_session=True)
         return caller, proof
@@ -139,13 +139,13 @@ class HttpTransport:
         if given is not None:
             return await self._authenticate_header(given, peer)
         if not self._access.checks:
-            return NOBODY, ()
+            return ANONYMOUS, ()
         if self._access.cookies is not None and self._access.allows_secrets(peer):
             for value in _cookies(request):
                 identity = self._access.cookies.read(value)
                 if identity is not None:
                     return identity, ()
-        raise refused("This server requires authentication", "Send the header Authorization.")
+        raise login_error("This server requires authentication", "Send the header Authorization.")
 
     async def _authenticate_header(self, given: str, peer: Peer) -> tuple[Identity, Headers]:
         scheme, _, secret = given.partition(" ")
@@ -161,13 +161,13 @@ class HttpTransport:
                 token = _decode_base64(secret.lstrip(": "))
                 answer = await self._access.with_ticket(exchange, token, peer)
                 if not exchange.complete:
-                    raise refused("A Kerberos login over HTTP must have a single step")
+                    raise login_error("A Kerberos login over HTTP must have a single step")
                 # Clients that request mutual authentication check it (RFC 4559).
                 shown = f"Negotiate {base64.b64encode(answer).decode('ascii')}"
                 proof: Headers = (("WWW-Authenticate", shown),) if answer else ()
                 return exchange.identity(), proof
             case _:
-                raise refused("This Authorization scheme is not supported")
+                raise login_error("This Authorization scheme is not supported")
 
     async def _password(self, user: str, password: str, peer: Peer) -> Identity:
         if not (self._access.checks and self._access.allows_secrets(peer)):
@@ -235,11 +235,11 @@ def _decode_base64(secret: str) -> bytes:
     try:
         return base64.b64decode(secret.strip(), validate=True)
     except ValueError:
-        raise refused("The header Authorization is malformed") from None
+        raise login_error("The header Authorization is malformed") from None
 
 
 def _basic(secret: str) -> tuple[str, str]:
     user, colon, password = _decode_base64(secret).decode("utf-8", "replace").partition(":")
     if not colon:
-        raise refused("The header Authorization has no password")
+        raise login_error("The header Authorization has no password")
     return user, password

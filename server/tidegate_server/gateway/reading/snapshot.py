@@ -1,4 +1,4 @@
-"""Versions that agree, for a query on several tables: materialized-table.read.consistency."""
+"""Consistent versions for a query on several tables: materialized-table.read.consistency."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tidegate_server.gateway.reading import staleness
 _COMMITS = 200
 
 
-def agreed(
+def choose_snapshot(
     sql: str, surveyed: Callable[[], Surveyed], inlined: tuple[InlinedTable, ...], context: Context
 ) -> PinnedVersions | None:
-    """Choose the versions that a statement for Spark is to read, so that its tables agree.
+    """Choose the versions that a Spark statement reads, so that its tables are consistent.
 
-    :param surveyed: asks the engine what the statement reads.
+    :param surveyed: has the engine analyze what the statement reads.
     :param inlined: the tables whose queries are read instead, at the newest versions.
     :return: None if there is nothing to choose.
     :raises ServerError: MT_SNAPSHOT_UNAVAILABLE if no versions agree, MT_TOO_STALE if they are
-        older than the session allows, NOT_SUPPORTED for a statement of which it cannot be told
-        what it reads.
+        older than the session allows, NOT_SUPPORTED if it cannot be determined what the statement
+        reads.
     """
     value = context.setting(READ_CONSISTENCY_KEY)
     if value is None or not may_read_rows(sql):
@@ -42,25 +42,25 @@ def agreed(
     found = surveyed()
     if Reach.UNKNOWN in found.reaches:
         hint = f"Run the statements in it one by one, or RESET {READ_CONSISTENCY_KEY}."
-        raise _refused("a statement that cannot be judged before it runs", hint)
+        raise _unsupported_error("a statement that cannot be judged before it runs", hint)
     readings = [reading for reading in found.readings if not reading.travelled]
     everything = context.services.catalog.tables()
-    read = [t for t in everything if any(admission.is_of(each, t) for each in readings)]
+    read = [t for t in everything if any(admission.reads_table(each, t) for each in readings)]
     above = _above(read, context)
     beside = _beside(readings, [*read, *above])
     if sum(_is_concerned(each, read, beside) for each in readings) < 2 or not read:
         return None
     if inlined:
         hint = "Use REFRESH, SERVE or FAIL in materialized-table.read.max-staleness."
-        raise _refused("tables of which INLINE reads the queries", hint)
+        raise _unsupported_error("tables whose queries are read by INLINE", hint)
     if len(read) == 1 and not beside:
-        # A version of one table is whole; each mention of it reads the same one.
+        # One table is always consistent, as long as every mention reads the same version.
         return PinnedVersions(tables=(TableVersion(name=read[0].storage),))
-    return _chosen(read, above, set(beside.values()), context)
+    return _choose_versions(read, above, set(beside.values()), context)
 
 
 def _above(read: Iterable[MaterializedTable], context: Context) -> list[MaterializedTable]:
-    """Return the materialized tables that others are made of, themselves left out."""
+    """Return the materialized tables upstream of ``read``, without those in ``read``."""
     ids = {table.id for table in read}
     found = {t.id: t for table in read for t in ancestors(table, context.services.catalog.find)}
     return [table for table in found.values() if table.id not in ids]
@@ -69,7 +69,7 @@ def _above(read: Iterable[MaterializedTable], context: Context) -> list[Material
 def _beside(
     readings: Iterable[Reading], tables: Collection[MaterializedTable]
 ) -> Mapping[TableName, str]:
-    """Return the sources of tables that a statement reads too: their ids by their names."""
+    """Return the ids, by name, of the tables' sources that the statement also reads itself."""
     names = {reading.name.folded() for reading in readings if reading.name is not None}
     names -= {name.folded() for table in tables for name in admission.names_of(table)}
     return {
@@ -85,10 +85,10 @@ def _is_concerned(
 ) -> bool:
     if reading.name is not None and reading.name.folded() in beside:
         return True
-    return any(admission.is_of(reading, table) for table in read)
+    return any(admission.reads_table(reading, table) for table in read)
 
 
-def _chosen(
+def _choose_versions(
     read: list[MaterializedTable],
     above: list[MaterializedTable],
     beside: set[str],
@@ -120,15 +120,15 @@ def _chosen(
 
 
 def _commits(table: MaterializedTable, context: Context) -> tuple[RefreshRun, ...]:
-    """Return the runs that tell what the versions of a table were made of, newest first."""
+    """Return the runs that record a table's versions and their sources, newest first."""
     ledger = context.services.ledger
     found = ledger.commits(table.id, _COMMITS)
     last = ledger.last_success(table.id)
     if last is None or last.to_version in {run.to_version for run in found}:
         return found
-    # After the store was lost only a refresh that had nothing to do tells of the last version.
+    # After the loss of the store, only a refresh with nothing to do records the last version.
     return (last, *found)
 
 
-def _refused(what: str, hint: str) -> ServerError:
+def _unsupported_error(what: str, hint: str) -> ServerError:
     return error(Code.NOT_SUPPORTED, what=f"SNAPSHOT for {what}", hint=hint)

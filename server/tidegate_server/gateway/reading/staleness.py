@@ -1,4 +1,4 @@
-"""The age that a session allows of what it reads: materialized-table.read.max-staleness."""
+"""The greatest age of rows that a session may read: materialized-table.read.max-staleness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidegate_server.gateway.runs.waves import Step
 from tidegate_server.gateway.scheduler.continuous import excluded_sources
 from tidegate_server.gateway.spark_session import run
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CHOOSING = (Violation.DROP_ROW, Violation.QUARANTINE, Violation.FAIL)
 _GATING = (Violation.HOLD, Violation.FAIL)
@@ -40,18 +40,18 @@ _RUNS = 200
 _COMMITS = 1000
 
 _Ages = dict[str, float | None]
-"""The age in seconds, by table id, of those that are too old; None for what nothing is known."""
+"""Ages in seconds of the tables that are too old, by table id; None if the age is unknown."""
 
 
 def enforce_max_staleness(
     sql: str, surveyed: Callable[[], Surveyed], context: Context
 ) -> tuple[InlinedTable, ...]:
-    """See to it that a statement for Spark reads no rows older than its session allows.
+    """Ensure that a Spark statement reads no rows older than its session allows.
 
-    :param surveyed: asks the engine what the statement reads.
+    :param surveyed: has the engine analyze what the statement reads.
     :return: the tables whose queries it has to read instead of their rows.
-    :raises ServerError: MT_TOO_STALE, what a refresh fails with, ACCESS_DENIED to refresh, or
-        NOT_SUPPORTED for a statement of which it cannot be told what it reads.
+    :raises ServerError: MT_TOO_STALE, the error of a failed refresh, ACCESS_DENIED to refresh, or
+        NOT_SUPPORTED if it cannot be determined what the statement reads.
     """
     value = context.setting(MAX_STALENESS_KEY)
     if value is None or not may_read_rows(sql):
@@ -65,15 +65,15 @@ def enforce_max_staleness(
         _refresh([table for table in tables if table.id in old], bound, context)
         old = _too_old(tables, bound, context)
     if bound.on_stale is OnStale.INLINE:
-        return _inlined([table for table in tables if table.id in old], old, bound, context)
-    _tell(tables, old, bound, context)
+        return _inline([table for table in tables if table.id in old], old, bound, context)
+    _report_stale(tables, old, bound, context)
     return ()
 
 
 def enforce_max_staleness_at(
     tables: Iterable[MaterializedTable], versions: Mapping[str, int], context: Context
 ) -> None:
-    """See to it that versions chosen for tables, by their ids, are no older than allowed.
+    """Ensure that the versions chosen for tables, by table id, are no older than allowed.
 
     :raises ServerError: MT_TOO_STALE.
     """
@@ -81,11 +81,16 @@ def enforce_max_staleness_at(
     if value is None:
         return
     bound, tables = read_bound(MAX_STALENESS_KEY, value), list(tables)
-    _tell(tables, _too_old(tables, bound, context, versions), bound, context)
+    _report_stale(tables, _too_old(tables, bound, context, versions), bound, context)
 
 
-def _tell(tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context) -> None:
-    """:raises ServerError: MT_TOO_STALE unless the session serves what is too old."""
+def _report_stale(
+    tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
+) -> None:
+    """Warn of stale tables if the session serves them.
+
+    :raises ServerError: MT_TOO_STALE otherwise.
+    """
     for table in tables:
         if table.id not in old:
             continue
@@ -103,7 +108,7 @@ def _read_by(surveyed: Surveyed, bound: Bound, context: Context) -> list[Materia
     return [
         table
         for table in context.services.catalog.tables()
-        if any(admission.is_of(reading, table) for reading in surveyed.readings)
+        if any(admission.reads_table(reading, table) for reading in surveyed.readings)
     ]
 
 
@@ -117,8 +122,8 @@ def _too_old(
     versions: Mapping[str, int] = MappingProxyType({}),
 ) -> _Ages:
     """Return the tables that are too old, at their newest version unless another one is given."""
-    known = _known(tables, context)
-    # Most are young enough even if their sources changed right after they were read.
+    known = _gather_known(tables, context)
+    # Most are fresh enough even if their sources changed right after they were read.
     at_most = replace(known, changed=lambda source, seen: None)
     limit = bound.limit.seconds
     suspects = [table for table in tables if not _within(limit, _age(table, at_most, versions))]
@@ -129,7 +134,7 @@ def _too_old(
 def _old_above(
     tables: Iterable[MaterializedTable], bound: Bound, context: Context
 ) -> tuple[dict[str, MaterializedTable], _Ages]:
-    """Return the materialized tables that others read, by id, and those that are too old."""
+    """Return the upstream materialized tables by id, and which of them are too old."""
     above = {t.id: t for table in tables for t in _above(table, context)}
     return above, _too_old(above.values(), bound, context)
 
@@ -143,7 +148,7 @@ def _within(limit: int, age: float | None) -> bool:
     return age is not None and age <= limit
 
 
-def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
+def _gather_known(tables: Iterable[MaterializedTable], context: Context) -> Known:
     services = context.services
     everything = services.catalog.tables()
     along = {t.id: t for table in tables for t in (table, *_above(table, context))}
@@ -153,14 +158,14 @@ def _known(tables: Iterable[MaterializedTable], context: Context) -> Known:
         for source in table.sources
         if source.kind is SourceKind.VERSIONED
     }
-    # The clock is read first: what changes behind this look makes nothing older at this moment.
+    # The clock is read first: changes after this moment do not make anything older at it.
     now = services.clock.now()
     return Known(
         now=now,
         versions=services.waves.versions(tuple(sources.values())),
         tables={name.folded(): t for t in everything for name in (t.name, t.storage)},
         runs=lambda table_id: _whole_runs(table_id, context),
-        changed=lambda source, seen: _changed(source, seen, context),
+        changed=lambda source, seen: _time_of_change(source, seen, context),
         silent=lambda table: {source_id for _, source_id in excluded_sources(table)},
     )
 
@@ -176,14 +181,14 @@ def _whole_runs(table_id: str, context: Context) -> tuple[RefreshRun, ...]:
     return runs if runs or last is None else (last,)
 
 
-def _changed(source: Source, seen: int, context: Context) -> datetime | None:
-    """Ask the source's own history when the first version behind ``seen`` was committed."""
+def _time_of_change(source: Source, seen: int, context: Context) -> datetime | None:
+    """Return when the first version after ``seen`` was committed, from the source's history."""
     try:
         result = run(f"DESCRIBE HISTORY {source.name.quoted()} LIMIT {_COMMITS}", context)
     except ServerError as problem:
         if problem.code == Code.OPERATION_CANCELED.name:
             raise
-        log.info("the history of %s cannot be read: %s", source.name, problem)
+        logger.info("the history of %s cannot be read: %s", source.name, problem)
         return None
     with closing(result):
         rows = [tuple(row.values()) for batch in result.batches(0) for row in batch.to_pylist()]
@@ -200,7 +205,7 @@ def _changed(source: Source, seen: int, context: Context) -> datetime | None:
 
 def _reason(age: float | None, bound: Bound) -> str:
     if age is None:
-        return "no refresh of the whole table tells how old its content is"
+        return "its age is unknown without a refresh of the whole table"
     limit = f"{bound.limit.value} {bound.limit.unit.name}"
     return f"it lacks changes of its sources made up to {age:.0f} s ago, and {limit} is allowed"
 
@@ -208,12 +213,12 @@ def _reason(age: float | None, bound: Bound) -> str:
 # ---- INLINE ----------------------------------------------------------------------------------
 
 
-def _inlined(
+def _inline(
     tables: Iterable[MaterializedTable], old: _Ages, bound: Bound, context: Context
 ) -> tuple[InlinedTable, ...]:
-    """Return tables, and what above them is too old as well, as queries.
+    """Return tables, and the stale ones upstream of them, as queries.
 
-    :raises ServerError: MT_TOO_STALE for one whose rows do not follow from its query alone.
+    :raises ServerError: MT_TOO_STALE for one whose rows depend on more than its query.
     """
     mentioned = {table.id: table for table in tables}
     above, old_above = _old_above(mentioned.values(), bound, context)
@@ -222,9 +227,9 @@ def _inlined(
     for table in (mentioned | above).values():
         if table.id not in old:
             continue
-        own = _of_its_own(table)
-        if own is not None:
-            reason = f"{_reason(old[table.id], bound)}, and its query alone misses its {own}"
+        dependency = _other_dependency(table)
+        if dependency is not None:
+            reason = f"{_reason(old[table.id], bound)}, and its rows also depend on {dependency}"
             raise error(Code.MT_TOO_STALE, table=table.name, reason=reason, key=MAX_STALENESS_KEY)
         found.append(_as_query(table, mentioned=table.id in mentioned))
     if found:
@@ -232,8 +237,8 @@ def _inlined(
     return tuple(found)
 
 
-def _of_its_own(table: MaterializedTable) -> str | None:
-    """Return what a table's rows depend on besides its query, if anything."""
+def _other_dependency(table: MaterializedTable) -> str | None:
+    """Return what else a table's rows depend on besides its query, if anything."""
     if is_streaming(table.sources):
         return "a stream"
     if table.derived:
@@ -268,7 +273,7 @@ def _as_query(table: MaterializedTable, *, mentioned: bool) -> InlinedTable:
 
 
 def _refresh(tables: Iterable[MaterializedTable], bound: Bound, context: Context) -> None:
-    """Refresh tables, and what above them is too old as well, sources first."""
+    """Refresh tables, and the stale ones upstream of them, sources first."""
     services, user = context.services, context.session.user
     _, old = _old_above(tables, bound, context)
     wave: dict[str, MaterializedTable] = {}

@@ -1,1 +1,1 @@
-"""Completes or undoes what an earlier process left unfinished."""
+"""Completes or undoes work that an earlier process left unfinished."""

@@ -1,4 +1,4 @@
-"""Rebuilds a catalog that was lost from the definitions in the tables' own properties."""
+"""Rebuilds a lost catalog from the definitions in the tables' properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.scheduler.base import CreateWorkflow, Ledger, WorkflowScheduler
 from tidegate_server.gateway.scheduler.workflows import workflow_for
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def rebuild(
@@ -32,10 +32,10 @@ def rebuild(
     timezone: str,
     options: Mapping[str, str] | None = None,
 ) -> int:
-    """Add every definition that the warehouse has and the catalog has not; return how many.
+    """Add every definition that is in the warehouse but not in the catalog; return how many.
 
-    The tables come back SUSPENDED with the reason REBUILT: whether somebody else keeps them fresh
-    is not known. Doing it again is harmless.
+    The tables are SUSPENDED with the reason REBUILT, since another server may be keeping them
+    fresh. Idempotent.
     """
     answer = engine.call(ListDefinitions())
     added = 0
@@ -44,7 +44,7 @@ def rebuild(
         if table is None or catalog.by_id(table.id) is not None:
             continue
         if catalog.find(table.name) is not None:
-            log.warning("%s is not rebuilt: another table has its name", table.name)
+            logger.warning("%s was not rebuilt: another table has its name", table.name)
             continue
         _add(table, catalog, ledger, scheduler, engine, timezone, options)
         added += 1
@@ -52,11 +52,11 @@ def rebuild(
 
 
 def _read(found: FoundDefinition) -> MaterializedTable | None:
-    """Return a definition under the name its storage has now; None if it was damaged."""
+    """Return a definition under the current name of its storage; None if it is damaged."""
     try:
         table = msgspec.json.decode(found.definition, type=MaterializedTable)
     except msgspec.DecodeError as problem:
-        log.warning("the definition in %s cannot be read: %s", found.storage, problem)
+        logger.warning("the definition in %s cannot be read: %s", found.storage, problem)
         return None
     return replace(
         table,
@@ -69,7 +69,7 @@ def _read(found: FoundDefinition) -> MaterializedTable | None:
     )
 
 
-def _held(table: MaterializedTable, commit: CommittedRefresh) -> HeldVersion:
+def _held_version(table: MaterializedTable, commit: CommittedRefresh) -> HeldVersion:
     reason = error(Code.MT_VERSION_HELD, table=table.name, reason=commit.breaks or "an assertion")
     return HeldVersion(
         refresh_id=commit.refresh_id,
@@ -90,10 +90,10 @@ def _add(
     answer = engine.call(LastCommit(name=table.storage, table_id=table.id))
     commit = answer.commit
     if commit is not None:
-        # The table itself refuses epochs up to that of its last commit.
+        # The table itself rejects epochs up to that of its last commit.
         ledger.raise_epoch(table.id, commit.epoch)
     held = answer.held
-    catalog.create(replace(table, held=None if held is None else _held(table, held)))
+    catalog.create(replace(table, held=None if held is None else _held_version(table, held)))
     workflow = workflow_for(table, timezone, options)
     scheduler.create(CreateWorkflow(workflow=workflow, table=table))
-    log.info("Rebuilt materialized table %s (%s)", table.name, table.id)
+    logger.info("Rebuilt materialized table %s (%s)", table.name, table.id)

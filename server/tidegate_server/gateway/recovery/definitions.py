@@ -1,6 +1,7 @@
-"""Brings storage and schedules back in line with the catalog after a server died in between.
+"""Realigns storage and schedules with the catalog after a server died during a change.
 
-Every change of a definition writes the catalog last: what differs from it was never told done.
+Every change of a definition writes the catalog last, so anything that differs from the catalog
+belongs to a change that was never reported as complete.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tidegate_server.gateway.scheduler.base import (
 from tidegate_server.gateway.scheduler.cron import CRON_OPTION, check_cron
 from tidegate_server.gateway.scheduler.workflows import table_option, workflow_for
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEASE_SECONDS = 60.0
 
@@ -51,14 +52,14 @@ def realign_workflows(
     timezone: str,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableName, ...]:
-    """Give every table the workflow its definition asks for; return those that had another.
+    """Give every table the workflow that its definition requires; return those that changed.
 
-    A table whose cron expression was taken by an earlier release and is not readable any more is
-    suspended, with the reason.
+    A table is suspended, with the reason, if its cron expression was accepted by an earlier release
+    but is invalid now.
     """
     changed = []
-    for stored in _complete(catalog):
-        table = _suspended_unless_readable(stored, catalog, options or {})
+    for stored in _complete_tables(catalog):
+        table = _suspend_if_unreadable(stored, catalog, options or {})
         wanted, found = workflow_for(table, timezone, options), scheduler.workflow(table.id)
         try:
             if found is None and wanted.active:
@@ -68,15 +69,15 @@ def realign_workflows(
             else:
                 continue
         except ServerError as problem:
-            # One schedule that is over must not keep the server from starting.
-            log.warning("the workflow of %s cannot be as defined: %s", table.name, problem)
+            # One invalid schedule must not keep the server from starting.
+            logger.warning("the workflow of %s could not be restored: %s", table.name, problem)
             continue
-        log.warning("the workflow of %s is again as defined", table.name)
+        logger.warning("restored the workflow of %s", table.name)
         changed.append(table.name)
     return tuple(changed)
 
 
-def _suspended_unless_readable(
+def _suspend_if_unreadable(
     table: MaterializedTable, catalog: Catalog, options: Mapping[str, str]
 ) -> MaterializedTable:
     cron = table_option(table, options)(CRON_OPTION)
@@ -87,7 +88,7 @@ def _suspended_unless_readable(
     except ServerError as problem:
         start, end = RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED
         if catalog.move(table.id, start, end, problem.message):
-            log.warning("%s is suspended: %s", table.name, problem)
+            logger.warning("suspended %s: %s", table.name, problem)
         return catalog.by_id(table.id) or table
     return table
 
@@ -95,14 +96,14 @@ def _suspended_unless_readable(
 def realign_storage(
     catalog: Catalog, ledger: Ledger, engine: Engine, now: datetime, server_id: str
 ) -> tuple[TableName, ...]:
-    """Put storage and views where the catalog says; return the tables that were elsewhere.
+    """Move storage and views to where the catalog says; return the tables that were changed.
 
-    One look at the metastore tells whether there is anything to do. What is gone stays gone, and
-    what a statement of this very server is moving is left to it. A table that was to become a
-    plain one stays a materialized one, tables whose SWAP did not end have their own names, and one
-    whose ROLLBACK of both did not end has both or neither. For a store of one server.
+    A single listing of the metastore shows whether there is anything to do. Lost storage is not
+    restored, and tables that a statement of this server is changing are skipped. An interrupted
+    CONVERT TO TABLE and SWAP are undone; an interrupted ROLLBACK of data and definition is either
+    completed or undone. Only for a store that is not shared.
     """
-    suspects = [*_misplaced(catalog, engine), *half_done(catalog)]
+    suspects = [*_find_misplaced(catalog, engine), *interrupted_tables(catalog)]
     owner = f"{server_id}/realign"
     claimed = {
         table.id
@@ -112,26 +113,27 @@ def realign_storage(
     try:
         if not claimed:
             return ()
-        # Looked at again: a statement may have come to its end meanwhile.
-        kept = [table for table in half_done(catalog) if table.id in claimed]
+        # Read again: a statement may have finished meanwhile.
+        kept = [table for table in interrupted_tables(catalog) if table.id in claimed]
         there = _places(engine) if kept else {}
         for table in kept:
-            _keep(table, there.get(table.id), catalog, engine)
-        # The views of a definition that came back stand under the names of those before.
+            _restore_storage(table, there.get(table.id), catalog, engine)
+        # The views of a restored definition still have the names of the newer definition.
         back = {table.id for table in kept if table.rolling_back is not None}
         places = _places(engine)
         found = [
             table
             for table in {
-                t.id: t for t in (*_misplaced(catalog, engine), *_of(back, catalog))
+                t.id: t
+                for t in (*_find_misplaced(catalog, engine), *_tables_with_ids(back, catalog))
             }.values()
             if table.id in claimed and table.id in places
         ]
         for table in found:
-            _place(table, places[table.id], engine)
+            _move_storage(table, places[table.id], engine)
             if table.id in back:
                 catalog.replace(replace(table, location=_location(table, engine)))
-            log.warning("restored the storage location of %s", table.name)
+            logger.warning("restored the storage location of %s", table.name)
         return tuple({table.id: table.name for table in (*kept, *found)}.values())
     finally:
         for table in suspects:
@@ -139,20 +141,20 @@ def realign_storage(
                 ledger.release(key, owner)
 
 
-def _misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
+def _find_misplaced(catalog: CatalogReader, engine: Engine) -> list[MaterializedTable]:
     answer = engine.call(ListTables(), wait=0)
     listed = {info.name.folded(): info for info in answer.tables}
-    return [table for table in _complete(catalog) if not _is_placed(table, listed)]
+    return [table for table in _complete_tables(catalog) if not _is_placed(table, listed)]
 
 
-def half_done(catalog: CatalogReader) -> list[MaterializedTable]:
-    """Return the tables in the middle of a CONVERT TO TABLE, a SWAP WITH or a ROLLBACK of both."""
+def interrupted_tables(catalog: CatalogReader) -> list[MaterializedTable]:
+    """Return tables with an unfinished CONVERT TO TABLE, SWAP WITH or ROLLBACK of both."""
     return [t for t in catalog.tables() if t.leaving or t.swapping or t.rolling_back is not None]
 
 
-def brought_back(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
-    """Return what a ROLLBACK of both that did not end makes of a table's definition, and whether
-    the rows came back: the table's own last commit tells."""
+def restore_definition(table: MaterializedTable, engine: Engine) -> tuple[MaterializedTable, bool]:
+    """Return a table's definition after an interrupted ROLLBACK of both, and whether its rows were
+    rolled back, which the table's own last commit shows."""
     mark = table.rolling_back
     if mark is None:
         raise error(Code.INTERNAL, reason=f"{table.name} is not being rolled back")
@@ -168,15 +170,14 @@ def _location(table: MaterializedTable, engine: Engine) -> str:
     return answer.location
 
 
-def _of(ids: Collection[str], catalog: CatalogReader) -> list[MaterializedTable]:
+def _tables_with_ids(ids: Collection[str], catalog: CatalogReader) -> list[MaterializedTable]:
     return [table for table in catalog.tables() if table.id in ids]
 
 
-def _keep(
+def _restore_storage(
     table: MaterializedTable, there: TableName | None, catalog: Catalog, engine: Engine
 ) -> None:
-    """Give a table its storage back: CONVERT TO TABLE may have made a plain one of it, SWAP WITH
-    may have put another one under its name, ROLLBACK may have left it with another definition.
+    """Restore a table's storage after an interrupted CONVERT TO TABLE, SWAP WITH or ROLLBACK.
 
     :param there: where the storage was found.
     """
@@ -187,7 +188,7 @@ def _keep(
             engine.call(places(table), wait=0)
         if table.rolling_back is not None:
             found = table if there is None else replace(table, storage_table=there)
-            made, came = brought_back(found, engine)
+            made, came = restore_definition(found, engine)
             kept = made if came else replace(kept, rolling_back=None)
             resumes = table.rolling_back.active and not came
             evolved = replace(taken_back(kept), name=found.storage)
@@ -195,27 +196,27 @@ def _keep(
     except ServerError as problem:
         if problem.code != Code.MT_DATA_LOST.name:
             raise
-        log.warning("%s has lost its storage: %s", table.name, problem)
+        logger.warning("the storage of %s is lost: %s", table.name, problem)
     catalog.replace(kept)
     if resumes:
         catalog.move(table.id, RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
-    log.warning("%s is again what it was before a statement that did not end", table.name)
+    logger.warning("recovered %s from a statement that was interrupted", table.name)
 
 
 def _keys(table_id: str) -> tuple[str, ...]:
-    """Return the keys of a table's leases: what it is, how it is defined, its ROLLBACK of both."""
+    """Return the keys of a table's leases: refresh, definition, and ROLLBACK of both."""
     return table_id, f"{DEFINITION_LEASE}{table_id}", f"{ROLLBACK_LEASE}{table_id}"
 
 
 def _claim(key: str, ledger: Ledger, owner: str, now: datetime, server_id: str) -> bool:
-    """Take a lease, also from a server that died with it."""
+    """Take a lease, even one that a dead server still holds."""
     holder = ledger.holder(key, now)
     if holder is not None and not holder.startswith(f"{server_id}/"):
         ledger.release(key, holder)
     return ledger.claim(key, owner, now, _LEASE_SECONDS) is not None
 
 
-def _complete(catalog: CatalogReader) -> list[MaterializedTable]:
+def _complete_tables(catalog: CatalogReader) -> list[MaterializedTable]:
     tables = (t for t in catalog.tables() if not t.dropping)
     return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
 
@@ -226,7 +227,7 @@ def _is_placed(table: MaterializedTable, listed: Mapping[TableName, TableInfo]) 
         return False
     if table.storage_table is None:
         return True
-    # A statement may have died over the view of rows held out, whose comment tells which.
+    # A statement may have died while changing the quarantine view, which its comment identifies.
     held = table.quarantine is not None
     extra = not held and quarantine_name(table.name).folded() in listed
     return not extra and all(_is_there(view, listed) for view in views(table))
@@ -240,13 +241,13 @@ def _is_there(view: PutView, listed: Mapping[TableName, TableInfo]) -> bool:
 
 
 def _places(engine: Engine) -> Mapping[str, TableName]:
-    """Return where every materialized table's rows are, by its id."""
+    """Return the storage of every materialized table by its id."""
     answer = engine.call(ListDefinitions(), wait=0)
     return {found.table_id: found.storage for found in answer.found}
 
 
-def _place(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
-    # A view may stand where the storage was to go, or where it has to come back.
+def _move_storage(table: MaterializedTable, storage: TableName, engine: Engine) -> None:
+    # A view may have the name that the storage has now, or is to have.
     for shown in {visible_name(storage), table.name}:
         for name in (quarantine_name(shown), shown):
             engine.call(DropView(name=name, table_id=table.id), wait=0)

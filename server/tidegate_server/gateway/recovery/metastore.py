@@ -1,4 +1,4 @@
-"""Brings lost entries of the metastore back from the Delta tables that lie in the warehouse."""
+"""Restores lost entries of the metastore from the Delta tables in the warehouse."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.definition.derived import views
 from tidegate_server.gateway.link.client import Engine
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reregistered:
-    """Tables that have an entry in the metastore again."""
+    """Numbers of tables that were registered in the metastore."""
 
     materialized: int = 0
     plain: int = 0
@@ -36,7 +36,7 @@ class _Entry:
 
 
 def metastore_is_lost(catalog: CatalogReader, engine: Engine) -> bool:
-    """Say whether there are materialized tables, and the metastore knows no table at all."""
+    """Return whether there are materialized tables although the metastore is empty."""
     if not catalog.tables():
         return False
     answer = engine.call(ListNames(), wait=0)
@@ -44,48 +44,50 @@ def metastore_is_lost(catalog: CatalogReader, engine: Engine) -> bool:
 
 
 def reregister(catalog: CatalogReader, engine: Engine) -> Reregistered:
-    """Register the tables of the warehouse that the metastore does not know.
+    """Register the tables of the warehouse that are missing from the metastore.
 
-    Materialized tables are known by the id in their properties, and have the name that the catalog
-    or else their definition says. Other Delta tables have the name of their directory, and are
-    registered only in a metastore that knows no table: elsewhere a directory without an entry may
-    be wanted so. Doing it again is harmless.
+    Materialized tables are identified by the id in their properties, and get the name in the
+    catalog or else in their definition. Other Delta tables get the name of their directory, and are
+    only registered in an empty metastore: otherwise a directory without an entry may be intended.
+    Idempotent.
 
-    :raises ServerError: what the engine says.
+    :raises ServerError: from the engine.
     """
     places = tuple(table.location for table in catalog.tables() if table.location)
     answer = engine.call(FindTables(locations=places))
-    own = [entry for entry in _materialized(answer.found, catalog) if _is_free(entry, answer)]
-    plain = [entry for entry in _plain(answer.found) if _is_free(entry, answer)]
+    own = [
+        entry for entry in _materialized_entries(answer.found, catalog) if _is_free(entry, answer)
+    ]
+    plain = [entry for entry in _plain_entries(answer.found) if _is_free(entry, answer)]
     if any(name.schema != SYSTEM_SCHEMA for name in answer.entries):
         for entry in plain:
-            log.warning(
-                "the metastore does not know %s; it is registered by CREATE TABLE %s USING delta "
+            logger.warning(
+                "%s is not in the metastore; register it with CREATE TABLE %s USING delta "
                 "LOCATION '%s'",
                 entry.table.location,
                 entry.name.quoted(),
                 entry.table.location,
             )
         plain = []
-    # The others first: once materialized tables are there, the metastore is not empty any more.
+    # Plain tables first: with materialized tables the metastore would no longer be empty.
     return Reregistered(
-        plain=sum(_registered(entry, engine) for entry in plain),
-        materialized=sum(_registered(entry, engine) for entry in own),
+        plain=sum(_register(entry, engine) for entry in plain),
+        materialized=sum(_register(entry, engine) for entry in own),
     )
 
 
 def put_views(catalog: CatalogReader, engine: Engine) -> None:
-    """Put the views of all materialized tables that are shown by one."""
+    """Create the views of all materialized tables that are exposed through one."""
     for table in catalog.tables():
         for view in views(table):
             try:
                 engine.call(view)
-            except ServerError as problem:
-                # It may read a function that was lost with the metastore.
-                log.warning("the view %s is not brought back: %s", view.name, problem)
+            except ServerError as error:
+                # It may use a function that was lost with the metastore.
+                logger.warning("the view %s was not restored: %s", view.name, error)
 
 
-def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_Entry]:
+def _materialized_entries(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_Entry]:
     copies = Counter(table.table_id for table in found)
     entries = []
     for table in found:
@@ -93,8 +95,8 @@ def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_
             continue
         known = catalog.by_id(table.table_id)
         if copies[table.table_id] > 1 and (known is None or not _is_at(known, table.location)):
-            log.warning(
-                "%s is not registered: several directories say they are materialized table %s",
+            logger.warning(
+                "%s was not registered: several directories claim to be materialized table %s",
                 table.location,
                 table.table_id,
             )
@@ -105,7 +107,7 @@ def _materialized(found: Sequence[FoundTable], catalog: CatalogReader) -> list[_
     return entries
 
 
-def _plain(found: Sequence[FoundTable]) -> list[_Entry]:
+def _plain_entries(found: Sequence[FoundTable]) -> list[_Entry]:
     return [
         _Entry(name=table.directory, table=table)
         for table in found
@@ -114,11 +116,11 @@ def _plain(found: Sequence[FoundTable]) -> list[_Entry]:
 
 
 def _defined_name(table: FoundTable) -> TableName | None:
-    """Return the name that a table's own definition says, None if there is no readable one."""
+    """Return the name in a table's own definition; None if there is no readable one."""
     try:
         return msgspec.json.decode(table.definition or "", type=MaterializedTable).storage
-    except msgspec.DecodeError as problem:
-        log.warning("the definition in %s cannot be read: %s", table.location, problem)
+    except msgspec.DecodeError as error:
+        logger.warning("the definition in %s cannot be read: %s", table.location, error)
         return None
 
 
@@ -129,20 +131,22 @@ def _is_at(table: MaterializedTable, location: str) -> bool:
 def _is_free(entry: _Entry, answer: TablesFound) -> bool:
     if entry.name.folded() not in {name.folded() for name in answer.entries}:
         return True
-    log.warning("%s is not registered: another table is %s", entry.table.location, entry.name)
+    logger.warning(
+        "%s was not registered: another table is called %s", entry.table.location, entry.name
+    )
     return False
 
 
-def _registered(entry: _Entry, engine: Engine) -> bool:
+def _register(entry: _Entry, engine: Engine) -> bool:
     request = RegisterTable(
         name=entry.name, location=entry.table.location, table_id=entry.table.table_id
     )
     try:
         engine.call(request)
-    except ServerError as problem:
-        if problem.code in (Code.ENGINE_LOST.name, Code.ENGINE_UNAVAILABLE.name):
+    except ServerError as error:
+        if error.code in (Code.ENGINE_LOST.name, Code.ENGINE_UNAVAILABLE.name):
             raise
-        # One table that cannot be had must not hide all others.
-        log.warning("%s is not registered as %s: %s", entry.table.location, entry.name, problem)
+        # One table that cannot be registered must not block the others.
+        logger.warning("%s was not registered as %s: %s", entry.table.location, entry.name, error)
         return False
     return True

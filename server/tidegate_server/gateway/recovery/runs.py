@@ -1,4 +1,4 @@
-"""Settles what a server or an engine that died left unfinished."""
+"""Closes runs and tables that a dead server or engine left unfinished."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ from tidegate_server.gateway.scheduler.base import (
     WorkflowScheduler,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SLOWEST_WAIT = timedelta(hours=2)
 _SLOWEST_BEGIN = timedelta(minutes=5)
-"""How long a refresh stays QUEUED that waits neither for another one nor for its wave."""
+"""How long a refresh may stay QUEUED that waits neither for another one nor for its wave."""
 _ABSENT_ENGINE = frozenset({Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name})
 
 
 class Recovery:
-    """Repairs the store from the tables' own commits; may be run at any time, any number of times.
+    """Repairs the store from the tables' own commits; may run at any time and is idempotent.
 
-    A run counts as dead when it is not at work in this process and nobody else can be at work on
-    it: on a store of one server always, on a shared one when its lease has expired or is held by
-    another run.
+    A run is dead if neither this process nor another one can be working on it. On a shared store,
+    another server may be, until the run's lease expires or another run takes it.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Recovery:
         server_id: str,
         shared: bool,
     ) -> None:
-        """Take the parts; ``shared`` says whether other servers may use the store."""
+        """``shared`` says whether other servers may use the store."""
         self._catalog = catalog
         self._ledger = ledger
         self._engine = engine
@@ -69,22 +68,22 @@ class Recovery:
         self._shared = shared
 
     def recover(self, now: datetime) -> bool:
-        """Settle all that can be settled now; False if some of it waits for an engine."""
+        """Recover everything that can be recovered now; False if some of it needs an engine."""
         try:
             for run in self._ledger.unfinished_runs():
-                if self._dead(run, now):
-                    self._settle_run(run, now)
+                if self._is_dead(run, now):
+                    self._close_dead_run(run, now)
             for table in self._catalog.tables():
-                if self._stuck(table, now):
+                if self._is_stuck(table, now):
                     self._remove(table)
-        except ServerError as failure:
-            if failure.code not in _ABSENT_ENGINE:
+        except ServerError as error:
+            if error.code not in _ABSENT_ENGINE:
                 raise
-            log.info("recovery waits for an engine: %s", failure)
+            logger.info("recovery waits for an engine: %s", error)
             return False
         return True
 
-    def _dead(self, run: RefreshRun, now: datetime) -> bool:
+    def _is_dead(self, run: RefreshRun, now: datetime) -> bool:
         if self._refresher.at_work(run.refresh_id):
             return False
         if not self._shared or run.server_id == self._server_id:
@@ -94,18 +93,18 @@ class Recovery:
             return now > run.queued_at + (_SLOWEST_BEGIN if at_once else _SLOWEST_WAIT)
         return self._ledger.holder(run.table_id, now) != self._refresher.lease_owner(run)
 
-    def _settle_run(self, run: RefreshRun, now: datetime) -> None:
+    def _close_dead_run(self, run: RefreshRun, now: datetime) -> None:
         if run.state is RunState.QUEUED:
             text = "its server stopped before it began"
             close_run(self._ledger, run, RunState.CANCELLED, now, Reason.SERVER_STOPPED, text)
         elif self._catalog.by_id(run.table_id) is None:
             close_run(self._ledger, run, RunState.ABANDONED, now, Reason.TABLE_DROPPED)
         else:
-            self._settle_from_commit(run, now)
+            self._close_by_commit(run, now)
         self._ledger.release(run.table_id, self._refresher.lease_owner(run))
 
-    def _settle_from_commit(self, run: RefreshRun, now: datetime) -> None:
-        answer = self._ask(run.table, run.table_id)
+    def _close_by_commit(self, run: RefreshRun, now: datetime) -> None:
+        answer = self._last_commit(run.table, run.table_id)
         commit = answer.commit
         if commit is not None:
             self._ledger.raise_epoch(run.table_id, commit.epoch)
@@ -120,23 +119,23 @@ class Recovery:
             text = "its server or its lease was lost before it committed"
             close_run(self._ledger, run, RunState.ABANDONED, now, Reason.LEASE_LOST, text)
 
-    def _stuck(self, table: MaterializedTable, now: datetime) -> bool:
-        """Return whether the CREATE or DROP of a table ended in the middle."""
+    def _is_stuck(self, table: MaterializedTable, now: datetime) -> bool:
+        """Return whether the CREATE or DROP of a table was interrupted."""
         if table.dropping:
-            return not self._at_work(f"{DEFINITION_LEASE}{table.id}", now)
+            return not self._is_at_work(f"{DEFINITION_LEASE}{table.id}", now)
         creating = table.refresh_status is RefreshStatus.INITIALIZING
-        return creating and not self._at_work(f"{CREATION_LEASE}{table.id}", now)
+        return creating and not self._is_at_work(f"{CREATION_LEASE}{table.id}", now)
 
-    def _at_work(self, key: str, now: datetime) -> bool:
-        """Return whether a statement of a server that may be alive holds a lease."""
+    def _is_at_work(self, key: str, now: datetime) -> bool:
+        """Return whether a statement holds a lease, of this server or one that may be alive."""
         holder = self._ledger.holder(key, now)
         own = holder is not None and holder.startswith(f"{self._server_id}/")
         return own or (self._shared and holder is not None)
 
     def _remove(self, table: MaterializedTable) -> None:
-        """Complete a DROP, or undo a CREATE, that did not end."""
-        done = "dropped" if table.dropping else "created"
-        log.warning("%s was not %s completely and is removed", table.name, done)
+        """Complete an interrupted DROP, or undo an interrupted CREATE."""
+        action = "DROP" if table.dropping else "CREATE"
+        logger.warning("removing %s, whose %s was interrupted", table.name, action)
         self._scheduler.delete(DeleteWorkflow(table_id=table.id))
         for view in views(table):
             self._engine.call(drop_view(view), wait=0)
@@ -144,5 +143,5 @@ class Recovery:
         self._engine.call(drop, wait=0)
         self._catalog.drop(table.id)
 
-    def _ask(self, name: TableName, table_id: str) -> LastCommitted:
+    def _last_commit(self, name: TableName, table_id: str) -> LastCommitted:
         return self._engine.call(LastCommit(name=name, table_id=table_id), wait=0)

@@ -1,4 +1,4 @@
-"""Who may call the HTTP port, decided before a call is looked at."""
+"""Who may call the HTTP port, checked before a call is processed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate_server.gateway.auth.base import is_loopback
 from tidegate_server.gateway.rest.problems import problem_response
 
 OPEN_PATHS: Final = ("/health/live", "/health/ready")
-"""Paths that every caller may ask, as load balancers do."""
+"""Paths that anyone may call, such as load balancers."""
 
 
 def check_exposure(config: Config) -> None:
-    """Refuse to listen where strangers could come in without a token, or read one.
+    """Refuse to listen where anyone could call without a token, or read one in transit.
 
     :raises ServerError: INSECURE_ADDRESS or INSECURE_PASSWORDS.
     """
@@ -35,51 +35,53 @@ def check_exposure(config: Config) -> None:
 
 
 def refusal(config: Config, path: str, headers: Headers) -> ServerError | None:
-    """Return why a call is refused, or None; pure.
+    """Return why a call is rejected, or None; pure.
 
-    A page in a browser on this machine can reach a loopback address too, by a link or by a host
-    name of its own: calls that carry another origin or another host name are refused.
+    A web page open on this machine can reach a loopback address, through a link or through a host
+    name that resolves to it. Calls with a foreign origin or host name are therefore rejected.
     """
     server = config.server
     host = headers.get("host", "")
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2].lower() != host.lower():
-        return _refused(f"Cross-origin requests from {origin} are not allowed")
+        return _login_error(f"Cross-origin requests from {origin} are not allowed")
     if is_loopback(server.host) and not is_loopback(_name(host)):
-        return _refused(f"This address is not {_name(host) or 'without a name'}")
+        name = _name(host)
+        reason = f"The Host header {name} is unexpected" if name else "The Host header is missing"
+        return _login_error(reason)
     if path in OPEN_PATHS:
         return None
     if server.http_token:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         known = hmac.compare_digest(token.strip().encode(), server.http_token.encode())
         if scheme.lower() != "bearer" or not known:
-            return _refused("A bearer token is needed", "Send Authorization: Bearer <token>.")
+            return _login_error("A bearer token is required", "Send Authorization: Bearer <token>.")
     elif server.auth not in UNCHECKED:
         hint = "Set server.http_token in the server's configuration."
-        return _refused("Logins are checked, but this port has no token", hint)
+        return _login_error("Authentication is enabled, but no token is set for this port", hint)
     return None
 
 
 class Guard:
-    """The outermost part of the application: lets a call in or answers it."""
+    """The outermost layer of the application: passes a call on or rejects it."""
 
-    def __init__(self, app: ASGIApp, config: Config, refused: Callable[[], None]) -> None:
-        """Take what is guarded; ``refused`` is called for every call that is not let in."""
+    def __init__(self, app: ASGIApp, config: Config, on_rejected: Callable[[], None]) -> None:
+        """``on_rejected`` is called for every rejected call."""
         self._app = app
         self._config = config
-        self._refused = refused
+        self._on_rejected = on_rejected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         if scope["type"] == "http":
             problem = refusal(self._config, scope["path"], Headers(scope=scope))
             if problem is not None:
-                self._refused()
+                self._on_rejected()
                 answer = problem_response(problem)
         await answer(scope, receive, send)
 
 
-def _refused(reason: str, hint: str = "") -> ServerError:
+def _login_error(reason: str, hint: str = "") -> ServerError:
     return error(Code.LOGIN_REFUSED, reason=reason, hint=hint)
 
 

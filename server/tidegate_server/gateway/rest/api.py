@@ -1,4 +1,4 @@
-"""The calls of the REST interface, one method each."""
+"""The calls of the REST interface, one method for each."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SESSION = "rest"
 LONGEST_BODY = 64 << 10
 MOST_RUNS = 1000
 _DEFAULT_RUNS = 100
-_UNENDED = (RunState.QUEUED, RunState.RUNNING)
+_UNFINISHED = (RunState.QUEUED, RunState.RUNNING)
 
 
 class Api:
-    """Carries calls out as one user; the methods run on worker threads and may block.
+    """Runs calls as one user; the methods run on worker threads and may block.
 
     Errors are raised as ServerError; the application turns them into problem details.
     """
@@ -76,18 +76,18 @@ class Api:
 
     def suspend(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/suspend``."""
-        return self._altered(request, AlterSuspend)
+        return self._alter(request, AlterSuspend)
 
     def resume(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/resume``."""
-        return self._altered(request, AlterResume)
+        return self._alter(request, AlterResume)
 
     # ---- refreshes -------------------------------------------------------------------------
 
     def refresh(self, request: Request) -> Response:
         """``POST /v1/materialized-tables/{table}/refresh``."""
         table = self._table(request, Action.REFRESH)
-        body = _decoded(request, RefreshCommandBody)
+        body = _decode_body(request, RefreshCommandBody)
         check_settings(body.execution_config, self._services.config, self._user)
         wanted = refresh_request(body, table, self._services, self._user)
         refresh_id = self._refreshes.start(wanted)
@@ -109,7 +109,7 @@ class Api:
         """``POST /v1/refreshes/{refresh}/cancel``."""
         run = self._run(request, Action.REFRESH)
         refresh_id = run.refresh_id
-        if run.state not in _UNENDED:
+        if run.state not in _UNFINISHED:
             raise error(
                 Code.MT_STATE,
                 table=f"Refresh {refresh_id} of {run.table}",
@@ -157,7 +157,7 @@ class Api:
             raise error(Code.REFRESH_NOT_FOUND, refresh=refresh_id)
         return run
 
-    def _altered(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
+    def _alter(self, request: Request, kind: type[AlterSuspend] | type[AlterResume]) -> Response:
         table = self._table(request, Action.ALTER)
         operation_id = self._services.new_id()
         with log_context(user=self._user, session_id=SESSION, operation_id=operation_id):
@@ -180,12 +180,12 @@ class Api:
 
 
 def health_live(_: Request) -> Response:
-    """``GET /health/live``: the process answers."""
+    """``GET /health/live``: the process is running."""
     return _json(StatusBody(status="ok"))
 
 
 def health_ready(health: Callable[[], Health]) -> Callable[[Request], Response]:
-    """``GET /health/ready``: every statement can be answered, or what is missing for that."""
+    """``GET /health/ready``: whether every statement can be answered, or what is missing."""
 
     def ready(_: Request) -> Response:
         found = health()
@@ -202,8 +202,8 @@ def _json(body: Body, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")
 
 
-def _decoded(request: Request, kind: type[T]) -> T:
-    """Read a call's body, which the application has put beside the request; none means ``{}``."""
+def _decode_body(request: Request, kind: type[T]) -> T:
+    """Decode a call's body, which the application has attached to the request; empty is ``{}``."""
     try:
         return msgspec.json.decode(request.state.body or b"{}", type=kind)
     except msgspec.MsgspecError as problem:
@@ -213,7 +213,7 @@ def _decoded(request: Request, kind: type[T]) -> T:
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", str(_DEFAULT_RUNS))
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_RUNS):
-        reason = f"limit is a number from 1 to {MOST_RUNS}, not {text}"
+        reason = f"limit must be a number from 1 to {MOST_RUNS}, not {text}"
         raise error(Code.INVALID_REQUEST, reason=reason)
     return int(text)
 

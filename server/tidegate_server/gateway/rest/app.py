@@ -31,7 +31,7 @@ Call = Callable[[Request], Response]
 
 
 def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]) -> ASGIApp:
-    """Return the application; ``health`` returns what the gateway lacks to be ready."""
+    """Return the application; ``health`` returns what keeps the gateway from being ready."""
     api = Api(services, refreshes)
     user = services.config.server.http_user
     table, refresh = "/v1/materialized-tables/{table}", "/v1/refreshes/{refresh}"
@@ -61,12 +61,12 @@ def build(services: Services, refreshes: Refreshes, health: Callable[[], Health]
     )
     config = services.config
     return Guard(
-        application, config, refused=lambda: services.metrics.authentication_failed("http")
+        application, config, on_rejected=lambda: services.metrics.authentication_failed("http")
     )
 
 
 def _on_thread(call: Call, user: str) -> Callable[[Request], Awaitable[Response]]:
-    """Have a call's body read here and its work done on a thread, under the caller's name."""
+    """Read a call's body on the event loop, and run the call on a thread, logged as ``user``."""
 
     async def endpoint(request: Request) -> Response:
         request.state.body = await _body(request)

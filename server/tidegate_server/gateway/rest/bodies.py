@@ -1,4 +1,4 @@
-"""What the REST interface takes and answers, as JSON with names in camelCase."""
+"""The requests and answers of the REST interface, as JSON with names in camelCase."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ColumnBody(Body, frozen=True):
 
 
 class TableBody(Body, frozen=True):
-    """A materialized table as it stands in a list."""
+    """A materialized table in a list."""
 
     id: str
     catalog: str
@@ -62,7 +62,7 @@ class TableDetailBody(TableBody, frozen=True):
 
 
 class RefreshBody(Body, frozen=True):
-    """One run of a refresh; ``state`` tells whether it still goes on."""
+    """One refresh run; ``state`` shows whether it has finished."""
 
     id: str
     table_id: str
@@ -99,7 +99,7 @@ class RefreshListBody(Body, frozen=True):
 
 
 class RefreshCommandBody(Body, frozen=True):
-    """What a refresh is to do; without a body the whole table is refreshed as far as needed."""
+    """What to refresh; without a body, the whole table as far as needed."""
 
     is_periodic: bool = False
     schedule_time: str | None = None
@@ -109,13 +109,13 @@ class RefreshCommandBody(Body, frozen=True):
 
 
 class StartedBody(Body, frozen=True):
-    """A refresh that was begun; its end is found under ``/v1/refreshes/{refreshId}``."""
+    """A refresh that was started; its outcome is at ``/v1/refreshes/{refreshId}``."""
 
     refresh_id: str
 
 
 class StatusBody(Body, frozen=True):
-    """Whether something is as it should be, what is missing, and what is known about it."""
+    """Whether the gateway is healthy, which parts are missing, and known problems."""
 
     status: str
     missing: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ def table_body(table: MaterializedTable) -> TableBody:
 def detail_body(
     table: MaterializedTable, workflow: Workflow | None, last: RefreshRun | None
 ) -> TableDetailBody:
-    """Return a table with its definition, its workflow's plan and its last run."""
+    """Return a table with its definition, its schedule and its last run."""
     firing = workflow is not None and workflow.active
     return TableDetailBody(
         **_head(table),

@@ -1,4 +1,4 @@
-"""Serves the application on a thread with a loop of its own."""
+"""Serves the application on a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from starlette.types import ASGIApp
 
 from tidegate_server.core.config import Config
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 3
-"""Seconds that calls under way get to end when the gateway stops."""
+"""Seconds that running calls get to finish when the gateway stops."""
 _BACKLOG = 128
 
 
 class HttpListener:
     """Listens between :meth:`start` and :meth:`stop`.
 
-    Its loop is not the one of the Thrift port, so that no scrape can hold a client up.
+    It does not share the Thrift port's event loop, so that a scrape cannot delay clients.
     """
 
     def __init__(self, config: Config, app: ASGIApp) -> None:
@@ -45,32 +45,32 @@ class HttpListener:
         self._thread: threading.Thread | None = None
 
     def start(self, port: int) -> int:
-        """Listen, and return the port really taken.
+        """Listen, and return the actual port.
 
-        :raises OSError: if the address cannot be had.
+        :raises OSError: if the address cannot be used.
         """
         host = self._config.server.host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Taken here and not by the loop, so that whoever starts us sees why it cannot be had.
+        # Bound here and not on the loop's thread, so that the caller gets the error.
         try:
-            taken = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        except OSError as problem:
-            problem.filename = f"{host}:{port}"
+            listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            error.filename = f"{host}:{port}"
             raise
         self._thread = threading.Thread(
-            target=self._run, args=(taken,), name="http-listener", daemon=True
+            target=self._run, args=(listening,), name="http-listener", daemon=True
         )
         self._thread.start()
-        number = int(taken.getsockname()[1])
-        log.info("Listening for HTTP calls on %s:%s", host, number)
+        number = int(listening.getsockname()[1])
+        logger.info("Listening for HTTP calls on %s:%s", host, number)
         return number
 
     def stop(self) -> None:
-        """Take no more calls and wait shortly for those under way."""
+        """Accept no more calls, and wait briefly for running ones."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(_PATIENCE + 2)
 
-    def _run(self, taken: socket.socket) -> None:
-        with taken:
-            asyncio.run(self._server.serve(sockets=[taken]))
+    def _run(self, listening: socket.socket) -> None:
+        with listening:
+            asyncio.run(self._server.serve(sockets=[listening]))

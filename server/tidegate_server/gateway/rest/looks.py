@@ -1,4 +1,4 @@
-"""Looks at a gateway for metrics and health; a part that fails is told, never raised."""
+"""The state of a gateway for metrics and health; a part that fails is reported, never raised."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.session.manager import SessionManager
 from tidegate_server.gateway.store.database import StoreState
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
 class SchedulerLoad(Protocol):
-    """A scheduler that says how busy it is."""
+    """A scheduler that reports its load."""
 
     def load(self, now: datetime) -> tuple[int, int]:
-        """Return how many refreshes run here, and how many workflows are due and wait."""
+        """Return how many refreshes are running here, and how many due workflows are waiting."""
         ...
 
 
@@ -39,11 +39,11 @@ class Health:
     missing: tuple[str, ...] = ()
     """The parts that do not work: ``store``, ``engine``."""
     problems: tuple[str, ...] = ()
-    """What is known of them, an error each."""
+    """The known problems, one sentence each."""
 
 
-class Looks:
-    """Answers what a gateway is like right now."""
+class GatewayStatus:
+    """The current state of a gateway."""
 
     def __init__(
         self, services: Services, sessions: SessionManager, scheduler: SchedulerLoad
@@ -53,17 +53,17 @@ class Looks:
         self._scheduler = scheduler
 
     def picture(self) -> Picture:
-        """Return what the gauges show."""
+        """Return the values of the gauges."""
         services = self._services
         now = services.clock.now()
         sessions = tuple(self._sessions.sessions())
-        tables = _told(services.catalog.tables)
+        tables = _try_read(services.catalog.tables)
         store = services.store
         trouble = None if store is None else store.trouble
-        running, due = _told(lambda: self._scheduler.load(now)) or (0, None)
+        running, due = _try_read(lambda: self._scheduler.load(now)) or (0, None)
         lags = None
         if tables is not None:
-            lags = _told(lambda: lags_of(tables, services.ledger, now))
+            lags = _try_read(lambda: lags_of(tables, services.ledger, now))
         return Picture(
             sessions=len(sessions),
             operations=sum(session.open_operations() for session in sessions),
@@ -91,12 +91,12 @@ def health(
     store: StoreState | None = None,
     memory: MemoryState | None = None,
 ) -> Health:
-    """Read the store, and ask store and engine how they are.
+    """Check the store and the engine.
 
-    An engine that is short of memory answers all the same: it is a problem, and not missing.
+    An engine that is short of memory still answers, so it is reported as a problem, not as missing.
     """
     missing, problems = [], []
-    readable = _told(lambda: catalog.by_id("") is None)
+    readable = _try_read(lambda: catalog.by_id("") is None)
     trouble = None if store is None else store.trouble
     if not readable or trouble is not None:
         missing.append("store")
@@ -129,7 +129,7 @@ def lags_of(
 ) -> tuple[TableLag, ...]:
     """Return how old the content of each table may be; one never refreshed has no lag.
 
-    The number of tables that are looked at is bounded.
+    Only the first ``LONGEST_LIST`` tables are checked.
     """
     lags = []
     for table in tables[:LONGEST_LIST]:
@@ -141,13 +141,13 @@ def lags_of(
     return tuple(lags)
 
 
-def _told(look: Callable[[], T]) -> T | None:
+def _try_read(read: Callable[[], T]) -> T | None:
     try:
-        return look()
-    except ServerError as problem:
-        log.warning("A part could not be looked at: %s", problem)
+        return read()
+    except ServerError as error:
+        logger.warning("The state of a part could not be read: %s", error)
         return None
     except Exception:
-        # A scrape has to tell of everything else all the same.
-        log.warning("A part could not be looked at", exc_info=True)
+        # A scrape must report everything else all the same.
+        logger.warning("The state of a part could not be read", exc_info=True)
         return None

@@ -1,4 +1,4 @@
-"""The REST interface described in OpenAPI's terms."""
+"""The OpenAPI description of the REST interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REFERENCE = "#/components/schemas/{name}"
 
 
 def document() -> dict[str, Any]:
-    """Return the whole description."""
+    """Return the OpenAPI document."""
     kinds = [
         *(TableListBody, TableDetailBody, TableBody, RefreshBody, RefreshListBody),
         *(RefreshCommandBody, StartedBody, StatusBody, ProblemBody),
@@ -51,18 +51,18 @@ def document() -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    table = _parameter("path", "table", "Id, or schema and name such as shop.revenue")
+    table = _parameter("path", "table", "Id, or schema and name, such as shop.revenue")
     refresh = _parameter("path", "refresh", "Id of the refresh")
-    limit = _parameter("query", "limit", "At most that many, 1 to 1000", "integer")
+    limit = _parameter("query", "limit", "Greatest number of runs, 1 to 1000", "integer")
     schema = _parameter("query", "schema", "Only tables of this schema")
     text = {"200": {"description": "Text", "content": {"text/plain": {}}}}
     description = {"200": {"description": "This document", "content": {"application/json": {}}}}
     return {
-        "/health/live": {"get": _call("The process answers", StatusBody)},
+        "/health/live": {"get": _call("The process is running", StatusBody)},
         "/health/ready": {
             "get": _call("Every statement can be answered", StatusBody, otherwise="503")
         },
-        "/metrics": {"get": {"summary": "Metrics in Prometheus' format", "responses": text}},
+        "/metrics": {"get": {"summary": "Metrics in Prometheus format", "responses": text}},
         "/v1/openapi.json": {"get": {"summary": "This description", "responses": description}},
         "/v1/materialized-tables": {
             "get": _call("Materialized tables", TableListBody, parameters=[schema])
@@ -70,7 +70,7 @@ def _paths() -> dict[str, Any]:
         _TABLE: {"get": _call("One table", TableDetailBody, parameters=[table])},
         f"{_TABLE}/refresh": {
             "post": _call(
-                "Begin a refresh",
+                "Start a refresh",
                 StartedBody,
                 parameters=[table],
                 body=RefreshCommandBody,
@@ -86,7 +86,7 @@ def _paths() -> dict[str, Any]:
         f"{_TABLE}/resume": {"post": _call("Keep it fresh again", TableBody, parameters=[table])},
         _REFRESH: {"get": _call("One run", RefreshBody, parameters=[refresh])},
         f"{_REFRESH}/cancel": {
-            "post": _call("Ask a run to stop", RefreshBody, parameters=[refresh], status="202")
+            "post": _call("Cancel a run", RefreshBody, parameters=[refresh], status="202")
         },
     }
 

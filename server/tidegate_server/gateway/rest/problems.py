@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: a status and a JSON body of problem details."""
+"""Errors as HTTP responses: a status and a JSON body with problem details."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.gateway.rest.bodies import ProblemBody
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PROBLEM = "application/problem+json"
 
@@ -39,13 +39,13 @@ _BY_CLASS = {
 
 
 def status_of(problem: ServerError) -> HTTPStatus:
-    """Return the status that says best what went wrong."""
+    """Return the HTTP status for an error."""
     by_class = _BY_CLASS.get(problem.sqlstate[:2], HTTPStatus.BAD_REQUEST)
     return _BY_CODE.get(problem.code, by_class)
 
 
 def problem_response(problem: ServerError) -> Response:
-    """Return an error as an answer."""
+    """Return the response for an error."""
     status = status_of(problem)
     headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
     return _response(
@@ -63,14 +63,14 @@ def problem_response(problem: ServerError) -> Response:
 
 
 async def answer_server_error(_: Request, problem: Exception) -> Response:
-    """Answer an error of the server's own table."""
+    """Answer with an error that the server raised deliberately."""
     assert isinstance(problem, ServerError)
-    log.info("Refused: %s", problem)
+    logger.info("Rejected: %s", problem)
     return problem_response(problem)
 
 
 async def answer_http_error(request: Request, problem: Exception) -> Response:
-    """Answer what the router refuses: an unknown path, a wrong method."""
+    """Answer with an error of the router: an unknown path or a wrong method."""
     assert isinstance(problem, HTTPException)
     status = HTTPStatus(problem.status_code)
     body = ProblemBody(
@@ -86,8 +86,8 @@ async def answer_http_error(request: Request, problem: Exception) -> Response:
 
 
 async def answer_failure(_: Request, problem: Exception) -> Response:
-    """Answer what nobody expected; the trace goes to the log."""
-    log.error("A call failed inside the server", exc_info=problem)
+    """Answer with an internal error; the traceback goes to the log."""
+    logger.error("A call failed inside the server", exc_info=problem)
     reason = f"{type(problem).__name__}: {problem}"
     return problem_response(error(Code.INTERNAL, reason=reason))
 

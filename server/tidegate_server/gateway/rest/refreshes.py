@@ -1,4 +1,4 @@
-"""Refreshes that HTTP calls ask for: from the body to a request, and at work in the background."""
+"""Refreshes requested over HTTP: parses the request, and runs it in the background."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tidegate_server.gateway.scheduler.cron import read_timezone
 from tidegate_server.gateway.scheduler.misfires import PAST_RUNS, partitions_of_fire
 from tidegate_server.gateway.scheduler.workflows import schedule_timezone, table_option
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SCHEDULE_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 AT_ONCE = 32
-"""Refreshes asked for over HTTP that may be under way at the same time."""
+"""How many refreshes requested over HTTP may run at the same time."""
 
 _FORMATTER = ("partition.fields.", ".date-formatter")
-_LOOK = 0.02
+_POLL_SECONDS = 0.02
 _WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 class Refreshes:
-    """Carries refreshes out on threads of its own; callers get the run's id at once."""
+    """Runs refreshes on its own threads; callers get the run's id immediately."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -47,9 +47,9 @@ class Refreshes:
         self._under_way = 0
 
     def start(self, request: RefreshRequest) -> str:
-        """Begin a refresh and return its id, under which the history has it from now on.
+        """Start a refresh and return its id, once the history has a run with it.
 
-        :raises ServerError: TOO_MANY, or what kept the run from being recorded.
+        :raises ServerError: TOO_MANY, or the error that kept the run from being recorded.
         """
         refresh_id = self._services.new_id()
         with self._lock:
@@ -62,7 +62,7 @@ class Refreshes:
         return refresh_id
 
     def close(self) -> None:
-        """Take no more; runs at work are ended by whoever carries refreshes out."""
+        """Start no more; running refreshes are ended by the refresher."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, request: RefreshRequest) -> RefreshRun:
@@ -80,7 +80,7 @@ class Refreshes:
             if future.done():
                 future.result()
                 return
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
 
 
 def refresh_request(
@@ -89,7 +89,7 @@ def refresh_request(
     """Return the request that a call's body describes.
 
     :raises ServerError: MT_SCHEDULE_TIME, MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE,
-        MT_OPTION_VALUE, MT_STATE, NOT_SUPPORTED, INVALID_REQUEST, or Spark's own for a setting.
+        MT_OPTION_VALUE, MT_STATE, NOT_SUPPORTED, INVALID_REQUEST, or Spark's error for a setting.
     """
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise error(
@@ -118,9 +118,9 @@ def refresh_request(
 
 
 def read_schedule_time(text: str | None, timezone: str) -> datetime:
-    """Read a schedule time as it stands in a call, on the clock of ``timezone``.
+    """Parse a schedule time as local time in ``timezone``.
 
-    With an offset, as in ``2024-10-27 02:00:00+01:00``, it is that very moment.
+    With an offset, as in ``2024-10-27 02:00:00+01:00``, it is that exact moment.
 
     :raises ServerError: MT_SCHEDULE_TIME.
     """
@@ -161,7 +161,7 @@ def _periodic(
         timezone=timezone,
         option=table_option(seen, config.options),
         past=lambda: services.ledger.runs(table.id, limit=PAST_RUNS),
-        newest=lambda: None,  # what came late is not looked for while a client waits
+        newest=lambda: None,  # late data is not searched for while a client waits
     )
     return RefreshRequest(
         table_id=table.id,
@@ -174,7 +174,7 @@ def _periodic(
 
 
 def _check_options(options: Mapping[str, str]) -> None:
-    """Refuse options that would change nothing about one refresh."""
+    """Reject options that would have no effect on a single refresh."""
     for key, value in options.items():
         if key == POLICY_KEY:
             check_option(key, value)
@@ -182,15 +182,15 @@ def _check_options(options: Mapping[str, str]) -> None:
             raise error(
                 Code.NOT_SUPPORTED,
                 what=f"The dynamic option {key}",
-                hint=f"Possible are {POLICY_KEY} and partition.fields.<column>.date-formatter.",
+                hint=f"Supported: {POLICY_KEY} and partition.fields.<column>.date-formatter.",
             )
 
 
 def _check_settings(settings: Mapping[str, str], engine: Engine) -> None:
-    """Refuse settings that Spark would not use in one refresh."""
+    """Reject settings that Spark would not use in a single refresh."""
     for key in settings:
         if not key.startswith("spark."):
-            hint = "executionConfig takes Spark's settings; the table has its own."
+            hint = "executionConfig only accepts Spark settings; set others on the table."
             raise error(Code.NOT_SUPPORTED, what=f"{key} in executionConfig", hint=hint)
     for notice in spark_notices(settings, engine):
         raise error(Code.INVALID_REQUEST, reason=notice)

@@ -25,7 +25,7 @@ from tidegate_server.gateway.freshness.retries import (
     whole_number,
 )
 from tidegate_server.gateway.observability.alerts import Alert, Event, Facts
-from tidegate_server.gateway.observability.delivery import Command, Counted, Courier, Webhook
+from tidegate_server.gateway.observability.delivery import Command, CountOutcome, Courier, Webhook
 from tidegate_server.gateway.runs import lag
 from tidegate_server.gateway.scheduler.base import Ledger
 from tidegate_server.gateway.scheduler.workflows import table_option
@@ -89,7 +89,7 @@ class Alerts:
     def look(self) -> None:
         """Tell of each table that lags too much, once, and again when it does no more."""
         now = self._clock.now()
-        known = self._breaches.known()
+        known = self._breaches.open_tables()
         tables = self._catalog.tables()
         for table in tables:
             if self._keeps_pace(table):
@@ -135,7 +135,7 @@ class Alerts:
             tell(alert)
 
 
-def couriers(config: AlertsSection, counted: Counted) -> tuple[Courier, ...]:
+def couriers(config: AlertsSection, counted: CountOutcome) -> tuple[Courier, ...]:
     """Return one courier for each configured way out; none is started yet.
 
     :raises ServerError: ALERTS_CONFIGURATION.
@@ -143,12 +143,12 @@ def couriers(config: AlertsSection, counted: Counted) -> tuple[Courier, ...]:
     found = []
     if config.webhook:
         send = _webhook(config)
-        found.append(Courier("webhook", send, attempts=config.attempts, counted=counted))
+        found.append(Courier("webhook", send, attempts=config.attempts, count=counted))
     if config.command:
         if not config.command[0]:
             raise error(Code.ALERTS_CONFIGURATION, key="alerts.command", reason="it has no program")
         run = Command(config.command, config.timeout)
-        found.append(Courier("command", run, attempts=config.attempts, counted=counted))
+        found.append(Courier("command", run, attempts=config.attempts, count=counted))
     return tuple(found)
 
 

@@ -49,7 +49,7 @@ from tidegate_server.gateway.runs.orders import refresh_order
 from tidegate_server.gateway.scheduler.base import DEFINITION_LEASE, Ledger
 from tidegate_server.gateway.scheduler.leases import LeaseKeeper
 from tidegate_server.gateway.scheduler.workflows import table_option
-from tidegate_server.gateway.store.upkeep import UpkeepRuns
+from tidegate_server.gateway.store.maintenance import MaintenanceRuns
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Upkeep:
         *,
         catalog: CatalogReader,
         ledger: Ledger,
-        runs: UpkeepRuns,
+        runs: MaintenanceRuns,
         engine: Engine,
         clock: Clock,
         new_id: Callable[[], str],

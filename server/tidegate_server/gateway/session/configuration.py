@@ -9,7 +9,7 @@ from enum import Enum
 
 from tidegate_server.core.errors import Code, error
 from tidegate_server.gateway.command.settings import FIXED, is_fixed
-from tidegate_server.gateway.options import unknown, unusable
+from tidegate_server.gateway.options import invalid_value_error, unknown_option_error
 
 FETCH_SIZE_KEY = "hive.server2.thrift.resultset.default.fetch.size"
 PROXY_USER_KEY = "hive.server2.proxy.user"
@@ -109,9 +109,9 @@ def _check_tidegate_entry(key: str, value: str) -> None:
     words = _VALUES.get(key)
     if words is None:
         if key.lower().startswith(_TIDEGATE_PREFIX):
-            raise unknown(key, _VALUES)
+            raise unknown_option_error(key, _VALUES)
     elif value.lower() not in words:
-        raise unusable(key, value, f"it must be one of {', '.join(words)}")
+        raise invalid_value_error(key, value, f"it must be one of {', '.join(words)}")
 
 
 def _result_format(value: str | None) -> ResultFormat:

@@ -1,1 +1,1 @@
-"""The relational database behind catalog, schedules and history."""
+"""The relational database for catalog, schedules and history."""

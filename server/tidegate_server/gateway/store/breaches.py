@@ -1,4 +1,4 @@
-"""Which tables are known to lag too much, so that each breach is told once."""
+"""The tables that are known to lag too much, so that each breach is reported once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidegate_server.gateway.store.tables import lag_breaches as b
 
 
 class Breaches:
-    """One row per breach that is not over; it survives restarts and is shared by all servers."""
+    """One row per open breach, shared by all servers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def known(self) -> frozenset[str]:
-        """Return the ids of the tables whose breach is not over."""
+    def open_tables(self) -> frozenset[str]:
+        """Return the ids of the tables with an open breach."""
         with self._database.read() as connection:
             return frozenset(connection.execute(select(b.c.table_id)).scalars())
 
     def begin(self, table_id: str, now: datetime) -> bool:
-        """Note a breach; False if another server was quicker."""
+        """Record a breach; False if another server was faster."""
         try:
             with self._database.begin() as connection:
                 connection.execute(insert(b).values(table_id=table_id, since=now))
@@ -32,6 +32,6 @@ class Breaches:
         return True
 
     def end(self, table_id: str) -> bool:
-        """Note that a breach is over; False if another server was quicker."""
+        """Delete a breach that is over; False if another server was faster."""
         with self._database.begin() as connection:
             return connection.execute(delete(b).where(b.c.table_id == table_id)).rowcount == 1

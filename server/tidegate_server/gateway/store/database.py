@@ -1,4 +1,4 @@
-"""The SQLAlchemy engine with what differs between SQLite and PostgreSQL."""
+"""The SQLAlchemy engine, and the differences between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,37 +21,38 @@ from tidegate_server.gateway.store.tables import schema_version
 BUSY_SECONDS = 30.0
 """Seconds that a transaction on SQLite waits for a lock."""
 _CHECKED_AT_START = 256 << 20
-"""Bytes up to which a SQLite file is read as a whole at start, which takes a second at most."""
+"""Largest SQLite file, in bytes, that is checked at start; that takes a second at most."""
 _PATIENCE = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
-"""libpq's bounds on how long a PostgreSQL server may be silent: seconds, and milliseconds."""
+"""libpq's timeouts for an unresponsive PostgreSQL server, in seconds and in milliseconds."""
 _READ_ONLY = "tidegate_read_only"
 
 
 class StoreState(Protocol):
-    """How a store works at the moment."""
+    """The current health of a store."""
 
     @property
     def trouble(self) -> ServerError | None:
-        """Why the store does not work, None if the last that was written to it was.
+        """Why the store does not work; None if the last write succeeded.
 
-        Damage stays until the gateway is started again.
+        Damage is reported until the gateway is restarted.
         """
         ...
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """How many transactions failed, by the code of the error."""
+        """The number of failed transactions by error code."""
         ...
 
 
 class Database:
-    """One store; any number of threads may use it.
+    """One store; thread-safe.
 
-    On SQLite one server process may use a store, on PostgreSQL several (:attr:`shared`).
+    A SQLite store belongs to one server process; several may share one on PostgreSQL
+    (:attr:`shared`).
     """
 
     def __init__(self, url: str, *, busy_seconds: float | None = None) -> None:
-        """Prepare for the store of a SQLAlchemy URL without touching it.
+        """Prepare to use the store of a SQLAlchemy URL, without opening it.
 
         ``busy_seconds`` is how long a transaction on SQLite waits for a lock (None: 30 s).
         """
@@ -69,14 +70,14 @@ class Database:
         self._failures: Counter[str] = Counter()
         self._file: tuple[int, int] | None = None
         if not self.shared:
-            _speak_sqlite(self.engine, BUSY_SECONDS if busy_seconds is None else busy_seconds)
+            _configure_sqlite(self.engine, BUSY_SECONDS if busy_seconds is None else busy_seconds)
 
     def open(self) -> None:
-        """Create the database if need be and bring its schema up to date.
+        """Create the database if needed, and migrate its schema.
 
-        :raises ServerError: STORE_VERSION if a newer program wrote it, or why it does not work.
+        :raises ServerError: STORE_VERSION if a newer version wrote it, or why it does not work.
         """
-        with self._failing_as_store():
+        with self._translate_errors():
             if self.shared:
                 _create_if_missing(self.engine)
             elif self.url.database:
@@ -89,23 +90,23 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that may write; commits unless the body raises.
+        """Yield a connection in a write transaction, which commits unless the body raises.
 
         :raises ServerError: STORE_BUSY, STORE_FULL, STORE_UNAVAILABLE or STORE_DAMAGED.
         """
-        with self._failing_as_store():
+        with self._translate_errors():
             self._require_file()
             with self.engine.begin() as connection:
                 yield connection
-        self._worked()
+        self._clear_trouble()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction for reading; it never waits for a writer.
+        """Yield a connection in a read transaction, which never waits for a writer.
 
         Raises as :meth:`begin`.
         """
-        with self._failing_as_store():
+        with self._translate_errors():
             self._require_file()
             with self.engine.connect() as connection:
                 yield connection.execution_options(**{_READ_ONLY: True})
@@ -135,32 +136,32 @@ class Database:
         self._file = None
 
     @contextmanager
-    def _failing_as_store(self) -> Iterator[None]:
-        """Turn what the database says when it cannot serve into an error of the store."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn errors of the database into errors of the store."""
         try:
             yield
         except IntegrityError:
-            raise  # an answer, which the caller asked for
+            raise  # the caller handles conflicts itself
         except SQLAlchemyError as problem:
             failure = store_error(problem)
             if failure is None:
                 raise
             with self._lock:
                 self._failures[failure.code] += 1
-                if not self._damaged():
+                if not self._is_damaged():
                     self._trouble = failure
             raise failure from problem
 
-    def _worked(self) -> None:
+    def _clear_trouble(self) -> None:
         if self._trouble is not None:
             with self._lock:
-                self._trouble = self._trouble if self._damaged() else None
+                self._trouble = self._trouble if self._is_damaged() else None
 
-    def _damaged(self) -> bool:
+    def _is_damaged(self) -> bool:
         return self._trouble is not None and self._trouble.code == Code.STORE_DAMAGED.name
 
     def _require_file(self) -> None:
-        """Refuse to go on with a file that has no name any more, whose changes would be lost.
+        """Require that the SQLite file still exists, since changes to a deleted one would be lost.
 
         :raises ServerError: STORE_DAMAGED if the file of SQLite was deleted or replaced.
         """
@@ -173,25 +174,25 @@ class Database:
             raise error(Code.STORE_DAMAGED, reason="its file was replaced while the gateway ran")
 
     def _identity(self) -> tuple[int, int] | None:
-        """Return device and inode of the file of SQLite, None if there is none."""
+        """Return device and inode of the SQLite file; None if there is none."""
         if self.shared or not self.url.database:
             return None
         try:
             found = Path(self.url.database).stat()
         except OSError:
-            return None  # its directory may be gone or closed to us as well
+            return None  # its directory may be missing or inaccessible
         return found.st_dev, found.st_ino
 
 
 def _connect_args(url: URL) -> dict[str, str]:
-    """Bound how long a server may be silent, unless the URL says so itself."""
+    """Return the default timeouts that the URL does not set itself."""
     if not url.drivername.startswith("postgresql+psycopg"):
         return {}
     return {key: value for key, value in _PATIENCE.items() if key not in url.query}
 
 
 def _check_pages(connection: Connection, url: URL) -> None:
-    """Read a SQLite file of usual size as a whole, so that damage is found at start.
+    """Check a SQLite file of usual size completely, so that damage is found at start.
 
     :raises ServerError: STORE_DAMAGED.
     """
@@ -203,8 +204,8 @@ def _check_pages(connection: Connection, url: URL) -> None:
         raise error(Code.STORE_DAMAGED, reason="its file is not consistent")
 
 
-def _speak_sqlite(engine: Engine, busy_seconds: float) -> None:
-    """Take transactions over from the DB-API module, which would begin them too late."""
+def _configure_sqlite(engine: Engine, busy_seconds: float) -> None:
+    """Configure connections, and control transactions, which the DB-API module begins too late."""
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
@@ -218,8 +219,8 @@ def _speak_sqlite(engine: Engine, busy_seconds: float) -> None:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later cannot wait for another writer in
-        # between; taking the write lock at the beginning lets busy_timeout do its work.
+        # SQLite does not apply busy_timeout when a read transaction turns into a write transaction,
+        # so the write lock is taken at the beginning.
         reading = connection.get_execution_options().get(_READ_ONLY, False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 

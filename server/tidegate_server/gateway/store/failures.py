@@ -1,4 +1,4 @@
-"""What a database says when it cannot serve, as one of the errors of the store."""
+"""Translates errors of the database into errors of the store."""
 
 from __future__ import annotations
 
@@ -30,34 +30,36 @@ _POSTGRESQL = {
     "53100": (Code.STORE_FULL, "the disk of the database server is full"),
     "53300": (Code.STORE_UNAVAILABLE, "the database server has no connection left"),
     "53": (Code.STORE_UNAVAILABLE, "the database server is out of resources"),
-    "25006": (Code.STORE_UNAVAILABLE, "the database server takes no changes"),
+    "25006": (Code.STORE_UNAVAILABLE, "the database server is read-only"),
     "08": (Code.STORE_UNAVAILABLE, "the connection to the database server was lost"),
     "57P": (Code.STORE_UNAVAILABLE, "the database server is stopping or starting"),
     "58": (Code.STORE_UNAVAILABLE, "the database server cannot read or write its files"),
     "42501": (Code.STORE_UNAVAILABLE, "the database server denies access to its tables"),
     "42P01": (Code.STORE_DAMAGED, "its tables are missing"),
-    "XX001": (Code.STORE_DAMAGED, "its data are corrupted"),
+    "XX001": (Code.STORE_DAMAGED, "its data is corrupted"),
     "XX002": (Code.STORE_DAMAGED, "an index is corrupted"),
 }
-"""By SQLSTATEs and how they begin; the longest beginning that fits counts."""
+"""By SQLSTATE or its prefix; the longest match counts."""
 
 
 def store_error(problem: SQLAlchemyError) -> ServerError | None:
-    """Return the store's error for what SQLAlchemy raised; None for a mistake of the caller's.
+    """Return the store's error for an error of SQLAlchemy; None for a mistake of the caller.
 
-    The text names neither hosts nor files, since clients read it; ``problem`` has those.
+    The text names neither hosts nor files, since clients see it; ``problem`` contains them.
     """
     if isinstance(problem, PoolTimeoutError):
         return error(Code.STORE_BUSY, reason="all connections to it are in use")
     if not isinstance(problem, DBAPIError):
         return None
     cause = problem.orig
-    found = _of_sqlite(cause) if isinstance(cause, sqlite3.Error) else _of_postgresql(problem)
+    found = (
+        _sqlite_failure(cause) if isinstance(cause, sqlite3.Error) else _postgresql_failure(problem)
+    )
     return None if found is None else error(found[0], reason=found[1])
 
 
-def _of_sqlite(cause: sqlite3.Error) -> tuple[Code, str] | None:
-    # Absent from errors that Python's module raises by itself.
+def _sqlite_failure(cause: sqlite3.Error) -> tuple[Code, str] | None:
+    # Missing from errors that the Python module raises itself.
     name = str(getattr(cause, "sqlite_errorname", ""))
     primary = "_".join(name.split("_")[:2])
     if primary == "SQLITE_ERROR" and "no such table" in str(cause):
@@ -65,15 +67,15 @@ def _of_sqlite(cause: sqlite3.Error) -> tuple[Code, str] | None:
     return _SQLITE.get(primary)
 
 
-def _of_postgresql(problem: DBAPIError) -> tuple[Code, str] | None:
+def _postgresql_failure(problem: DBAPIError) -> tuple[Code, str] | None:
     state = getattr(problem.orig, "sqlstate", None)
     if state:
         known = (key for key in _POSTGRESQL if str(state).startswith(key))
         longest = max(known, key=len, default=None)
         return None if longest is None else _POSTGRESQL[longest]
-    # libpq gives no SQLSTATE for what happens before a session is open.
+    # libpq reports no SQLSTATE for errors before a session is open.
     if "FATAL:" in str(problem.orig):
-        return Code.STORE_UNAVAILABLE, "the database server refuses the connection"
+        return Code.STORE_UNAVAILABLE, "the database server rejects the connection"
     named = type(problem.orig).__name__
     if problem.connection_invalidated or named in ("OperationalError", "ConnectionTimeout"):
         return Code.STORE_UNAVAILABLE, "the database server does not answer"

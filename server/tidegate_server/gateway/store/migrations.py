@@ -1,7 +1,7 @@
 """Numbered changes that bring a store's schema up to date.
 
-The schema version is the number of migrations applied. A fresh store is created in the newest form
-by the first one alone; an older store gets those it lacks, in order, in one transaction.
+The schema version is the number of migrations applied. For a new store, the first migration creates
+the newest schema directly; an older store gets those it lacks, in order, in one transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidegate_server.gateway.store.tables import (
 
 Migration = Callable[[Connection], None]
 
-_ADVISORY_LOCK = 7_205_759_403  # any number of our own; PostgreSQL keys advisory locks by it
+_ADVISORY_LOCK = 7_205_759_403  # an arbitrary key of PostgreSQL's advisory lock
 
 
 def create_tables(connection: Connection) -> None:
@@ -58,11 +58,11 @@ _RUN = ("changes", "rejected", "metrics", "wave_id", "requested_action", "data_t
 
 
 def add_definition_columns(connection: Connection) -> None:
-    """Give definitions, sources and runs the columns that version 1 lacks."""
+    """Add the columns that definitions, sources and runs of version 1 lack."""
     add_columns(connection, materialized_tables, _DEFINITION)
     add_columns(connection, sources, ("via", "columns"))
     add_columns(connection, refresh_runs, _RUN)
-    # Rows of version 1 kept the one figure it knew in a column of its own.
+    # Version 1 stored its only metric in a separate column.
     connection.execute(
         text(
             "UPDATE refresh_runs SET metrics = '{\"rows_written\":' || rows_written || '}' "
@@ -73,16 +73,16 @@ def add_definition_columns(connection: Connection) -> None:
 
 
 def add_fires(connection: Connection) -> None:
-    """Give the store fires that wait, counted failures and wishes to cancel."""
+    """Add pending fires, failure counts and cancel requests."""
     add_columns(connection, workflows, ("failures",))
     fires.create(connection)
     cancel_requests.create(connection)
 
 
 def add_columns(connection: Connection, table: Table, names: Sequence[str]) -> None:
-    """Add columns, as :mod:`store.tables` defines them, where a table lacks them.
+    """Add columns that a table lacks, as :mod:`store.tables` defines them.
 
-    One that an earlier migration has just created is in its newest form already.
+    A table that an earlier migration has just created already has its newest form.
     """
     present = {column["name"] for column in inspect(connection).get_columns(table.name)}
     for name in names:
@@ -98,64 +98,64 @@ def add_privileges(connection: Connection) -> None:
 
 
 def add_delegation_tokens(connection: Connection) -> None:
-    """Create the tables of delegation tokens and of the key that signs them."""
+    """Create the tables of delegation tokens and of their signing key."""
     delegation_tokens.create(connection)
     signing_keys.create(connection)
 
 
 def add_lag_breaches(connection: Connection) -> None:
-    """Create the table of the breaches that were told."""
+    """Create the table of reported lag breaches."""
     lag_breaches.create(connection)
 
 
 def add_definition_versions(connection: Connection) -> None:
-    """Create the table of definitions that were replaced; tell how a definition came and goes."""
+    """Create the table of replaced definitions; add the origin of each definition."""
     add_columns(connection, materialized_tables, _ORIGIN)
     definition_versions.create(connection)
 
 
 def add_refresh_trigger(connection: Connection) -> None:
-    """Give definitions the column of REFRESH_TRIGGER."""
+    """Add the column of REFRESH_TRIGGER to definitions."""
     add_columns(connection, materialized_tables, ("on_update",))
 
 
 def add_swapping(connection: Connection) -> None:
-    """Give definitions the mark of a SWAP WITH that has begun."""
+    """Add the mark of an unfinished SWAP WITH to definitions."""
     add_columns(connection, materialized_tables, ("swapping",))
 
 
 def add_immutable_region(connection: Connection) -> None:
-    """Give definitions the columns of IMMUTABLE WHERE and BACKFILL FROM."""
+    """Add the columns of IMMUTABLE WHERE and BACKFILL FROM to definitions."""
     add_columns(connection, materialized_tables, ("immutable", "backfilled_from"))
 
 
 def add_held_versions(connection: Connection) -> None:
-    """Give definitions the columns of ASSERT and of the version that is held."""
+    """Add the columns of ASSERT and of the held version to definitions."""
     add_columns(connection, materialized_tables, ("assertions", "held"))
 
 
 def add_execute_as(connection: Connection) -> None:
-    """Give definitions the column of EXECUTE AS."""
+    """Add the column of EXECUTE AS to definitions."""
     add_columns(connection, materialized_tables, ("execute_as",))
 
 
 def add_rolling_back(connection: Connection) -> None:
-    """Give definitions the mark of a ROLLBACK of both that has begun."""
+    """Add the mark of an unfinished ROLLBACK of both to definitions."""
     add_columns(connection, materialized_tables, ("rolling_back",))
 
 
-def add_upkeep(connection: Connection) -> None:
-    """Create the record of how the tables' files were looked after."""
+def add_maintenance(connection: Connection) -> None:
+    """Create the history of maintenance runs."""
     upkeep_runs.create(connection)
 
 
 def add_comparisons(connection: Connection) -> None:
-    """Give the record of upkeep the column of comparisons with the query."""
+    """Add the column of comparisons with the query to maintenance runs."""
     add_columns(connection, upkeep_runs, ("compared",))
 
 
 def add_dropping(connection: Connection) -> None:
-    """Give definitions the mark of a DROP that has begun."""
+    """Add the mark of an unfinished DROP to definitions."""
     add_columns(connection, materialized_tables, ("dropping",))
 
 
@@ -173,7 +173,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     add_held_versions,
     add_execute_as,
     add_rolling_back,
-    add_upkeep,
+    add_maintenance,
     add_comparisons,
     add_dropping,
 )

@@ -1,4 +1,4 @@
-"""Who was granted what, in the store and in memory."""
+"""Grants of privileges, in the store and in memory."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.tables import privileges as p
 
 _TABLE, _SCHEMA = "TABLE", "SCHEMA"
-_SEPARATOR = "\x1f"  # no name holds it
+_SEPARATOR = "\x1f"  # does not occur in names
 
 
 class Privileges(Protocol):
-    """The grants; each is a fact of its own, granting twice changes nothing."""
+    """The grants; granting the same privilege twice has no effect."""
 
     def grant(self, grant: Grant) -> None:
-        """Add a grant; one that is there stays as it is."""
+        """Add a grant; an existing one is not changed."""
         ...
 
     def revoke(self, user: str, privilege: Privilege, on: GrantObject) -> bool:
         """Remove a grant; False if there was none."""
         ...
 
-    def of(self, user: str) -> tuple[Grant, ...]:
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
         """Return the grants of a user."""
         ...
 
@@ -42,12 +42,12 @@ class Privileges(Protocol):
         ...
 
     def forget(self, on: GrantObject) -> None:
-        """Remove every grant on an object that is gone."""
+        """Remove every grant on a dropped object."""
         ...
 
 
 class MemoryPrivileges:
-    """Grants in a dictionary: reference and test double."""
+    """Grants in a dictionary: reference implementation and test double."""
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class MemoryPrivileges:
         with self._lock:
             return self._grants.pop((user, privilege, on), None) is not None
 
-    def of(self, user: str) -> tuple[Grant, ...]:
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
         return tuple(grant for grant in self.all() if grant.user == user)
 
     def all(self) -> tuple[Grant, ...]:
@@ -102,7 +102,7 @@ class SqlPrivileges:
         with self._database.begin() as connection:
             return connection.execute(gone).rowcount == 1
 
-    def of(self, user: str) -> tuple[Grant, ...]:
+    def grants_of(self, user: str) -> tuple[Grant, ...]:
         return self._read(p.c.grantee == user)
 
     def all(self) -> tuple[Grant, ...]:

@@ -48,7 +48,7 @@ from tidegate_server.core.refresh.upkeep import ContentCompared, FilesRemoved, F
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
-    """An aware UTC datetime; SQLite keeps no zone, so it is taken off and put back."""
+    """An aware UTC datetime; SQLite stores no zone, so it is removed and added again."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -66,7 +66,7 @@ class UtcTimestamp(TypeDecorator[datetime]):
 
 
 class Json(TypeDecorator[Any]):
-    """A value of one Python type as JSON text."""
+    """A value of one Python type, stored as JSON text."""
 
     impl = Text
     cache_ok = True

@@ -1,4 +1,4 @@
--- The flights of one day or of several. REPLACE WHERE makes repeating the statement harmless.
+-- The flights of one or several days. REPLACE WHERE makes the statement idempotent.
 
 INSERT INTO flights.ods_flights
 REPLACE WHERE flight_day BETWEEN DATE '$first' AND DATE '$last'

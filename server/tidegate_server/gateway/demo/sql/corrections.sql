@@ -1,4 +1,4 @@
--- The day after: flights that were in the air at midnight have landed, repeated reports go.
+-- The day after: flights that were in the air at midnight have landed; duplicates are deleted.
 
 MERGE INTO flights.ods_flights AS known
 USING parquet.`$staging/corrections.parquet` AS landed

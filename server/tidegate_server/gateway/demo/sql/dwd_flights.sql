@@ -1,4 +1,4 @@
--- The DWD layer: every flight with all that is known about it. Seconds fresh, so CONTINUOUS.
+-- The DWD layer: every flight with everything known about it. Fresh within seconds: CONTINUOUS.
 
 CREATE MATERIALIZED TABLE IF NOT EXISTS flights.dwd_flights
 COMMENT 'Flights with airline, airport, plane and weather'

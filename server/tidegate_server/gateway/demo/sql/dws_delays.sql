@@ -1,5 +1,5 @@
--- The DWS layer: delays per month, per month and airline, per month and airport. Refreshed by the
--- clock, so FULL.
+-- The DWS layer: delays per month, per month and airline, per month and airport. Refreshed on a
+-- schedule: FULL.
 
 CREATE MATERIALIZED TABLE IF NOT EXISTS flights.dws_delays
 COMMENT 'Delays per month, with subtotals by airline and by airport'

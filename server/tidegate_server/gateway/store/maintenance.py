@@ -1,4 +1,4 @@
-"""How materialized tables were looked after, in the store."""
+"""The history of maintenance runs in the store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidegate_server.gateway.store.database import Database
 from tidegate_server.gateway.store.tables import upkeep_runs as u
 
 _KEPT = 1000
-"""Runs of one table that are kept."""
+"""Number of runs that are kept per table."""
 _COMPARED = or_(u.c.compared.is_not(None), u.c.error_class == Code.MT_VERIFY_IMPOSSIBLE.name)
-"""What need not be tried again before it is due."""
+"""Comparisons that need not be repeated before the next one is due."""
 
 
-class UpkeepRuns:
+class MaintenanceRuns:
     """The newest runs of each table; every call is one transaction."""
 
     def __init__(self, database: Database) -> None:
@@ -53,7 +53,7 @@ class UpkeepRuns:
                 connection.execute(old)
 
     def past(self, table_id: str) -> PastUpkeep:
-        """Return what earlier runs left of a table."""
+        """Return when a table was last maintained, and the files left over."""
         own = select(u).where(u.c.table_id == table_id).order_by(u.c.sequence.desc()).limit(1)
         with self._database.read() as connection:
             compacted = connection.execute(own.where(u.c.files_left.is_not(None))).one_or_none()
