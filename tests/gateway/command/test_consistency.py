@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.examples import run
 from tests.gateway.command.fakes import NOW, World, analysis
-from tests.gateway.command.test_privileges import SurveyingEngine
+from tests.gateway.command.guarded import SurveyingEngine
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
