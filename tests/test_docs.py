@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.errors_page import page as errors_page
 from tests.gateway.command.fakes import Column, Schema, World, analysis
+from tests.support.errors_page import page as errors_page
 from tidegate.cli.split import split
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Analysis
@@ -137,7 +137,7 @@ def test_files_that_the_architecture_cites_are_there() -> None:
 
 def test_the_page_of_errors_is_written_from_their_table() -> None:
     written = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert written == errors_page(), "run: python -m tests.errors_page > docs/errors.md"
+    assert written == errors_page(), "run: python -m tests.support.errors_page > docs/errors.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.dialect.migrations import Migrations
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 from tidegate_sqlalchemy import CreateMaterializedTable
 from tidegate_sqlalchemy.alembic import declare
 

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 import tidegate
-from tests.fix_server import Server, running_server
+from tests.support.fixtures.server import Server, running_server
 
 pytestmark = pytest.mark.faults  # a server of its own
 

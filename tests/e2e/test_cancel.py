@@ -15,14 +15,14 @@ import pytest
 import tidegate
 from tests.e2e.test_crash_matrix import Faults
 from tests.e2e.test_interrupt import COUNTING, WRITING
-from tests.fix_server import (
+from tests.support.fixtures.server import (
     Server,
-    eventually,
     last_rows,
     named_rows,
     running_server,
     running_tasks,
 )
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def slow_server(tmp_path_factory: pytest.TempPathFactory, faults: Faults) -> Ite
         patch.setenv(VARIABLE, str(faults.folder))
         with running_server(tmp_path_factory.mktemp("cancel")) as server:
             server.wait_for_engine()
-            eventually(lambda: is_quiet(server), "the end of what an engine does once it is up")
+            wait_until(lambda: is_quiet(server), "the engine did not come to rest after its start")
             yield server
 
 
@@ -96,7 +96,7 @@ def test_no_task_is_left(
     if phase == "refreshing":
         last_rows(cursor, f"CREATE MATERIALIZED TABLE endless REFRESH_MODE = FULL AS {ENDLESS}")
     cursor.execute_async(AT_WORK[phase].replace(FILE, str(file)))
-    eventually(lambda: running_tasks(slow_server) > 0, "a running task")
+    wait_until(lambda: running_tasks(slow_server) > 0, "no task ran")
     cursor.cancel()
     assert_canceled(cursor, slow_server)
     assert last_rows(cursor, "SHOW TABLES LIKE 'never'") == []
@@ -137,7 +137,9 @@ def test_a_refresh_is_committed_or_not(
     faults.release(point)
     assert_canceled(cursor, slow_server)
     history = f"SHOW REFRESH HISTORY FOR {table}"
-    eventually(lambda: named_rows(slow_server, history)[0]["state"] == state, f"a run that {state}")
+    wait_until(
+        lambda: named_rows(slow_server, history)[0]["state"] == state, f"no run that {state}"
+    )
     assert len(last_rows(cursor, f"DESCRIBE HISTORY {table}")) == before + versions
 
 
@@ -151,7 +153,7 @@ def test_what_has_ended_is_read_on_after_a_cancel(
     assert read + len(cursor.fetchmany(50_000)) == 50_010
     cursor.close()
     spool = slow_server.data / "spool"
-    eventually(lambda: not list(spool.iterdir()), "an empty spool")
+    wait_until(lambda: not list(spool.iterdir()), "the spool was not emptied")
 
 
 def test_what_waits_for_an_engine_never_begins(

@@ -13,7 +13,7 @@ import pytest
 from pyhive import hive
 
 from bench.servers import spark_thrift_server
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 

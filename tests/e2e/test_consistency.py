@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Run, Server, last_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Run, Server, last_rows
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 

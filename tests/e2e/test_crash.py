@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer, last_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, StartServer, last_rows
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.faults
 

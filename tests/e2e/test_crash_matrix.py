@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,9 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
@@ -75,18 +76,11 @@ class Faults:
 
     def wait_held(self, point: Point) -> None:
         """Wait until a process is held."""
-        until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
+        wait_until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
 
     def release(self, point: Point) -> None:
         """Let it go on."""
         (self.folder / f"{point.value}.held").unlink(missing_ok=True)
-
-
-def until(look: Callable[[], object], otherwise: str) -> None:
-    deadline = time.monotonic() + WAIT
-    while not look():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -175,7 +169,7 @@ def settled(server: Server, table: str) -> str:
     def newest() -> str:
         return str(named_rows(server, f"SHOW REFRESH HISTORY FOR {table}")[0]["state"])
 
-    until(lambda: newest() in ENDED, "the run was never settled")
+    wait_until(lambda: newest() in ENDED, "the run was never settled")
     return newest()
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_server import Server, last_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, last_rows
+from tests.support.full_run import FULL
 from tidegate.dbt import DIRECTORY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import tidegate
-from tests import size
-from tests.fix_server import Run, StartServer, last_rows
+from tests.support import full_run
+from tests.support.fixtures.server import Run, StartServer, last_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -137,7 +137,7 @@ def test_a_first_load_begins_where_it_was_told(sql: Callable[..., Any]) -> None:
     assert sql("SELECT count(*) FROM m") == [(1,)]
 
 
-@pytest.mark.skipif(not size.FULL, reason="for the long run; test_recover loses the store, too")
+@pytest.mark.skipif(not full_run.FULL, reason="for the long run; test_recover loses the store, too")
 def test_a_lost_store_is_made_anew_from_the_warehouse(start_server: StartServer) -> None:
     server = start_server()
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:

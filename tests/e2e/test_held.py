@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests import dying
-from tests.dying import until
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.support import killed_gateway
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
@@ -82,11 +82,11 @@ def test_an_assertion_that_cannot_be_judged_is_refused(
 def test_a_continuous_table_waits_while_a_version_is_held(gated: Gated) -> None:
     quarantine = "CONSTRAINT known EXPECT (k IS NOT NULL) ON VIOLATION QUARANTINE"
     gated(CREATE.format(f"{ENOUGH}, {quarantine}", "REFRESH_MODE = CONTINUOUS"))
-    until(lambda: gated.keys() == {"a", "b", "c", "d"}, "the table was never filled")
+    wait_until(lambda: gated.keys() == {"a", "b", "c", "d"}, "the table was never filled")
     gated("DELETE FROM raw WHERE n < 4")
-    until(gated.held, "nothing was held")
+    wait_until(gated.held, "nothing was held")
     assert "row_count is 1, previously 4" in str(gated.held())
-    until(lambda: gated.last()["state"] == "FAILED", "the refresh never ended")
+    wait_until(lambda: gated.last()["state"] == "FAILED", "the refresh never ended")
     failed = gated.last()
     assert failed["error_class"] == "MT_VERSION_HELD"
     # What came since would do, but it is not for the server to decide.
@@ -101,7 +101,7 @@ def test_a_continuous_table_waits_while_a_version_is_held(gated: Gated) -> None:
     assert ("CHECK", "ASSERTION") in told
     gated("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
     assert gated.held() is None
-    until(lambda: gated.keys() == {"d", "e", "f"}, "the table does not go on")
+    wait_until(lambda: gated.keys() == {"d", "e", "f"}, "the table does not go on")
     assert [row["n"] for row in gated("SELECT n FROM gated__quarantine")] == [7]
     shown = gated("SHOW VERSIONS gated")
     assert "PUBLISH" in {row["action"] for row in shown}
@@ -127,8 +127,10 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
     monkeypatch.setenv(VARIABLE, str(folder))
 
     def die_at(server: Server, point: Point, statement: str) -> Server:
-        again = dying.die_at(server, point, statement, start_server, folder)
-        until(lambda: Gated(again, "default").last()["finished_at"], "the run was never settled")
+        again = killed_gateway.die_at(server, point, statement, start_server, folder)
+        wait_until(
+            lambda: Gated(again, "default").last()["finished_at"], "the run was never settled"
+        )
         return again
 
     server = start_server()

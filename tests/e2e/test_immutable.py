@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Run, Server, last_rows
+from tests.support.fixtures.server import Run, Server, last_rows
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.fix_jdbc import Ask
-from tests.fix_server import Server
+from tests.support.fixtures.jdbc import Ask
+from tests.support.fixtures.server import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.jdbc]
 

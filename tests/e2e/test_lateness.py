@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.dying import until
-from tests.fix_server import Server, named_rows
+from tests.support.fixtures.server import Server, named_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -32,17 +32,17 @@ def late(server: Server) -> Iterator[Server]:
 
 
 def test_late_data_open_a_partition_until_its_lateness_is_over(late: Server) -> None:
-    until(lambda: covered(late), "nothing was refreshed")
+    wait_until(lambda: covered(late), "nothing was refreshed")
     name = covered(late)[-1]
     time.sleep(1)  # it is over
     arrive(late, name)
-    until(lambda: counted(late, name) == 1, "the partition was not opened again")
-    until(lambda: status(late, name) == "CLOSED", "the partition was never closed")
+    wait_until(lambda: counted(late, name) == 1, "the partition was not opened again")
+    wait_until(lambda: status(late, name) == "CLOSED", "the partition was never closed")
 
     arrive(late, name)
     seen = scheduled(late)[0]["refresh_id"]
     others = 3  # the first of them may have begun before
-    until(
+    wait_until(
         lambda: [run["refresh_id"] for run in scheduled(late)].index(seen) >= others, "it stopped"
     )
     assert counted(late, name) == 1

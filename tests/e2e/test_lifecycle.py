@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer, last_rows, running_server
+from tests.support.fixtures.server import Server, StartServer, last_rows, running_server
 
 pytestmark = pytest.mark.faults
 

@@ -25,8 +25,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 import tidegate
-from tests.fix_server import Server
-from tests.size import FULL
+from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 

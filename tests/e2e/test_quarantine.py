@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 

@@ -7,8 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.fix_server import Rows, Server, StartServer, eventually, sorted_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Rows, Server, StartServer, sorted_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +59,9 @@ def test_a_lost_metastore_comes_back_from_the_warehouse(
             each.unlink()
     server = start_server("--recover-catalog")
     server.wait_for_engine()
-    eventually(lambda: "were brought back" in server.output.read_text(), "the tables")
+    wait_until(
+        lambda: "were brought back" in server.output.read_text(), "the tables were not brought back"
+    )
     said = server.output.read_text()
     assert "2 materialized and 2 other Delta tables of the warehouse are in the metastore" in said
     for query, rows in QUERIES.items():

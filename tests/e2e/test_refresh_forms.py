@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Rows, Run, Server, last_rows
+from tests.support.fixtures.server import Rows, Run, Server, last_rows
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import tidegate
-from tests.dying import until
-from tests.fix_server import Server, named_rows
+from tests.support.fixtures.server import Server, named_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -62,7 +62,7 @@ def test_a_fire_refreshes_the_day_of_the_sessions_zone(zones: Server, statement:
             cursor.execute(CREATE)
             [note] = [line for line in cursor.fetch_logs() if "is empty until" in line]
         assert f"({zone}), of the partition ds=" in note
-    until(lambda: rows(zones), "no fire refreshed the day that it is in the session's zone")
+    wait_until(lambda: rows(zones), "no fire refreshed the day that it is in the session's zone")
     days.add(f"{datetime.now(ZoneInfo(zone)):%Y-%m-%d}")
     assert {row["ds"] for row in rows(zones)} <= days
     assert [row["n"] for row in rows(zones)] == [1]

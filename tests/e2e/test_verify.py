@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server, sorted_rows
+from tests.support.fixtures.server import Server, sorted_rows
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.model.table import ColumnOrigin

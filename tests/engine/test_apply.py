@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.fix_materialized import Stored, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored, counted
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.types import Column, Schema

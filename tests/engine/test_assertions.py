@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_materialized import Materialized, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, counted
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Assertion, Expectation, Violation
 from tidegate_server.core.model.runs import Strategy

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.fix_materialized import Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored
 from tidegate_server.engine.jvm.session import tables_remembered
 from tidegate_server.engine.statement.drop import only_own_files
 from tidegate_server.engine.statement.guard import guard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_materialized import Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.engine.statement.guard import disown, guard
 from tidegate_server.engine.statement.targets import NewTarget, PathTarget, TableTarget, targets

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.fix_materialized import Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.results.projection import result_schema

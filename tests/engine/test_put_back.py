@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_materialized import Materialized, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, counted
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Strategy
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.fix_materialized import Materialized
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.upkeep import (
     FilesFound,

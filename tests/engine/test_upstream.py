@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome

@@ -17,8 +17,8 @@ from tests.engine.oracle.replay import Replay
 from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of
 from tests.engine.oracle.tally import Tally
-from tests.fix_spark import Lake, start_root
-from tests.small import IN_MEMORY, WITHOUT_FORKS
+from tests.support.fixtures.spark import Lake, start_root
+from tests.support.spark_settings import IN_MEMORY, WITHOUT_FORKS
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from tests.engine.oracle.streams import Step
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 
 _GENERATORS = {"tpch": "dbgen", "tpcds": "dsdgen"}
 # Tables that change, and a column whose change moves rows between groups.

@@ -20,8 +20,8 @@ from tests.engine.oracle.streams import Step, Stream
 from tests.engine.oracle.tables import VIEWS
 from tests.engine.oracle.tally import Tally
 from tests.engine.oracle.windows import CHANCE
-from tests.fix_spark import Lake
-from tests.small import SMALL
+from tests.support.fixtures.spark import Lake
+from tests.support.spark_settings import SMALL
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Strategy, Trigger

@@ -18,8 +18,8 @@ from tests.engine.oracle.predicates import judged, judged_groups, judged_pairs
 from tests.engine.oracle.queries import relations
 from tests.engine.oracle.replay import bag
 from tests.engine.oracle.tables import TABLES, VIEWS, listed, rows
-from tests.size import FULL
-from tests.small import SMALL
+from tests.support.full_run import FULL
+from tests.support.spark_settings import SMALL
 from tidegate_server.engine.incremental.analysis.simplify import pushed_down, simplified
 from tidegate_server.engine.query.catalyst import Catalyst
 

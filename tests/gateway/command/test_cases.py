@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformity import rows
 from tests.gateway.command.fakes import T1, Column, Schema, World, analysis
 from tests.gateway.command.tables import BASE, META, NOPK, WM, column, produced
+from tests.support.conformity import rows
 from tidegate_server.core.errors import Code, ServerError
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.gateway.command.fakes import Column, Schema, World, analysis
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable

@@ -13,9 +13,9 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from tests.fix_server import Beeline
 from tests.gateway.protocol.certificates import Authority, authority
 from tests.gateway.protocol.gateway import Gateway, rows_of, running_gateway
+from tests.support.fixtures.server import Beeline
 from tidegate_server.core.config import Config
 from tidegate_server.gateway.auth.passwords import set_password
 from tidegate_server.gateway.link.java import find_java

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.messages.answers import Verified
 from tidegate_server.core.model.clauses import Assertion, EnforcedKey, Expectation
 from tidegate_server.core.model.runs import Trigger

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 HERE = TESTS / "gateway" / "command"
 _TABLE = "gateway/command/test_cases.py::test_case"
 

@@ -1,4 +1,4 @@
-"""The page of all errors, written from their table: python -m tests.errors_page > docs/errors.md"""
+"""The page of all errors: python -m tests.support.errors_page > docs/errors.md"""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ in the refresh history too; those around it follow in `TStatus.infoMessages`, af
 own form. Stack traces and paths of the server's program are in its log alone.
 
 This page is written from the table in `server/tidegate_server/core/errors.py` by
-`python -m tests.errors_page > docs/errors.md`; a test compares the two.
+`python -m tests.support.errors_page > docs/errors.md`; a test compares the two.
 """
 
-_MDFORMAT = Path(__file__).parents[1] / ".mdformat.toml"
+_MDFORMAT = Path(__file__).parents[2] / ".mdformat.toml"
 
 _SECTIONS = (
     ("Syntax", ("PARSE_", "MT_OPTIONS_EMPTY", "MT_TEMPORARY_UNSUPPORTED", "MT_REPLACE_")),
