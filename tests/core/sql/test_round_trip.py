@@ -12,10 +12,10 @@ from collections import Counter
 from random import Random
 
 from tests.core.sql.generate import ALL_KINDS, KINDS, Generator
+from tests.core.sql.render import render
 from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.sql.parse import parse
-from tidegate_server.core.sql.render import render
 from tidegate_server.core.sql.statements import (
     AlterAdd,
     AlterAsQuery,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sqlglot
 
+from tests.core.sql.render import render
 from tests.gateway.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.core.errors import ServerError
@@ -14,7 +15,6 @@ from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.table import RefreshMode
 from tidegate_server.core.sql.parse import parse
-from tidegate_server.core.sql.render import render
 from tidegate_server.core.sql.statements import SparkStatement
 
 FIXTURES = Path(__file__).parents[2] / "sql" / "fixtures"
