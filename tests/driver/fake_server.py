@@ -57,6 +57,14 @@ class Answer:
         ]
 
 
+@dataclass(frozen=True)
+class Credentials:
+    """The user and password of a client that logged in with PLAIN."""
+
+    user: str
+    password: str
+
+
 class Operation:
     """An operation under way."""
 
@@ -86,7 +94,7 @@ class FakeServer:
         self.unknown = unknown
         self.newest = newest
         self.calls: list[tuple[str, Any]] = []
-        self.credentials: list[sasl.PlainCredentials] = []
+        self.credentials: list[Credentials] = []
         self.connections = 0
         self.operations: dict[bytes, Operation] = {}
         self._sockets: list[socket.socket] = []
@@ -159,7 +167,8 @@ class FakeServer:
             status, length = sasl.parse_negotiation_header(header)
             payload = inner.readAll(length)
         assert status is sasl.SaslStatus.OK
-        credentials = sasl.parse_plain_response(payload)
+        _, user, password = payload.decode().split("\0")
+        credentials = Credentials(user, password)
         self.credentials.append(credentials)
         if credentials.password == "wrong":
             inner.write(sasl.negotiation_frame(sasl.SaslStatus.BAD, b"no such user"))
