@@ -171,10 +171,10 @@ def test_every_configuration_key_is_documented_with_its_default() -> None:
         value: Any = Config()
         for part in key.split("."):
             value = getattr(value, part)
-        assert shown.startswith(_written(value)), key
+        assert shown.startswith(_default_text(value)), key
 
 
-def _written(value: Any) -> str:
+def _default_text(value: Any) -> str:
     if value in ("", {}):
         return "(empty)"
     if isinstance(value, bool):

@@ -165,7 +165,7 @@ def test_what_waits_for_an_engine_never_begins(
     cursor.execute_async("CREATE TABLE never USING delta AS SELECT 1 AS a")
     time.sleep(0.5)
     cursor.cancel()
-    assert slow_server.told()["engine"]["pid"] == engine, "another engine is up already"
+    assert slow_server.ready_info()["engine"]["pid"] == engine, "another engine is up already"
     with pytest.raises(tidegate.Error, match="canceled by user"):
         cursor.wait()
     slow_server.wait_for_engine(other_than=engine)

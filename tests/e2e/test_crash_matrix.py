@@ -99,12 +99,12 @@ def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path)
         server.wait_for_engine()
         table = f"mt{number}"
         prepare(server, table, f"src{number}", case.mode)
-        before = committed(server.data, table)
+        before = committed_epochs(server.data, table)
         faults.arm(case.point)
         with refreshing(server, table):
             server = suffer(case, server, faults, start_server)
-        state = settled(server, table)
-        after = committed(server.data, table)
+        state = final_state(server, table)
+        after = committed_epochs(server.data, table)
         check(case, server, table, before, after)
         print(f"{case}: run {state}, versions {before} -> {after}, all verified")  # noqa: T201
 
@@ -162,7 +162,7 @@ def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Se
     return start(f"--set=scheduler.lease={LEASE}")
 
 
-def settled(server: Server, table: str) -> str:
+def final_state(server: Server, table: str) -> str:
     """Wait for the end of the run, be it told by the store's repair."""
     server.wait_for_engine()
 
@@ -173,7 +173,7 @@ def settled(server: Server, table: str) -> str:
     return newest()
 
 
-def committed(data: Path, table: str) -> list[int]:
+def committed_epochs(data: Path, table: str) -> list[int]:
     """Return the epochs of a table's commits, oldest first, as its own log has them."""
     (log,) = (data / "warehouse").rglob(f"{table}-*/_delta_log")
     epochs = []
@@ -193,7 +193,7 @@ def check(case: Case, server: Server, table: str, before: list[int], after: list
         assert len(after) == len(before) + 1, case
     assert after == sorted(set(after)), case
     named_rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
-    assert len(committed(server.data, table)) == len(before) + 1, case
+    assert len(committed_epochs(server.data, table)) == len(before) + 1, case
     found = {(r["k"], r["n"]) for r in named_rows(server, f"SELECT * FROM {table}")}
     assert found == {("a", 11), (None, 3), ("c", 5)}, case
     for version in versions(server, table):

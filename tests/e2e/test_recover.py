@@ -26,7 +26,7 @@ def run(server: Server, *statements: str) -> Rows:
         return sorted_rows(cursor, *statements)
 
 
-def filled(start_server: StartServer) -> Server:
+def start_with_data(start_server: StartServer) -> Server:
     server = start_server()
     server.wait_for_engine()
     run(
@@ -52,7 +52,7 @@ def filled(start_server: StartServer) -> Server:
 def test_a_lost_metastore_comes_back_from_the_warehouse(
     start_server: StartServer, store_too: bool
 ) -> None:
-    lost = filled(start_server)
+    lost = start_with_data(start_server)
     shutil.rmtree(lost.data / "metastore")
     if store_too:
         for each in lost.data.glob("store.db*"):

@@ -25,7 +25,7 @@ def files(folder: Path) -> str:
     return f"STREAM read_files('{folder}', format => 'json', schema => 'a INT')"
 
 
-def refused(server: Server, statement: str) -> tidegate.Error:
+def rejection(server: Server, statement: str) -> tidegate.Error:
     with pytest.raises(tidegate.Error) as caught:
         named_rows(server, statement)
     return caught.value
@@ -101,7 +101,7 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
                 "MT_STREAM_UNSUPPORTED",
             ),
         ):
-            assert refused(server, statement).code == code, statement
+            assert rejection(server, statement).code == code, statement
     finally:
         named_rows(
             server,

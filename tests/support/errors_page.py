@@ -69,10 +69,10 @@ def page() -> str:
         found = [code for code in left if code.name.startswith(beginnings)]
         left = [code for code in left if code not in found]
         parts.append(f"## {title}\n\n" + "\n".join(_rows(found)))
-    return _formatted("\n".join(parts))
+    return _format("\n".join(parts))
 
 
-def _formatted(page: str) -> str:
+def _format(page: str) -> str:
     """Return the page as the format check of all Markdown wants it."""
     options = tomllib.loads(_MDFORMAT.read_text("utf-8"))
     return mdformat.text(page, options=options, extensions=("gfm", "tables"))
@@ -83,12 +83,14 @@ def _rows(codes: Iterable[Code]) -> Iterable[str]:
     yield "|---|---|---|---|"
     for code in codes:
         spec = code.value
-        hint = "the hint depends on the case" if spec.hint == "{hint}" else _shown(spec.hint)
-        yield f"| `{code.name}` | {spec.sqlstate} | {_shown(spec.message)} | {hint} |"
+        hint = (
+            "the hint depends on the case" if spec.hint == "{hint}" else _escape_template(spec.hint)
+        )
+        yield f"| `{code.name}` | {spec.sqlstate} | {_escape_template(spec.message)} | {hint} |"
     yield ""
 
 
-def _shown(template: str) -> str:
+def _escape_template(template: str) -> str:
     text = template.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
     return re.sub(r"\{(\w+)\}", r"*\1*", text).replace("_", "\\_")
 

@@ -102,10 +102,10 @@ class Stored:
 
     def content(self) -> Mapping[str, int]:
         """Return how often each row is stored, told apart to the bit."""
-        return counted(self.lake.rows(f"SELECT * FROM {self.name.quoted()}"))
+        return row_counts(self.lake.rows(f"SELECT * FROM {self.name.quoted()}"))
 
 
-def counted(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
+def row_counts(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
     """Return how often each row comes, told apart to the bit."""
     return Counter(map(repr, rows))
 

@@ -69,7 +69,7 @@ def _many(spark: SparkSession, asked: argparse.Namespace) -> Tally:
 def _tell(number: int, finished: Future[list[str]], tally: Tally) -> None:
     problem = finished.exception()
     if problem is not None:
-        tally.finished([f"stream {number} broke: {problem!r}"])
+        tally.count_stream([f"stream {number} broke: {problem!r}"])
     reports = [repr(problem)] if problem is not None else finished.result()
     done = f"stream {number}: {len(reports)} mismatches; {tally.comparisons} comparisons so far"
     sys.stdout.write("\n".join((done, *reports)) + "\n")

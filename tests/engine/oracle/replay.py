@@ -100,9 +100,9 @@ class Replay:
         for key, value in self._settings.items():
             self._session.conf.set(key, value)
         for table, layout in stream.layouts.items():
-            self._session.sql(self._filled(layout.create(table)))
+            self._session.sql(self._with_table_names(layout.create(table)))
         for name, text in _views(stream).items():
-            self._session.sql(self._filled(f"CREATE VIEW {{{name}}} AS {text}"))
+            self._session.sql(self._with_table_names(f"CREATE VIEW {{{name}}} AS {text}"))
         for number, query in enumerate(stream.queries):
             self._create(number, query, _of_held(stream, query))
         done: list[Step] = []
@@ -110,7 +110,7 @@ class Replay:
             done.append(step)
             for statement in step:
                 self._change(statement)
-            with self._held(stream):
+            with self._keep_in_memory(stream):
                 for subject in list(self._subjects):
                     if subject.lazy and count % 2:
                         continue
@@ -118,11 +118,11 @@ class Replay:
                     if report is not None:
                         found.append(f"{report}\n{_history(subject, stream, done)}")
                         self._subjects.remove(subject)
-        self._tally.finished(found)
+        self._tally.count_stream(found)
         return found
 
     @contextmanager
-    def _held(self, stream: Stream) -> Iterator[None]:
+    def _keep_in_memory(self, stream: Stream) -> Iterator[None]:
         """Keep what the tables hold now in memory, under names of their own.
 
         What is wanted is then computed from nothing that a refresh reads, and a third faster: Delta
@@ -137,22 +137,22 @@ class Replay:
                 held.createOrReplaceTempView(_HELD + table)
             for name, text in _views(stream).items():
                 view = f"CREATE OR REPLACE TEMP VIEW {_HELD}{name} AS {_of_held(stream, text)}"
-                self._session.sql(self._filled(view))
+                self._session.sql(self._with_table_names(view))
             yield
 
     def _change(self, statement: str) -> None:
         try:
-            self._session.sql(self._filled(statement))
+            self._session.sql(self._with_table_names(statement))
         except _REFUSALS as refused:
             self._tally.left_out(refused)
 
-    def _filled(self, text: str) -> str:
+    def _with_table_names(self, text: str) -> str:
         """Put the names of tables in place of ``{fact}``, ``{mt0}`` and so on."""
         return _NAME.sub(lambda found: self._lake.name(found[1]).quoted(), text)
 
     def _create(self, number: int, query: str, held: str) -> None:
         """Create a query's table; queries that Spark or Delta refuses are left out."""
-        text = self._filled(query)
+        text = self._with_table_names(query)
         try:
             found = analyze(Child(self._session), text, self._lake.format)
             name, table_id = self._lake.name(f"mt{number}"), str(uuid.uuid4())
@@ -168,7 +168,7 @@ class Replay:
             table_id=table_id,
             policy=RefreshPolicy.AUTO if auto else RefreshPolicy.INCREMENTAL,
             query=query,
-            wanted=self._filled(held),
+            wanted=self._with_table_names(held),
             expanded=found.expanded_query,
             columns=found.schema.names(),
             sources=found.sources,
@@ -196,7 +196,7 @@ class Replay:
         except _REFUSALS as failed:
             self._tally.left_out(failed)
             return None if _overflows(str(failed)) else f"UNREADABLE {subject.query}: {failed}"
-        self._tally.compared(plan)
+        self._tally.count_comparison(plan)
         subject.rows = sum(found.values())
         if wanted == found:
             return None

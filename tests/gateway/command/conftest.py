@@ -14,5 +14,5 @@ def world() -> World:
 
 
 @pytest.fixture
-def guarded() -> Guarded:
+def guarded_world() -> Guarded:
     return Guarded()

@@ -89,11 +89,11 @@ UPKEEP = "core/refresh/test_upkeep.py::test_options_are_read_with_their_defaults
 DEFAULTS = "gateway/command/test_option_effects.py::test_a_value_reaches_what_reads_it"
 
 
-def scheduled(value: str, test: str) -> Row:
+def schedule_row(value: str, test: str) -> Row:
     return Row(value=value, read=by_lookup, clauses="REFRESH_MODE = FULL", test=test)
 
 
-def of_server(value: str, test: str, wrong: str = "") -> Row:
+def server_row(value: str, test: str, wrong: str = "") -> Row:
     return Row(value=value, read=by_session, test=test, wrong=wrong)
 
 
@@ -122,28 +122,28 @@ ROWS: dict[str, Row] = {
         read=by_load,
         test="gateway/command/test_create.py::test_on_create_loads_before_the_statement_returns",
     ),
-    known.POLICY_KEY: scheduled(
+    known.POLICY_KEY: schedule_row(
         "WINDOW", "gateway/scheduler/test_embedded.py::test_the_policy_of_a_table_is_obeyed"
     ),
-    known.ALIGNMENT_OPTION: scheduled(
+    known.ALIGNMENT_OPTION: schedule_row(
         "INTERVAL",
         "gateway/scheduler/test_cron.py::test_an_interval_that_cron_cannot_express_is_counted",
     ),
-    known.CRON_OPTION: scheduled("0 30 2 * * ? *", DEFAULTS),
-    known.TIMEZONE_OPTION: scheduled(
+    known.CRON_OPTION: schedule_row("0 30 2 * * ? *", DEFAULTS),
+    known.TIMEZONE_OPTION: schedule_row(
         "Asia/Tokyo",
         "gateway/scheduler/test_partitions.py::test_partitions_follow_the_clock_of_the_time_zone",
     ),
-    known.MISFIRE_OPTION: scheduled(
+    known.MISFIRE_OPTION: schedule_row(
         "SKIP", "gateway/scheduler/test_firing.py::test_the_misfire_policy_is_obeyed"
     ),
-    known.JITTER_OPTION: scheduled(
+    known.JITTER_OPTION: schedule_row(
         "5 min", "gateway/scheduler/test_firing.py::test_jitter_spreads_tables"
     ),
-    known.RETRIES_OPTION: scheduled(
+    known.RETRIES_OPTION: schedule_row(
         "7", "gateway/scheduler/test_firing.py::test_retries_can_be_turned_off"
     ),
-    known.SUSPEND_OPTION: scheduled(
+    known.SUSPEND_OPTION: schedule_row(
         "7", "gateway/scheduler/test_firing.py::test_zero_never_suspends"
     ),
     known.RULES_OPTION: Row(
@@ -157,31 +157,31 @@ ROWS: dict[str, Row] = {
         test="gateway/scheduler/test_continuous.py::test_excluded_sources_start_nothing",
         wrong="",
     ),
-    known.UPKEEP_OPTION: scheduled("FALSE", UPKEEP),
-    known.FILES_OPTION: scheduled("7", UPKEEP),
-    known.VERSIONS_OPTION: scheduled("7", UPKEEP),
-    known.RETENTION_OPTION: scheduled("7 d", UPKEEP),
-    known.INTERVAL_OPTION: scheduled("7 d", UPKEEP),
-    known.VERIFY_OPTION: scheduled("7 d", UPKEEP),
-    known.PARTS_OPTION: scheduled("7", UPKEEP),
+    known.UPKEEP_OPTION: schedule_row("FALSE", UPKEEP),
+    known.FILES_OPTION: schedule_row("7", UPKEEP),
+    known.VERSIONS_OPTION: schedule_row("7", UPKEEP),
+    known.RETENTION_OPTION: schedule_row("7 d", UPKEEP),
+    known.INTERVAL_OPTION: schedule_row("7 d", UPKEEP),
+    known.VERIFY_OPTION: schedule_row("7 d", UPKEEP),
+    known.PARTS_OPTION: schedule_row("7", UPKEEP),
     known.ENFORCE_OPTION: Row(
         value="FAIL",
         read=by_key,
         items="(PRIMARY KEY (a) NOT ENFORCED)",
         test="gateway/command/test_enforced_key.py::test_refreshes_are_told_of_the_key",
     ),
-    known.MAX_STALENESS_KEY: of_server(
+    known.MAX_STALENESS_KEY: server_row(
         "10 min FAIL",
         "gateway/command/test_staleness.py::test_a_bound_may_come_with_the_statement_or_from_the_server",
         "soon",
     ),
-    known.READ_CONSISTENCY_KEY: of_server(
+    known.READ_CONSISTENCY_KEY: server_row(
         "SNAPSHOT",
         "gateway/command/test_consistency.py::"
         "test_the_option_may_come_with_the_statement_or_from_the_server",
         "soon",
     ),
-    known.DESCRIBE_KEY: of_server(
+    known.DESCRIBE_KEY: server_row(
         "FLINK",
         "gateway/command/test_describe.py::test_flinks_format_has_keys_extras_and_watermarks",
         "soon",
@@ -203,7 +203,7 @@ ROWS: dict[str, Row] = {
         test="gateway/command/test_create.py::"
         "test_the_execution_mode_of_the_session_stays_with_the_table",
     ),
-    known.CONVERSION_KEY: of_server(
+    known.CONVERSION_KEY: server_row(
         "TRUE",
         "gateway/command/test_convert.py::test_it_is_refused_unless_the_server_allows_it",
         "soon",
@@ -214,13 +214,13 @@ ROWS: dict[str, Row] = {
         test="core/test_config.py::test_flinks_sections_are_read",
         wrong="",
     ),
-    known.SCHEDULER_TYPE_OPTION: of_server(
+    known.SCHEDULER_TYPE_OPTION: server_row(
         "none", "core/test_config.py::test_a_key_may_be_written_with_dots_or_as_sections"
     ),
-    known.STORE_KIND_OPTION: of_server(
+    known.STORE_KIND_OPTION: server_row(
         "sqlite", "core/test_config.py::test_a_contradiction_is_told"
     ),
-    known.STORE_PATH_OPTION: of_server("x", "core/test_config.py::test_flinks_sections_are_read"),
+    known.STORE_PATH_OPTION: server_row("x", "core/test_config.py::test_flinks_sections_are_read"),
 }
 PLACED = [(key, place) for key, option in OPTIONS.items() for place in option.places]
 MISPLACED = [(key, place) for key in OPTIONS for place in Place if (key, place) not in PLACED]

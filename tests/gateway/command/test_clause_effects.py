@@ -30,7 +30,7 @@ Proof = Callable[[World], object]
 """Returns something true once the clause has had its effect, or was warned of."""
 
 
-def said(word: str) -> Proof:
+def warns(word: str) -> Proof:
     return lambda world: warned(world, word)
 
 
@@ -58,7 +58,7 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
     ),
     "watermark": (
         create(items="(t AS current_timestamp, WATERMARK FOR t AS t)"),
-        said("the watermark for t keeps no row out"),
+        warns("the watermark for t keeps no row out"),
     ),
     "expectations": (
         create(items="(CONSTRAINT e EXPECT (a > 0))"),
@@ -83,7 +83,7 @@ CLAUSES: dict[str, tuple[str, Proof]] = {
     ),
     "start_mode": (
         create("PARTITIONED BY (d)", options=DAYS, after=f"START_MODE = FROM_NOW {FULL}"),
-        said("START_MODE = FROM_NOW changes nothing"),
+        warns("START_MODE = FROM_NOW changes nothing"),
     ),
     "freshness": (
         create(after="FRESHNESS = INTERVAL '2' HOUR"),
@@ -109,7 +109,7 @@ COLUMNS: dict[str, tuple[str, Proof]] = {
     "PhysicalColumn": ("(c BIGINT)", lambda w: kind_of(w, "c") == "bigint"),
     "MetadataColumn": (
         "(b STRING METADATA FROM 'file_name')",
-        said("METADATA of column b changes nothing"),
+        warns("METADATA of column b changes nothing"),
     ),
     "MetadataColumn VIRTUAL": (
         "(f STRING METADATA FROM 'file_name' VIRTUAL)",
@@ -122,7 +122,7 @@ CHANGES: dict[str, tuple[str, Proof]] = {
     "PrimaryKeyClause": ("ADD PRIMARY KEY (a) NOT ENFORCED", lambda w: w.table("m").primary_key),
     "Watermark": (
         "ADD (t AS current_timestamp, WATERMARK FOR t AS t)",
-        said("the watermark for t keeps no row out"),
+        warns("the watermark for t keeps no row out"),
     ),
     "Distribution": ("ADD DISTRIBUTION INTO 3 BUCKETS", lambda w: order_of(w).distribution),
 }

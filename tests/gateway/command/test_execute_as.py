@@ -61,36 +61,44 @@ DAY = "FRESHNESS = INTERVAL '1' DAY"
 AS_EVE = f"CREATE OR ALTER MATERIALIZED TABLE m {DAY} EXECUTE AS USER eve AS SELECT 1"
 
 
-def test_only_an_administrator_lends_the_rights_of_another_user(guarded: Guarded) -> None:
-    guarded.be("ann")
-    assert guarded.outcome(AS_EVE) == Code.ACCESS_DENIED.name
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve") == "ACCESS_DENIED"
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER ann") == ""
-    assert guarded.table("m").execute_as == "ann"
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS OWNER") == ""
-    guarded.be("root")
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve") == ""
-    guarded.be("ann")
-    assert guarded.outcome(AS_EVE) == ""
-    assert (guarded.table("m").execute_as, guarded.table("m").owner) == ("eve", "ann")
+def test_only_an_administrator_lends_the_rights_of_another_user(guarded_world: Guarded) -> None:
+    guarded_world.be("ann")
+    assert guarded_world.outcome(AS_EVE) == Code.ACCESS_DENIED.name
+    assert (
+        guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve")
+        == "ACCESS_DENIED"
+    )
+    assert guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER ann") == ""
+    assert guarded_world.table("m").execute_as == "ann"
+    assert guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS OWNER") == ""
+    guarded_world.be("root")
+    assert guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve") == ""
+    guarded_world.be("ann")
+    assert guarded_world.outcome(AS_EVE) == ""
+    assert (guarded_world.table("m").execute_as, guarded_world.table("m").owner) == ("eve", "ann")
 
 
-def test_whoever_may_alter_a_table_does_not_change_whose_rights_it_uses(guarded: Guarded) -> None:
-    guarded.be("root")
-    guarded.execute("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve")
-    guarded.may(Privilege.ALTER)
-    guarded.be("bob")
-    assert guarded.outcome(AS_EVE) == ""
+def test_whoever_may_alter_a_table_does_not_change_whose_rights_it_uses(
+    guarded_world: Guarded,
+) -> None:
+    guarded_world.be("root")
+    guarded_world.execute("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER eve")
+    guarded_world.may(Privilege.ALTER)
+    guarded_world.be("bob")
+    assert guarded_world.outcome(AS_EVE) == ""
     back = AS_EVE.replace("EXECUTE AS USER eve ", "")
-    assert guarded.outcome(back) == Code.ACCESS_DENIED.name
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER bob") == "ACCESS_DENIED"
-    assert guarded.table("m").execute_as == "eve"
+    assert guarded_world.outcome(back) == Code.ACCESS_DENIED.name
+    assert (
+        guarded_world.outcome("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER bob")
+        == "ACCESS_DENIED"
+    )
+    assert guarded_world.table("m").execute_as == "eve"
 
 
-def test_execute_as_is_shown_wherever_a_definition_is(guarded: Guarded) -> None:
-    guarded.be("root")
-    guarded.execute("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER `e've`")
-    [(printed,)] = guarded.rows("SHOW CREATE MATERIALIZED TABLE m")
+def test_execute_as_is_shown_wherever_a_definition_is(guarded_world: Guarded) -> None:
+    guarded_world.be("root")
+    guarded_world.execute("ALTER MATERIALIZED TABLE m SET EXECUTE AS USER `e've`")
+    [(printed,)] = guarded_world.rows("SHOW CREATE MATERIALIZED TABLE m")
     assert "\nEXECUTE AS USER 'e\\'ve'\n" in str(printed)
-    [(text,)] = guarded.rows("DESCRIBE m AS JSON")
+    [(text,)] = guarded_world.rows("DESCRIBE m AS JSON")
     assert '"execute_as":"e\'ve"' in str(text).replace(": ", ":")

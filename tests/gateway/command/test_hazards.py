@@ -34,27 +34,27 @@ def reaching(world: Guarded, surveyed: Surveyed, config: Config) -> str:
 
 @pytest.mark.parametrize("reach", Reach)
 def test_what_reaches_beyond_tables_is_denied_where_logins_are_checked(
-    guarded: Guarded, reach: Reach
+    guarded_world: Guarded, reach: Reach
 ) -> None:
     surveyed = Surveyed(reaches=(reach,))
-    assert reaching(guarded, surveyed, Config(server=LOGINS)) == "ACCESS_DENIED"
+    assert reaching(guarded_world, surveyed, Config(server=LOGINS)) == "ACCESS_DENIED"
     enabled = Config(authorization=AuthorizationSection(enabled=True))
-    assert reaching(guarded, surveyed, enabled) == "ACCESS_DENIED"
-    assert reaching(guarded, surveyed, Config()) == ""
+    assert reaching(guarded_world, surveyed, enabled) == "ACCESS_DENIED"
+    assert reaching(guarded_world, surveyed, Config()) == ""
     administrator = Config(
         server=LOGINS, authorization=AuthorizationSection(administrators=("bob",))
     )
-    assert reaching(guarded, surveyed, administrator) == ""
+    assert reaching(guarded_world, surveyed, administrator) == ""
 
 
 @pytest.mark.parametrize("reach", [reach for reach in Reach if reach is not Reach.UNKNOWN])
-def test_each_reach_can_be_allowed(guarded: Guarded, reach: Reach) -> None:
+def test_each_reach_can_be_allowed(guarded_world: Guarded, reach: Reach) -> None:
     allowed = AuthorizationSection.model_validate({"allow": [reach.value]})
     config = Config(server=LOGINS, authorization=allowed)
-    assert reaching(guarded, Surveyed(reaches=(reach,)), config) == ""
+    assert reaching(guarded_world, Surveyed(reaches=(reach,)), config) == ""
     others = tuple(other for other in Reach if other is not reach)
     for other in others:
-        assert reaching(guarded, Surveyed(reaches=(other,)), config) == "ACCESS_DENIED"
+        assert reaching(guarded_world, Surveyed(reaches=(other,)), config) == "ACCESS_DENIED"
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_the_environment_of_the_server_is_no_text(config: Config, settings: dict
     assert engine_settings(config) == settings
 
 
-def test_a_place_in_the_warehouse_is_free_unless_a_table_lies_there(guarded: Guarded) -> None:
+def test_a_place_in_the_warehouse_is_free_unless_a_table_lies_there(guarded_world: Guarded) -> None:
     config = Config(server=LOGINS)
     warehouse = str(config.data.resolve() / "warehouse")
     for location, code in ((f"{warehouse}/x", ""), ("/etc", "ACCESS_DENIED")):
         surveyed = Surveyed(locations=(location,))
-        assert reaching(guarded, surveyed, config) == code
+        assert reaching(guarded_world, surveyed, config) == code
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ def test_settings_of_the_engines_start_are_known(key: str, static: bool) -> None
     assert is_static(key) is static
 
 
-def test_such_settings_are_denied_in_every_way_they_can_come(guarded: Guarded) -> None:
-    guarded.be("bob")
-    assert guarded.outcome("SET spark.sql.catalog.mine = com.example.Mine") == "ACCESS_DENIED"
+def test_such_settings_are_denied_in_every_way_they_can_come(guarded_world: Guarded) -> None:
+    guarded_world.be("bob")
+    assert guarded_world.outcome("SET spark.sql.catalog.mine = com.example.Mine") == "ACCESS_DENIED"
     with pytest.raises(ServerError, match="administration on static-settings"):
-        guarded.execute("SELECT 1", overlay={"spark.jars": "/x.jar"})
-    guarded.engine.surveys["SELECT 7"] = Surveyed(settings=("spark.jars",))
-    assert guarded.outcome("SELECT 7") == "ACCESS_DENIED"
+        guarded_world.execute("SELECT 1", overlay={"spark.jars": "/x.jar"})
+    guarded_world.engine.surveys["SELECT 7"] = Surveyed(settings=("spark.jars",))
+    assert guarded_world.outcome("SELECT 7") == "ACCESS_DENIED"
     check_settings({"spark.jars": "/x.jar"}, Config(), "bob")

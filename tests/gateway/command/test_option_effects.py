@@ -13,7 +13,7 @@ from tidegate_server.gateway import options as known
 from tidegate_server.gateway.options import OPTIONS, Place
 
 
-def named(parameters: tuple[str, Place]) -> str:
+def parameter_id(parameters: tuple[str, Place]) -> str:
     return f"{parameters[0]}-{parameters[1].name}"
 
 
@@ -24,7 +24,7 @@ def test_every_option_has_a_row_and_every_row_a_test() -> None:
         assert f"def {test}(" in (TESTS / file).read_text(encoding="utf-8"), row.test
 
 
-@pytest.mark.parametrize(("key", "place"), PLACED, ids=map(named, PLACED))
+@pytest.mark.parametrize(("key", "place"), PLACED, ids=map(parameter_id, PLACED))
 def test_a_value_reaches_what_reads_it(world: World, key: str, place: Place) -> None:
     row = ROWS[key]
     write(world, key, row.value, place, row)
@@ -40,7 +40,7 @@ def test_without_it_another_value_is_read(world: World, key: str) -> None:
     assert row.read(world, key) != row.value
 
 
-@pytest.mark.parametrize(("key", "place"), PLACED, ids=map(named, PLACED))
+@pytest.mark.parametrize(("key", "place"), PLACED, ids=map(parameter_id, PLACED))
 def test_a_value_that_cannot_be_is_refused(world: World, key: str, place: Place) -> None:
     row = ROWS[key]
     if row.wrong:
@@ -49,7 +49,7 @@ def test_a_value_that_cannot_be_is_refused(world: World, key: str, place: Place)
         assert caught.value.code in ("MT_OPTION_VALUE", "MT_EXECUTION_MODE")
 
 
-@pytest.mark.parametrize(("key", "place"), PLACED, ids=map(named, PLACED))
+@pytest.mark.parametrize(("key", "place"), PLACED, ids=map(parameter_id, PLACED))
 def test_a_misspelt_name_is_answered_with_the_nearest(world: World, key: str, place: Place) -> None:
     with pytest.raises(ServerError) as caught:
         write(world, f"{key}x", ROWS[key].value, place, ROWS[key])
@@ -57,7 +57,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(world: World, key: str, pl
     assert caught.value.hint == f"Did you mean {key}?"
 
 
-@pytest.mark.parametrize(("key", "place"), MISPLACED, ids=map(named, MISPLACED))
+@pytest.mark.parametrize(("key", "place"), MISPLACED, ids=map(parameter_id, MISPLACED))
 def test_elsewhere_it_is_refused_or_warned_of(world: World, key: str, place: Place) -> None:
     row = ROWS[key]
     if place is Place.SESSION and key.startswith(("workflow-scheduler.", "table.")):

@@ -73,42 +73,44 @@ HELD: tuple[frozenset[Privilege], ...] = tuple(
 @pytest.mark.parametrize("held", HELD, ids=lambda held: "+".join(sorted(p.value for p in held)))
 @pytest.mark.parametrize("text", NEEDED)
 def test_a_statement_needs_its_privilege(
-    guarded: Guarded, text: str, held: frozenset[Privilege]
+    guarded_world: Guarded, text: str, held: frozenset[Privilege]
 ) -> None:
-    guarded.engine.surveys["SELECT * FROM m"] = READS_M
-    guarded.engine.surveys["SELECT * FROM a_view_of_m"] = READS_M
-    guarded.may(*held)
-    guarded.be("bob")
+    guarded_world.engine.surveys["SELECT * FROM m"] = READS_M
+    guarded_world.engine.surveys["SELECT * FROM a_view_of_m"] = READS_M
+    guarded_world.may(*held)
+    guarded_world.be("bob")
     allowed = any(NEEDED[text] in GIVEN[privilege] for privilege in held)
-    assert (guarded.outcome(text) != "ACCESS_DENIED") is allowed
+    assert (guarded_world.outcome(text) != "ACCESS_DENIED") is allowed
 
 
 @pytest.mark.parametrize("user", ["ann", "root"])
 @pytest.mark.parametrize("text", NEEDED)
-def test_owner_and_administrator_are_never_denied(guarded: Guarded, text: str, user: str) -> None:
-    guarded.engine.surveys["SELECT * FROM m"] = READS_M
-    guarded.be(user)
-    assert guarded.outcome(text) != "ACCESS_DENIED"
+def test_owner_and_administrator_are_never_denied(
+    guarded_world: Guarded, text: str, user: str
+) -> None:
+    guarded_world.engine.surveys["SELECT * FROM m"] = READS_M
+    guarded_world.be(user)
+    assert guarded_world.outcome(text) != "ACCESS_DENIED"
 
 
 def test_a_denial_names_user_privilege_and_table_and_nothing_of_the_definition(
-    guarded: Guarded,
+    guarded_world: Guarded,
 ) -> None:
-    guarded.be("bob")
+    guarded_world.be("bob")
     with pytest.raises(ServerError) as caught:
-        guarded.execute("SHOW CREATE MATERIALIZED TABLE m")
+        guarded_world.execute("SHOW CREATE MATERIALIZED TABLE m")
     assert caught.value.sqlstate == "42501"
     assert caught.value.message == "User bob needs a privilege on materialized table c.d.m."
-    counted = guarded._services().metrics
+    counted = guarded_world._services().metrics
     assert b"tidegate_access_denials_total" in counted.text()
 
 
-def test_nothing_of_a_denied_statement_reaches_spark(guarded: Guarded) -> None:
-    guarded.engine.surveys["SELECT * FROM m"] = READS_M
-    guarded.engine.requests.clear()
-    guarded.be("bob")
-    assert guarded.outcome("SELECT * FROM m") == "ACCESS_DENIED"
-    assert {type(request).__name__ for request in guarded.engine.requests} <= {
+def test_nothing_of_a_denied_statement_reaches_spark(guarded_world: Guarded) -> None:
+    guarded_world.engine.surveys["SELECT * FROM m"] = READS_M
+    guarded_world.engine.requests.clear()
+    guarded_world.be("bob")
+    assert guarded_world.outcome("SELECT * FROM m") == "ACCESS_DENIED"
+    assert {type(request).__name__ for request in guarded_world.engine.requests} <= {
         "OpenSession",
         "Survey",
     }
@@ -124,37 +126,37 @@ def test_nothing_of_a_denied_statement_reaches_spark(guarded: Guarded) -> None:
     ],
     ids=["name", "path", "partition", "external table"],
 )
-def test_a_table_is_recognised_however_it_is_read(guarded: Guarded, reading: Reading) -> None:
-    location = (reading.location or "").format(place=guarded.table("m").location)
+def test_a_table_is_recognised_however_it_is_read(guarded_world: Guarded, reading: Reading) -> None:
+    location = (reading.location or "").format(place=guarded_world.table("m").location)
     reading = replace(reading, location=location)
-    guarded.engine.surveys["SELECT 7"] = Surveyed(readings=(reading,))
-    guarded.be("bob")
-    assert guarded.outcome("SELECT 7") == "ACCESS_DENIED"
+    guarded_world.engine.surveys["SELECT 7"] = Surveyed(readings=(reading,))
+    guarded_world.be("bob")
+    assert guarded_world.outcome("SELECT 7") == "ACCESS_DENIED"
 
 
-def test_reading_a_table_needs_nothing_on_those_it_is_made_of(guarded: Guarded) -> None:
-    guarded.engine.surveys["SELECT * FROM n"] = Surveyed(readings=(Reading(name=name("n")),))
-    guarded.may(Privilege.SELECT, table="n")
-    guarded.be("bob")
-    assert guarded.outcome("SELECT * FROM n") == ""
+def test_reading_a_table_needs_nothing_on_those_it_is_made_of(guarded_world: Guarded) -> None:
+    guarded_world.engine.surveys["SELECT * FROM n"] = Surveyed(readings=(Reading(name=name("n")),))
+    guarded_world.may(Privilege.SELECT, table="n")
+    guarded_world.be("bob")
+    assert guarded_world.outcome("SELECT * FROM n") == ""
 
 
-def test_a_cascade_needs_every_table_it_refreshes(guarded: Guarded) -> None:
-    guarded.may(Privilege.REFRESH)
-    guarded.be("bob")
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m REFRESH CASCADE") == "ACCESS_DENIED"
-    guarded.may(Privilege.REFRESH, table="n")
-    assert guarded.outcome("ALTER MATERIALIZED TABLE m REFRESH CASCADE") != "ACCESS_DENIED"
+def test_a_cascade_needs_every_table_it_refreshes(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.REFRESH)
+    guarded_world.be("bob")
+    assert guarded_world.outcome("ALTER MATERIALIZED TABLE m REFRESH CASCADE") == "ACCESS_DENIED"
+    guarded_world.may(Privilege.REFRESH, table="n")
+    assert guarded_world.outcome("ALTER MATERIALIZED TABLE m REFRESH CASCADE") != "ACCESS_DENIED"
 
 
 @pytest.mark.parametrize("action", ["SUSPEND", "RESUME"])
-def test_a_cascade_needs_every_table_it_suspends(guarded: Guarded, action: str) -> None:
+def test_a_cascade_needs_every_table_it_suspends(guarded_world: Guarded, action: str) -> None:
     text = f"ALTER MATERIALIZED TABLE m {action} CASCADE"
-    guarded.may(Privilege.ALTER)
-    guarded.be("bob")
-    assert guarded.outcome(text) == "ACCESS_DENIED"
-    guarded.may(Privilege.ALTER, table="n")
-    assert guarded.outcome(text) != "ACCESS_DENIED"
+    guarded_world.may(Privilege.ALTER)
+    guarded_world.be("bob")
+    assert guarded_world.outcome(text) == "ACCESS_DENIED"
+    guarded_world.may(Privilege.ALTER, table="n")
+    assert guarded_world.outcome(text) != "ACCESS_DENIED"
 
 
 @pytest.mark.parametrize(
@@ -165,70 +167,70 @@ def test_a_cascade_needs_every_table_it_suspends(guarded: Guarded, action: str) 
         "EXPLAIN REFRESH n CASCADE UPSTREAM",
     ],
 )
-def test_so_does_one_upwards(guarded: Guarded, form: str) -> None:
-    guarded.may(Privilege.REFRESH, table="n")
-    guarded.be("bob")
-    assert guarded.outcome(form) == "ACCESS_DENIED"
-    guarded.may(Privilege.REFRESH)
-    assert guarded.outcome(form) != "ACCESS_DENIED"
+def test_so_does_one_upwards(guarded_world: Guarded, form: str) -> None:
+    guarded_world.may(Privilege.REFRESH, table="n")
+    guarded_world.be("bob")
+    assert guarded_world.outcome(form) == "ACCESS_DENIED"
+    guarded_world.may(Privilege.REFRESH)
+    assert guarded_world.outcome(form) != "ACCESS_DENIED"
 
 
-def test_a_condition_reads_under_its_users_name(guarded: Guarded) -> None:
+def test_a_condition_reads_under_its_users_name(guarded_world: Guarded) -> None:
     query = "SELECT 1 FROM `c`.`d`.`n` WHERE a IN (SELECT a FROM m)"
-    guarded.engine.surveys[query] = Surveyed(
+    guarded_world.engine.surveys[query] = Surveyed(
         readings=(Reading(name=name("n")), Reading(name=name("m")))
     )
-    guarded.may(Privilege.REFRESH, table="n")
-    guarded.be("bob")
+    guarded_world.may(Privilege.REFRESH, table="n")
+    guarded_world.be("bob")
     text = "ALTER MATERIALIZED TABLE n REFRESH WHERE a IN (SELECT a FROM m)"
-    assert guarded.outcome(text) == "ACCESS_DENIED"
-    guarded.may(Privilege.SELECT)
-    assert guarded.outcome(text) != "ACCESS_DENIED"
+    assert guarded_world.outcome(text) == "ACCESS_DENIED"
+    guarded_world.may(Privilege.SELECT)
+    assert guarded_world.outcome(text) != "ACCESS_DENIED"
 
 
-def test_an_earlier_definition_reads_under_its_users_name(guarded: Guarded) -> None:
-    first = guarded.table("n").expanded_query
-    guarded.engine.analyses["SELECT 3"] = analysis(expanded="SELECT 3")
-    guarded.execute("ALTER MATERIALIZED TABLE n AS SELECT 3")
-    guarded.engine.surveys[first] = READS_M
-    guarded.may(Privilege.ALTER, table="n")
-    guarded.be("bob")
+def test_an_earlier_definition_reads_under_its_users_name(guarded_world: Guarded) -> None:
+    first = guarded_world.table("n").expanded_query
+    guarded_world.engine.analyses["SELECT 3"] = analysis(expanded="SELECT 3")
+    guarded_world.execute("ALTER MATERIALIZED TABLE n AS SELECT 3")
+    guarded_world.engine.surveys[first] = READS_M
+    guarded_world.may(Privilege.ALTER, table="n")
+    guarded_world.be("bob")
     text = "ALTER MATERIALIZED TABLE n ROLLBACK DEFINITION"
-    assert guarded.outcome(text) == "ACCESS_DENIED"
-    guarded.may(Privilege.SELECT)
-    assert guarded.outcome(text) != "ACCESS_DENIED"
+    assert guarded_world.outcome(text) == "ACCESS_DENIED"
+    guarded_world.may(Privilege.SELECT)
+    assert guarded_world.outcome(text) != "ACCESS_DENIED"
 
 
-def test_expressions_of_a_definition_read_under_their_users_name(guarded: Guarded) -> None:
-    guarded.engine.surveys["SELECT (SELECT max(a) FROM m)"] = READS_M
-    guarded.may(Privilege.ALTER, table="n")
-    guarded.be("bob")
+def test_expressions_of_a_definition_read_under_their_users_name(guarded_world: Guarded) -> None:
+    guarded_world.engine.surveys["SELECT (SELECT max(a) FROM m)"] = READS_M
+    guarded_world.may(Privilege.ALTER, table="n")
+    guarded_world.be("bob")
     for text in (
         "CREATE MATERIALIZED TABLE p (a BIGINT, x AS (SELECT max(a) FROM m)) AS SELECT 1 AS a",
         "ALTER MATERIALIZED TABLE n ADD (x AS (SELECT max(a) FROM m))",
         "ALTER MATERIALIZED TABLE n MODIFY (WATERMARK FOR t AS (SELECT max(a) FROM m))",
         "ALTER MATERIALIZED TABLE n SET IMMUTABLE WHERE ((SELECT max(a) FROM m))",
     ):
-        assert guarded.outcome(text) == "ACCESS_DENIED", text
+        assert guarded_world.outcome(text) == "ACCESS_DENIED", text
 
 
 @pytest.mark.parametrize("words", ["", "EXPLAIN "])
-def test_a_backfill_needs_the_right_to_read_its_source(guarded: Guarded, words: str) -> None:
-    guarded.engine.surveys["SELECT * FROM `c`.`d`.`m`"] = READS_M
-    guarded.be("bob")
+def test_a_backfill_needs_the_right_to_read_its_source(guarded_world: Guarded, words: str) -> None:
+    guarded_world.engine.surveys["SELECT * FROM `c`.`d`.`m`"] = READS_M
+    guarded_world.be("bob")
     text = (
         f"{words}CREATE MATERIALIZED TABLE p FRESHNESS = INTERVAL '1' DAY "
         "IMMUTABLE WHERE (a < 5) BACKFILL FROM m AS SELECT * FROM t1"
     )
-    assert guarded.outcome(text) == "ACCESS_DENIED"
-    guarded.may(Privilege.SELECT)
-    assert guarded.outcome(text) == ""
+    assert guarded_world.outcome(text) == "ACCESS_DENIED"
+    guarded_world.may(Privilege.SELECT)
+    assert guarded_world.outcome(text) == ""
 
 
-def test_a_definition_does_not_read_information_schema(guarded: Guarded) -> None:
-    guarded.engine.surveys["SELECT 3"] = of_system()
+def test_a_definition_does_not_read_information_schema(guarded_world: Guarded) -> None:
+    guarded_world.engine.surveys["SELECT 3"] = of_system()
     text = "CREATE MATERIALIZED TABLE p FRESHNESS = INTERVAL '1' DAY AS SELECT 3"
-    guarded.be("bob")
-    assert guarded.outcome(text) == "ACCESS_DENIED"
-    guarded.be("root")
-    assert guarded.outcome(text) == ""
+    guarded_world.be("bob")
+    assert guarded_world.outcome(text) == "ACCESS_DENIED"
+    guarded_world.be("root")
+    assert guarded_world.outcome(text) == ""

@@ -112,7 +112,7 @@ def test_a_table_that_would_be_made_of_itself_is_refused(pair: World) -> None:
 def test_its_own_name_changes_nothing(pair: World) -> None:
     pair.engine.requests.clear()
     pair.execute(f"{ALTER} blue SWAP WITH BLUE")
-    assert pair.engine.asked(PlaceTables) == []
+    assert pair.engine.requests_of(PlaceTables) == []
 
 
 def test_what_cannot_be_swapped_is_refused(pair: World) -> None:

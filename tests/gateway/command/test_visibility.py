@@ -21,27 +21,27 @@ from tidegate_server.gateway.authorization.admission import (
 from tidegate_server.gateway.authorization.visibility import narrowed, without_hidden
 
 
-def test_lists_leave_out_what_a_user_may_not_know_of(guarded: Guarded) -> None:
-    guarded.may(Privilege.REFRESH, table="n")
-    guarded.execute("ALTER MATERIALIZED TABLE m REFRESH")
-    guarded.execute("ALTER MATERIALIZED TABLE n REFRESH")
-    guarded.be("bob")
-    assert guarded.rows("SHOW MATERIALIZED TABLES") == [("n",)]
+def test_lists_leave_out_what_a_user_may_not_know_of(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.REFRESH, table="n")
+    guarded_world.execute("ALTER MATERIALIZED TABLE m REFRESH")
+    guarded_world.execute("ALTER MATERIALIZED TABLE n REFRESH")
+    guarded_world.be("bob")
+    assert guarded_world.rows("SHOW MATERIALIZED TABLES") == [("n",)]
     for text in ("SHOW REFRESH HISTORY LIMIT 1", "SHOW REFRESH HISTORY"):
-        assert {row[0] for row in guarded.rows(text)} == {"op4"}  # that of n
-    guarded.be("root")
-    assert guarded.rows("SHOW MATERIALIZED TABLES") == [("m",), ("n",)]
+        assert {row[0] for row in guarded_world.rows(text)} == {"op4"}  # that of n
+    guarded_world.be("root")
+    assert guarded_world.rows("SHOW MATERIALIZED TABLES") == [("m",), ("n",)]
 
 
-def test_consumers_that_a_user_may_not_know_of_are_no_lineage(guarded: Guarded) -> None:
-    guarded.may(Privilege.SELECT)
-    guarded.be("bob")
-    assert not [row for row in guarded.rows("SHOW LINEAGE m") if "c.d.n" in row]
+def test_consumers_that_a_user_may_not_know_of_are_no_lineage(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.SELECT)
+    guarded_world.be("bob")
+    assert not [row for row in guarded_world.rows("SHOW LINEAGE m") if "c.d.n" in row]
 
 
-def test_hidden_names_are_those_of_tables_without_any_privilege(guarded: Guarded) -> None:
-    guarded.may(Privilege.ALTER, table="n")
-    services = guarded._services()
+def test_hidden_names_are_those_of_tables_without_any_privilege(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.ALTER, table="n")
+    services = guarded_world._services()
     assert hidden_names("bob", services) == {name("m")}
     assert hidden_names("root", services) == hidden_names("ann", services) == frozenset()
     off = replace(services, config=Config())
@@ -68,13 +68,13 @@ def test_other_queries_stay_byte_for_byte() -> None:
     assert narrowed("SELECT  1", Surveyed(), ()) == "SELECT  1"
 
 
-def test_information_schema_behind_a_view_or_a_command_is_refused(guarded: Guarded) -> None:
+def test_information_schema_behind_a_view_or_a_command_is_refused(guarded_world: Guarded) -> None:
     mention = Mention(name=SYSTEM, start=SPAN[0], end=SPAN[1], aliased=False)
     assert narrowed(QUERY, of_system(), ()) is None
     assert narrowed(QUERY, of_system(mention, count=2), ()) is None
-    guarded.engine.surveys["EXPLAIN x"] = of_system()
-    guarded.be("bob")
-    assert guarded.outcome("EXPLAIN x") == "ACCESS_DENIED"
+    guarded_world.engine.surveys["EXPLAIN x"] = of_system()
+    guarded_world.be("bob")
+    assert guarded_world.outcome("EXPLAIN x") == "ACCESS_DENIED"
 
 
 def test_spark_lists_lose_hidden_tables_and_nothing_else() -> None:

@@ -36,10 +36,10 @@ def test_failed_starts_are_repeated_after_ever_longer_pauses() -> None:
     assert backoff(10_000) == 30
 
 
-def test_a_started_engine_is_ready(supervisor: Supervisor, announced: list[str]) -> None:
+def test_a_started_engine_is_ready(supervisor: Supervisor, announcements: list[str]) -> None:
     assert supervisor.ready
     assert supervisor.generation == 1
-    assert announced[0].startswith("Engine ready after ")
+    assert announcements[0].startswith("Engine ready after ")
 
 
 def test_who_asks_while_it_starts_waits(make_supervisor: Callable[..., Supervisor]) -> None:

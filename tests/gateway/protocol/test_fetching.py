@@ -39,7 +39,7 @@ def test_old_protocols_read_on_by_asking_for_the_first_page(
     operation = peer.execute(peer.session(version), "SELECT many").operationHandle
     first = ttypes.TFetchOrientation.FETCH_FIRST
 
-    def drained() -> list[int]:
+    def drain() -> list[int]:
         got: list[int] = []
         while True:
             page = peer.fetch(operation, 30_000, orientation=first)
@@ -48,9 +48,9 @@ def test_old_protocols_read_on_by_asking_for_the_first_page(
             if not page.hasMoreRows:
                 return got
 
-    assert drained() == list(range(200_000))
+    assert drain() == list(range(200_000))
     # After the last page it begins again, as the words say.
-    assert drained() == list(range(200_000))
+    assert drain() == list(range(200_000))
 
 
 def test_newer_protocols_get_the_first_page_when_they_ask_for_it(

@@ -30,7 +30,7 @@ def test_the_log_of_a_short_statement_says_what_ran_and_how_long(
     gateway: Gateway, peer: Peer
 ) -> None:
     gateway.answers["SELECT\n  1"] = lambda _: nothing()
-    query_id, lines = logged(peer, "SELECT\n  1")
+    query_id, lines = run_and_read_log(peer, "SELECT\n  1")
     assert lines[0] == f"INFO  : Executing command(queryId={query_id}): SELECT 1"
     taken = rf"INFO  : Completed executing command\(queryId={query_id}\); Time taken: \d+\.\d{{3}}"
     assert re.match(taken, lines[1])
@@ -42,12 +42,12 @@ def test_the_log_of_a_failed_statement_says_why(gateway: Gateway, peer: Peer) ->
         raise ServerError(code="X", sqlstate="23001", message="by row:\n - x : 1")
 
     gateway.answers["FAIL SO"] = fail
-    _, lines = logged(peer, "FAIL SO")
+    _, lines = run_and_read_log(peer, "FAIL SO")
     assert lines[1:3] == ["ERROR : FAILED: [X] by row:", "ERROR :  - x : 1"]
     assert len(lines) == 4
 
 
-def logged(peer: Peer, text: str) -> tuple[str, list[str]]:
+def run_and_read_log(peer: Peer, text: str) -> tuple[str, list[str]]:
     """Run a statement and return its id and its whole log."""
     operation = peer.start(peer.session(), text)
     assert peer.status(operation).operationState in (STATES.FINISHED_STATE, STATES.ERROR_STATE)

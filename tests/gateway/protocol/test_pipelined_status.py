@@ -58,7 +58,7 @@ def test_what_is_asked_again_without_waiting_is_answered_in_order(gateway: Gatew
             for part in parts:
                 raw.sendall(part)
                 time.sleep(0.02)
-            assert _answered(raw) == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
+            assert _reply_numbers(raw) == [1, 2, 3, 4, 5, 6, 99, 7, 99, 8, 9]
 
 
 def test_what_is_asked_again_in_frames_is_answered_in_frames(gateway: Gateway) -> None:
@@ -68,7 +68,7 @@ def test_what_is_asked_again_in_frames_is_answered_in_frames(gateway: Gateway) -
         request = ttypes.TGetOperationStatusReq(operationHandle=operation)
         arguments = args_class("GetOperationStatus")(req=request)
 
-        def framed(*pieces: bytes) -> bytes:
+        def frame(*pieces: bytes) -> bytes:
             return b"".join(struct.pack(">i", len(piece)) + piece for piece in pieces)
 
         def asking(number: int) -> bytes:
@@ -78,9 +78,9 @@ def test_what_is_asked_again_in_frames_is_answered_in_frames(gateway: Gateway) -
             raw.sendall(negotiation_frame(SaslStatus.START, b"PLAIN"))
             raw.sendall(negotiation_frame(SaslStatus.OK, b"\0eva\0x"))
             assert raw.recv(5) == negotiation_frame(SaslStatus.COMPLETE, b"")
-            parts = [framed(asking(number)) for number in (1, 2, 3)]
-            parts += [framed(asking(4)[:9], asking(4)[9:]), framed(asking(5)[:9])]
-            parts += [framed(asking(5)[9:]), framed(asking(6), asking(7)), framed(asking(8))]
+            parts = [frame(asking(number)) for number in (1, 2, 3)]
+            parts += [frame(asking(4)[:9], asking(4)[9:]), frame(asking(5)[:9])]
+            parts += [frame(asking(5)[9:]), frame(asking(6), asking(7)), frame(asking(8))]
             for part in parts:
                 raw.sendall(part)
                 time.sleep(0.02)
@@ -101,11 +101,11 @@ def test_a_question_asked_again_waits_for_the_answer_to_the_first(
     """Both come while the operation runs; it ends in between; the first is answered first."""
     release = threading.Event()
 
-    def held(context: Any) -> Any:
+    def answer_when_released(context: Any) -> Any:
         assert release.wait(10)
         return numbers(2)(context)
 
-    gateway.answers["SELECT held"] = held
+    gateway.answers["SELECT held"] = answer_when_released
     operation = peer.start(peer.session(), "SELECT held")
     request = ttypes.TGetOperationStatusReq(operationHandle=operation)
     arguments = args_class("GetOperationStatus")(req=request)
@@ -117,10 +117,10 @@ def test_a_question_asked_again_waits_for_the_answer_to_the_first(
         release.set()
         raw.sendall(asking[1])
         raw.sendall(asking[2])
-        assert _answered(raw) == [1, 2, 3, 4]
+        assert _reply_numbers(raw) == [1, 2, 3, 4]
 
 
-def _answered(raw: socket.socket) -> list[int]:
+def _reply_numbers(raw: socket.socket) -> list[int]:
     """End a connection and return the numbers of the replies on it, in their order."""
     raw.shutdown(socket.SHUT_WR)
     scanner = MessageScanner(1 << 20)

@@ -11,41 +11,41 @@ AT = 4
 """Where the sequence number stands in what is asked and replied here."""
 
 
-def repeated(holds: bool = True) -> Repeated:
-    return Repeated(asked(0), replied(0), AT, lambda: holds)
+def repetition(holds: bool = True) -> Repeated:
+    return Repeated(question(0), reply(0), AT, lambda: holds)
 
 
-def asked(number: int) -> bytes:
+def question(number: int) -> bytes:
     return b"ask:" + number.to_bytes(4, "big") + b":handle"
 
 
-def replied(number: int) -> bytes:
+def reply(number: int) -> bytes:
     return b"say:" + number.to_bytes(4, "big") + b":finished"
 
 
 def test_the_reply_bears_the_number_of_the_question() -> None:
-    assert repeated().reply_to(asked(7)) == replied(7)
-    assert repeated().reply_to(asked(1 << 31)) == replied(1 << 31)
+    assert repetition().reply_to(question(7)) == reply(7)
+    assert repetition().reply_to(question(1 << 31)) == reply(1 << 31)
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        asked(7)[:-1],
-        asked(7)[1:],
-        asked(7) + b"x",
-        asked(7) * 2,
-        b"ASK:" + asked(7)[4:],
-        asked(7)[:-1] + b"E",
+        question(7)[:-1],
+        question(7)[1:],
+        question(7) + b"x",
+        question(7) * 2,
+        b"ASK:" + question(7)[4:],
+        question(7)[:-1] + b"E",
     ],
 )
 def test_only_the_question_itself_is_answered(data: bytes) -> None:
-    assert repeated().reply_to(data) is None
+    assert repetition().reply_to(data) is None
 
 
 def test_nothing_is_said_that_is_not_true_any_more() -> None:
-    assert repeated(holds=False).reply_to(asked(7)) is None
+    assert repetition(holds=False).reply_to(question(7)) is None
 
 
 class Transport(asyncio.WriteTransport):
@@ -65,13 +65,13 @@ class Transport(asyncio.WriteTransport):
 
 def test_each_question_is_answered_in_one_piece() -> None:
     transport = Transport()
-    rally = Rally(repeated(), transport)
-    assert [rally(asked(1)), rally(asked(2)), rally(b"another")] == [True, True, False]
-    assert transport.written == [replied(1), replied(2)]
+    rally = Rally(repetition(), transport)
+    assert [rally(question(1)), rally(question(2)), rally(b"another")] == [True, True, False]
+    assert transport.written == [reply(1), reply(2)]
 
 
 def test_a_client_that_does_not_read_gets_no_more_at_once() -> None:
     transport = Transport()
     transport.waiting = 1 << 20
-    assert not Rally(repeated(), transport)(asked(1))
+    assert not Rally(repetition(), transport)(question(1))
     assert not transport.written

@@ -78,7 +78,7 @@ def test_a_store_that_is_locked_is_said_by_health_and_metrics(
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
     monkeypatch.setattr(app, "CHECK_SECONDS", 0.2)
-    with build(tmp_path, "mute") as gateway, closing(_locked(tmp_path / "store.db")) as other:
+    with build(tmp_path, "mute") as gateway, closing(_lock(tmp_path / "store.db")) as other:
         wait_until(
             lambda: _problem(gateway).startswith("[STORE_BUSY]"), "health does not show the lock"
         )
@@ -89,7 +89,7 @@ def test_a_store_that_is_locked_is_said_by_health_and_metrics(
         wait_until(lambda: not _problem(gateway), "health still shows the lock")
 
 
-def _locked(file: Path) -> sqlite3.Connection:
+def _lock(file: Path) -> sqlite3.Connection:
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     return other
