@@ -30,7 +30,7 @@ SYSTEM = TableName("spark_catalog", "information_schema", "materialized_tables")
 class Warehouse:
     """An engine over a warehouse whose metastore was lost."""
 
-    found_table: list[FoundTable] = field(default_factory=list)
+    found: list[FoundTable] = field(default_factory=list)
     entries: list[TableName] = field(default_factory=lambda: [SYSTEM])
     refuses: dict[str, ServerError] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
