@@ -1,4 +1,4 @@
-"""A HiveServer2 of a few lines that answers what a test scripts."""
+"""A small HiveServer2 whose answers a test sets."""
 
 # ruff: noqa: N802 - the calls have the names of the protocol
 
@@ -36,7 +36,7 @@ def failure(message: str, sqlstate: str | None = None, info: list[str] | None = 
 
 @dataclass
 class Answer:
-    """What one statement does: columns with rows in pages, DML, an error, or never ending."""
+    """The outcome of one statement: columns with rows in pages, DML, an error, or no end."""
 
     columns: Sequence[tuple[str, str | WireType]] = ()
     rows: Sequence[Sequence[Any]] = ()
@@ -116,7 +116,7 @@ class FakeServer:
             thread.join(10)
 
     def drop_connections(self) -> None:
-        """Close every connection, as a server that dies."""
+        """Close every connection, like a server that dies."""
         for opened in self._sockets:
             try:
                 opened.shutdown(socket.SHUT_RDWR)
@@ -124,7 +124,7 @@ class FakeServer:
                 continue
 
     def requests(self, call: str) -> list[Any]:
-        """Return the requests of one call in the order of their coming."""
+        """Return the requests of one call, oldest first."""
         return [request for name, request in list(self.calls) if name == call]
 
     def _start(self, target: Callable[..., None], *args: Any) -> None:
@@ -177,7 +177,7 @@ class FakeServer:
 
 
 class _Handler:
-    """The calls; every one not written here answers an empty metadata result."""
+    """The calls; any other one answers with an empty metadata result."""
 
     def __init__(self, server: FakeServer) -> None:
         self.server = server

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def engine(server: Server) -> Iterator[sa.Engine]:
-    """Connections whose default schema is one of its own."""
+    """Connections whose default schema is a new one."""
     url = f"tidegate://ada@{server.host}:{server.port}"
     schema = f"al_{uuid.uuid4().hex[:8]}"
     root = sa.create_engine(f"{url}/default")

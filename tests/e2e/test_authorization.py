@@ -43,7 +43,7 @@ def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
 
 
 def denial(server: Server, user: str, *statements: str) -> str:
-    """Run statements of which the last must be denied; returns what its user is told."""
+    """Run statements, the last of which must be denied; return the message."""
     with pytest.raises(tidegate.Error) as caught:
         run(server, user, *statements)
     assert caught.value.sqlstate == "42501", caught.value

@@ -66,7 +66,7 @@ def is_quiet(server: Server) -> bool:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of which Spark must read each one to know the columns."""
+    """Rows that Spark must all read to know the columns."""
     path: Path = tmp_path_factory.mktemp("rows") / "rows.json.gz"
     part = gzip.compress(b'{"a": 1, "b": "some text", "c": [1, 2, 3]}\n' * 20_000)
     path.write_bytes(part * 800)
@@ -132,7 +132,7 @@ def test_a_refresh_is_committed_or_not(
     cursor.execute_async(f"ALTER MATERIALIZED TABLE {table} REFRESH")
     faults.wait_held(point)
     cursor.cancel()
-    # A server that is held still longer than the engine takes to be told is none of real life.
+    # Outside of tests the server is never stopped for longer than a cancel takes to arrive.
     time.sleep(1.0)
     faults.release(point)
     assert_canceled(cursor, slow_server)

@@ -1,4 +1,4 @@
-"""SQLAlchemy's compliance suite for dialects, in a process of its own."""
+"""SQLAlchemy's compliance suite for dialects, in its own process."""
 
 from __future__ import annotations
 

@@ -75,17 +75,17 @@ class Faults:
         (self.folder / f"{point.value}.armed").touch()
 
     def wait_held(self, point: Point) -> None:
-        """Wait until a process is held."""
+        """Wait until a process is stopped at the point."""
         wait_until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
 
     def release(self, point: Point) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         (self.folder / f"{point.value}.held").unlink(missing_ok=True)
 
 
 @pytest.fixture
 def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """The points, armed by nobody yet."""
+    """The points, none of them armed."""
     folder = tmp_path / "faults"
     folder.mkdir()
     monkeypatch.setenv(VARIABLE, str(folder))
@@ -163,7 +163,7 @@ def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Se
 
 
 def final_state(server: Server, table: str) -> str:
-    """Wait for the end of the run, be it told by the store's repair."""
+    """Wait for the end of the run, recorded by itself or by recovery; return its state."""
     server.wait_for_engine()
 
     def newest() -> str:

@@ -18,7 +18,7 @@ DAY = "FRESHNESS = INTERVAL '1' DAY"
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own."""
+    """A cursor in a new schema."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as opened:
         opened.execute("CREATE SCHEMA defined")
         opened.execute("USE defined")

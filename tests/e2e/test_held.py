@@ -20,7 +20,7 @@ CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
 
 
 class Gated:
-    """The table in a schema of its own."""
+    """The table in a new schema."""
 
     def __init__(self, server: Server, schema: str) -> None:
         self.server, self.schema = server, schema
@@ -105,7 +105,7 @@ def test_a_continuous_table_waits_while_a_version_is_held(gated_table: Gated) ->
     assert [row["n"] for row in gated_table("SELECT n FROM gated__quarantine")] == [7]
     shown = gated_table("SHOW VERSIONS gated")
     assert "PUBLISH" in {row["action"] for row in shown}
-    # By hand: the table is told to be empty, which is held, and thrown away.
+    # A manual refresh would empty the table: the result is held, and discarded.
     gated_table("ALTER MATERIALIZED TABLE gated SUSPEND", "DELETE FROM raw")
     said = gated_table.rejection("ALTER MATERIALIZED TABLE gated REFRESH")
     assert (said.code, "PUBLISH HELD VERSION" in str(said.hint)) == ("MT_VERSION_HELD", True)

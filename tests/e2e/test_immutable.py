@@ -23,7 +23,7 @@ _REFRESH = "ALTER MATERIALIZED TABLE mt REFRESH"
 
 @pytest.fixture
 def run(server: Server) -> Iterator[Run]:
-    """Execute statements in a schema of its own; returns the last one's rows."""
+    """Execute statements in a new schema; returns the rows of the last one."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
         execute = partial(last_rows, cursor)
         execute(

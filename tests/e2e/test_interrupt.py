@@ -25,7 +25,7 @@ WRITING = "SELECT id, repeat('x', 100) AS text FROM range(200000000)"
 
 
 class Terminal:
-    """A beeline at a terminal of its own."""
+    """A beeline at its own terminal."""
 
     def __init__(self, beeline: Beeline) -> None:
         self._screen, inside = os.openpty()

@@ -23,7 +23,7 @@ VALUES = (
 
 @pytest.fixture
 def table(server: Server) -> Iterator[str]:
-    """A materialized table with a key and a comment, over a source, in a schema of its own."""
+    """A materialized table with a key and a comment, over a source, in a new schema."""
     name = f"jdbc_{uuid.uuid4().hex[:8]}"
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"CREATE SCHEMA {name}")

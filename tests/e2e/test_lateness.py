@@ -73,7 +73,7 @@ def stored_count(server: Server, second: str) -> object:
 
 
 def status(server: Server, second: str) -> object:
-    """Return how a partition stands, None if nothing is known of it."""
+    """Return the state of a partition, None if it has no record."""
     partition = f'{{"sec":"{second}"}}'
     rows = named_rows(
         server,

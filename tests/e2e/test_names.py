@@ -40,7 +40,7 @@ REFUSED = re.compile(
 )
 """How a statement may be refused; everything else is a defect."""
 INTERRUPTED = {"OPERATION_CANCELED", "FAILED_READ_FILE.FILE_NOT_EXIST"}
-"""What may happen to a statement while another session cancels it or drops what it reads."""
+"""Errors of a statement while another session cancels it or drops a table that it reads."""
 _schemas = itertools.count()
 _tokens = itertools.count()
 

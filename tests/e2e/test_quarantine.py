@@ -22,7 +22,7 @@ CREATE = (
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own, with a source."""
+    """A cursor in a new schema, with a source."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as opened:
         opened.execute("CREATE SCHEMA held")
         opened.execute("USE held")
@@ -41,7 +41,7 @@ def rows(cursor: tidegate.Cursor, statement: str) -> list[tuple[object, ...]]:
 
 
 def content(cursor: tidegate.Cursor, name: str = "good") -> set[object]:
-    """Return the keys of the table and those held out with what they break, in one set."""
+    """Return the keys of the table and those in quarantine with what they break, in one set."""
     shown = {row[0] for row in rows(cursor, f"SELECT k, n FROM {name}")}
     held = rows(cursor, f"SELECT k, array_join(__violated, ',') FROM {name}__quarantine ORDER BY k")
     return {*shown, *held}

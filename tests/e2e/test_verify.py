@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own."""
+    """A cursor in a new schema."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as opened:
         opened.execute("CREATE SCHEMA verified")
         opened.execute("USE verified")

@@ -54,7 +54,7 @@ def expand(lake: Lake, sql: str) -> str:
 
 
 def pinned_rows(lake: Lake, sql: str) -> list[tuple[object, ...]]:
-    """Return the rows that a refresh of a query sees, in a session of its own."""
+    """Return the rows that a refresh of a query sees, in a new session."""
     query = analyze(lake, sql).expanded_query
     session = lake.root.newSession()
     text = Tables(session, lake.format).pinned(query, "spark_catalog", "default")

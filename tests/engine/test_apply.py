@@ -57,7 +57,7 @@ def mt(lake: Lake) -> Stored:
 
 
 def history(mt: Stored) -> Mapping[str, object]:
-    """Return the newest commit as DESCRIBE HISTORY tells it."""
+    """Return the newest commit as DESCRIBE HISTORY shows it."""
     row = mt.lake.session.sql(f"DESCRIBE HISTORY {mt.name.quoted()} LIMIT 1").first()
     assert row is not None
     return row.asDict()

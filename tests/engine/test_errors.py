@@ -1,4 +1,4 @@
-"""What the gateway is told of exceptions that say little by themselves."""
+"""What the engine reports for exceptions with little information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that follow from their change alone, and those that have to be computed anew."""
+"""Groups computed from their change alone, and those that have to be computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every table has a directory of its own, and nothing deletes what lies in another one."""
+"""Every table has its own directory, and nothing deletes the files of another one."""
 
 from __future__ import annotations
 

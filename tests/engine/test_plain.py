@@ -1,4 +1,4 @@
-"""Sources without versions: files tell whether they changed, and nobody tells of all others."""
+"""Sources without versions: files show whether they changed, other sources do not."""
 
 from __future__ import annotations
 

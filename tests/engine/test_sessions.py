@@ -1,4 +1,4 @@
-"""Sessions that sleep while nobody uses them, and what they know when they awake."""
+"""Sessions that sleep while they are unused, and their state when they wake up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Superset in an environment of its own, as SQL Lab and its charts use a database."""
+"""Superset in a separate environment, as SQL Lab and its charts use a database."""
 
 from __future__ import annotations
 

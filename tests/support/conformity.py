@@ -1,4 +1,4 @@
-"""Where each conformity case is tested; counts at the end of a run how many of them hold."""
+"""Where each conformity case is tested, and a count of those that hold at the end of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway that dies at a point, and the next one."""
+"""A gateway that is killed at a fault point, and the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A materialized table driven as the engine drives it, without a gateway."""
+"""A materialized table that a test refreshes as the engine does, without a gateway."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidegate_server.engine.storage.base import Written
 
 
 class Stored:
-    """The stored table ``mt`` with its orders; its query is what is written first."""
+    """The stored table ``mt`` with its orders; the query gives its first rows."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class Stored:
         return commit
 
     def content(self) -> Mapping[str, int]:
-        """Return how often each row is stored, told apart to the bit."""
+        """Return how often each row is stored; values are compared to the bit."""
         return row_counts(self.lake.rows(f"SELECT * FROM {self.name.quoted()}"))
 
 
 def row_counts(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
-    """Return how often each row comes, told apart to the bit."""
+    """Return how often each row occurs; values are compared to the bit."""
     return Counter(map(repr, rows))
 
 
@@ -151,7 +151,7 @@ class Materialized(Stored):
         return backfill(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def publish(self, made_by: str, **changed: object) -> RefreshOutcome:
-        """Serve what a refresh left held."""
+        """Publish the version that a refresh left held."""
         order = self.order(publish=made_by, **changed)
         return publish(order, self.lake.root, self.lake.format, Operation(order.refresh_id))
 

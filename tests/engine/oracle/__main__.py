@@ -1,4 +1,4 @@
-"""Runs the oracle for as long as it is told: ``python -m tests.engine.oracle --help``."""
+"""Run the oracle for a given time: ``python -m tests.engine.oracle --help``."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _smallest(spark: SparkSession, asked: argparse.Namespace) -> Tally:
 
 
 def replay(spark: SparkSession, stream: Stream, tally: Tally) -> list[str]:
-    """Run one stream in a schema of its own."""
+    """Run one stream in a new schema."""
     lake = Lake(spark)
     try:
         return Replay(lake, tally).run(stream)

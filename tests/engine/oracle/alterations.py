@@ -27,7 +27,7 @@ def _optimize(table: str) -> st.SearchStrategy[Change]:
 
 
 def _purge(table: str) -> st.SearchStrategy[Change]:
-    """Write files anew without the rows that deletion vectors take out of them."""
+    """Rewrite files without the rows that deletion vectors remove."""
     vectors = f"ALTER TABLE {{{table}}} SET TBLPROPERTIES ('{_VECTORS}' = 'true')"
     first = TABLES[table].columns[0]
     deleted = f"DELETE FROM {{{table}}} WHERE {first.quoted} <=> {VALUES[first.name][0]}"

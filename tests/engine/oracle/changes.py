@@ -67,7 +67,7 @@ def _taken_out_and_back(draw: st.DrawFn, table: str) -> Change:
 
 @st.composite
 def _merge(draw: st.DrawFn, table: str) -> str:
-    """Update, delete and insert at once; each source row has a key of its own."""
+    """Update, delete and insert at once; each source row has a different key."""
     key, last = TABLES[table].columns[0], TABLES[table].columns[-1]
     values = draw(st.lists(st.sampled_from(VALUES[key.name]), min_size=1, max_size=3, unique=True))
     given = [draw(_row_with_key(table, value)) for value in values]
@@ -129,7 +129,7 @@ def _key_changed(draw: st.DrawFn, table: str) -> str:
 
 
 def _again(table: str) -> st.SearchStrategy[str]:
-    """Write every row anew, which changes files and no row."""
+    """Rewrite every row, which changes files and no row."""
     return st.just(f"INSERT OVERWRITE {{{table}}} SELECT * FROM {{{table}}}")
 
 

@@ -73,7 +73,7 @@ def lateral(draw: st.DrawFn, below: Below) -> Relation:
 
 @st.composite
 def wide_subqueries(draw: st.DrawFn, below: Below) -> Relation:
-    """Subqueries with several columns, in HAVING, or as a column of their own."""
+    """Subqueries with several columns, in HAVING, or as a column."""
     source, inner = draw(below), draw(below)
     pairs = equal(source, inner)
     if not pairs:

@@ -174,7 +174,7 @@ def result_of(aggregate: str, kinds: dict[str, str]) -> str:
         return "int"
     name = rest.removesuffix(")").split(" ")[0]
     kind = kinds.get(name, "opaque")
-    # Sums and averages are wider than what they are made of.
+    # Sums and averages are wider than their arguments.
     return kind if word in _KEPT or (word, kind) in _SAME_SUM else "opaque"
 
 

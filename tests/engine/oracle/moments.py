@@ -17,7 +17,7 @@ _WINDOWS = (
 
 @st.composite
 def time_windows(draw: st.DrawFn, below: Below) -> Relation:
-    """Groups by a window of time, alone or together with a key; the window is told or not."""
+    """Groups by a window of time, alone or together with a key; the window is selected or not."""
     source = draw(below)
     moments, keys = source.column_names("moment", "wall"), source.column_names(*KEYS)
     if not moments:

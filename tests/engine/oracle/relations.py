@@ -20,7 +20,7 @@ JOINED = (*KEYS, "bytes", "struct", "list")
 
 @dataclass(frozen=True)
 class Relation:
-    """A SELECT with its columns; table names stand in braces."""
+    """A SELECT with its columns; table names are in braces."""
 
     sql: str
     columns: tuple[Column, ...]

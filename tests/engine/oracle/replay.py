@@ -123,7 +123,7 @@ class Replay:
 
     @contextmanager
     def _keep_in_memory(self, stream: Stream) -> Iterator[None]:
-        """Keep what the tables hold now in memory, under names of their own.
+        """Keep the present rows of the tables in memory, under separate names.
 
         What is wanted is then computed from nothing that a refresh reads, and a third faster: Delta
         runs a query for the files of each table in a query.
@@ -147,7 +147,7 @@ class Replay:
             self._tally.left_out(refused)
 
     def _with_table_names(self, text: str) -> str:
-        """Put the names of tables in place of ``{fact}``, ``{mt0}`` and so on."""
+        """Replace placeholders by the names of tables: ``{fact}``, ``{mt0}`` and so on."""
         return _NAME.sub(lambda found: self._lake.name(found[1]).quoted(), text)
 
     def _create(self, number: int, query: str, held: str) -> None:
@@ -267,7 +267,7 @@ def _of_held(stream: Stream, text: str) -> str:
 
 
 def bag(rows: Sequence[Row]) -> Rows:
-    """Return how often each row comes, equal ones told as one."""
+    """Return how often each row occurs; rows that SQL finds equal are one."""
     return Counter(tuple(map(_plain, row)) for row in rows)
 
 

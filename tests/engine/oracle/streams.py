@@ -18,7 +18,7 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Stream:
-    """Everything one run of the oracle does; table names stand in braces.
+    """Everything that one run of the oracle does; table names are in braces.
 
     ``queries`` define the materialized tables ``{mt0}``, ``{mt1}`` and so on; later ones may read
     earlier ones.

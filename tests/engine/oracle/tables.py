@@ -18,7 +18,7 @@ class Column:
 
     @property
     def quoted(self) -> str:
-        """The name as it stands in SQL."""
+        """The name as SQL writes it."""
         return f"`{self.name}`"
 
 

@@ -205,7 +205,7 @@ def test_the_driver_tells_what_is_wrong_with_its_ticket(kerberos_gateway: Gatewa
         assert "kinit" in (caught.value.hint or "")
 
 
-# ---- SASL by hand --------------------------------------------------------------------------
+# ---- raw SASL messages ---------------------------------------------------------------------
 
 
 class Conversation:

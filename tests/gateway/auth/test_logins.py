@@ -24,7 +24,7 @@ HERE = Peer(address="127.0.0.1")
 
 
 class FakeClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ class FakeClock:
 
 
 class Answering:
-    """An authenticator that does what it is told."""
+    """An authenticator whose answers a test sets."""
 
     def __init__(self, work: Callable[[str, str], str]) -> None:
         self.authenticate = work

@@ -23,7 +23,7 @@ def create(
     after: str = "",
     query: str = "SELECT * FROM t1",
 ) -> str:
-    """Return a statement with clauses that stand before and after WITH."""
+    """Return a statement with clauses before and after WITH."""
     parts = ("CREATE MATERIALIZED TABLE m", items, *before)
     written = f"WITH ({options})" if options else ""
     return " ".join(filter(None, (*parts, written, after, f"AS {query}")))

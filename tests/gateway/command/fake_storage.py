@@ -1,4 +1,4 @@
-"""The engine's storage in memory: what stands in the warehouse after a command, or after half."""
+"""The engine's storage in memory: the warehouse after a command, complete or interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-made stand-ins for what commands use, and a world that holds them."""
+"""Fakes of everything that commands use, and a world that holds them."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class FakeQueue:
 
 
 class FixedClock:
-    """Time that stands still."""
+    """A clock that does not move."""
 
     def now(self) -> datetime:
         return NOW

@@ -42,7 +42,7 @@ READS_M = Surveyed(readings=(Reading(name=TableName("c", "d", "m"), location="fi
 
 
 class SurveyingEngine(FakeEngine):
-    """Also answers what statements read, from what the test prepared."""
+    """Also answers surveys with what the test prepared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class SurveyingEngine(FakeEngine):
         try:
             return super().call(request, **options)
         except AssertionError as unknown:
-            # Whatever else a statement asks for, its user was let through.
+            # Any other request shows that the user was authorized.
             raise error(Code.NOT_SUPPORTED, what="this request") from unknown
 
 

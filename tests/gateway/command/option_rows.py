@@ -17,7 +17,7 @@ Reader = Callable[[World, str], str | None]
 
 
 def by_lookup(world: World, key: str) -> str | None:
-    """Read as the scheduler and the upkeep do."""
+    """Read as the scheduler and maintenance do."""
     return table_option(world.table("m"), world.config.options)(key)
 
 
@@ -72,17 +72,17 @@ def by_load(world: World, key: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """How an option is proven: a value that reaches its reader, and the test of what that does."""
+    """A value that reaches the reader of an option, and the test of its effect."""
 
     value: str
     read: Reader
     test: str
     clauses: str = ""
-    """What a definition needs besides for the option to be read."""
+    """Further clauses that the option needs to be read."""
     items: str = ""
     options: str = ""
     wrong: str = "soon"
-    """A value that is refused; empty if any text is taken."""
+    """A value that is rejected; empty if any text is accepted."""
 
 
 UPKEEP = "core/refresh/test_upkeep.py::test_options_are_read_with_their_defaults"

@@ -1,4 +1,4 @@
-"""Which failures, suspensions and lags are told, and how often."""
+"""Which failures, suspensions and lags raise an alert, and how often."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ STATEMENTS = {
 
 
 def picture(world: World) -> object:
-    """Everything that a statement may change; places are those the engine told later."""
+    """Everything that a statement may change; locations are those reported by the engine."""
     stored = {
         table: (found.schema, found.partition_keys, found.comment, _facts(found))
         for table, found in world.engine.storage.tables.items()
@@ -167,7 +167,7 @@ def picture(world: World) -> object:
 def _facts(found: Stored) -> dict[str, object]:
     facts: dict[str, object] = dict(found.properties)
     if text := found.properties.get("tidegate.definition"):
-        # The status that stands there is nobody's: a rebuilt table is suspended.
+        # The stored status does not matter: a rebuilt table is suspended.
         untold = {"location": "", "refresh_status": ""}
         facts["tidegate.definition"] = {**json.loads(text), **untold}
     return facts

@@ -27,7 +27,7 @@ from tidegate_server.core.sql.alter import ALTER_RULES
 from tidegate_server.core.sql.statements import ColumnItem, CreateMaterializedTable, SchemaChange
 
 Proof = Callable[[World], object]
-"""Returns something true once the clause has had its effect, or was warned of."""
+"""Returns a true value if the clause had its effect or a warning was given."""
 
 
 def warns(word: str) -> Proof:

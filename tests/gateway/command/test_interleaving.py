@@ -99,7 +99,7 @@ def error_code(world: World, statement: str) -> str | None:
 
 @contextmanager
 def open_world(directory: Path, store: str = "sqlite") -> Iterator[World]:
-    """Yield a world over a store of its own, with tables to change."""
+    """Yield a world over a new store, with tables to change."""
     config = Config(scheduler={"patience": 10})  # type: ignore[arg-type]
     if store == "memory":
         yield create_tables(World(config=config))

@@ -1,4 +1,4 @@
-"""Scripts in the manner of Flink's pages and lakehouse tutorials run as they stand."""
+"""Scripts in the style of Flink's pages and lakehouse tutorials run unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS = frozenset({"ds", "hh", "product_id", "product_name"})
 
 
 class _Selected(dict[str, Analysis]):
-    """What queries produce, by their SELECT lists alone; * stands for three columns."""
+    """The columns of queries, from their SELECT lists alone; * is three columns."""
 
     def get(self, key: str, default: object = None) -> Analysis:  # type: ignore[override]
         names = [item.alias_or_name for item in sqlglot.parse_one(key, read="spark").selects]

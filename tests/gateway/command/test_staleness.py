@@ -1,4 +1,4 @@
-"""The age that a session allows of what it reads."""
+"""The staleness that a session allows for its reads."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ WAIT = 10.0
 
 
 class FakeEngine:
-    """Answers as told and keeps what it was asked."""
+    """Returns the answers that a test sets and records its requests."""
 
     generation = 1
     ready = True

@@ -1,4 +1,4 @@
-"""Lists and system tables leave out the tables that a user may not know of."""
+"""Lists and system tables omit the tables that a user has no privilege on."""
 
 from __future__ import annotations
 

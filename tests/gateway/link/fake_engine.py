@@ -1,4 +1,4 @@
-"""An engine without Spark, to be started by a supervisor: answers, fails or dies as told."""
+"""An engine without Spark, to be started by a supervisor: answers, fails or dies as a test asks."""
 
 from __future__ import annotations
 

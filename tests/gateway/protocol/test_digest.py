@@ -12,7 +12,7 @@ from tidegate_server.gateway.protocol.digest import DigestError, challenge, pars
 
 
 def client_response(password: str, nonce: str = "n0nce") -> tuple[SASLClient, bytes]:
-    """Return a client of another hand and its response."""
+    """Return a third-party client and its response."""
     client = SASLClient("default", "hive", "DIGEST-MD5", username="dXNlcg==", password=password)
     return client, client.process(challenge(nonce))
 

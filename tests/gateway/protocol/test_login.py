@@ -1,4 +1,4 @@
-"""Logging in over the binary transport: who comes in, who is told why not."""
+"""Authentication over the binary transport: who is accepted, and what the others are told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls as tools make them that nobody tested with: nulls, odd numbers, calls out of order."""
+"""Calls as untested tools may make them: nulls, odd numbers, calls out of order."""
 
 from __future__ import annotations
 

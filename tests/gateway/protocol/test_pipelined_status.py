@@ -1,4 +1,4 @@
-"""Status requests that are repeated, also before the reply to the one before."""
+"""Status requests that are repeated, also before the previous reply."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from tidegate_server.gateway.protocol.reply_cache import Rally, Repeated
 
 AT = 4
-"""Where the sequence number stands in what is asked and replied here."""
+"""The position of the sequence number in the questions and replies of these tests."""
 
 
 def repetition(holds: bool = True) -> Repeated:
@@ -49,7 +49,7 @@ def test_nothing_is_said_that_is_not_true_any_more() -> None:
 
 
 class Transport(asyncio.WriteTransport):
-    """Keeps what is written, and tells how much waits as it was told."""
+    """Keeps what is written, and reports the backlog that a test sets."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ PATIENT = 10.0
 
 
 class FakeEngine:
-    """Answers refreshes as told and keeps what it was asked."""
+    """Answers refreshes with what a test sets and records its requests."""
 
     def __init__(self) -> None:
         self.orders: list[RefreshOrder] = []
@@ -196,7 +196,7 @@ def failing_with(failure: Exception) -> Callable[[RefreshOrder], RefreshOutcome]
 
 
 class Gate:
-    """Work that stops until it is let through."""
+    """Work that waits until a test opens the gate."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()

@@ -30,7 +30,7 @@ QUERY = "SELECT a FROM c.d.t1"
 
 
 class Nightwatch:
-    """A scheduler of somebody else's: it remembers what it was told."""
+    """An external scheduler that records its calls."""
 
     made: ClassVar[list[Nightwatch]] = []
 
@@ -59,7 +59,7 @@ class Nightwatch:
 
 
 class Plugged:
-    """A gateway's scheduler with the plug-in behind it."""
+    """A gateway's scheduler that uses the plug-in."""
 
     def __init__(self, world: World, **config: Any) -> None:
         self.world = world
