@@ -122,15 +122,15 @@ def test_a_table_with_a_trigger_follows_its_source(run: Run) -> None:
         "CREATE MATERIALIZED TABLE follows REFRESH_MODE = FULL REFRESH_TRIGGER = ON UPDATE "
         "AT MOST EVERY INTERVAL '2' SECOND AS SELECT sum(n) AS total FROM ev"
     )
-    until(run, "SELECT total FROM follows", [(1,)])
+    wait_until(run, "SELECT total FROM follows", [(1,)])
     run("INSERT INTO ev VALUES (2)")
-    until(run, "SELECT total FROM follows", [(3,)])
+    wait_until(run, "SELECT total FROM follows", [(3,)])
     history = run("SHOW REFRESH HISTORY FOR follows")
     assert len(history) == 2
     assert sum("UPSTREAM_CHANGE" in row for row in history) == 1
 
 
-def until(run: Run, query: str, wanted: Rows) -> None:
+def wait_until(run: Run, query: str, wanted: Rows) -> None:
     for _ in range(600):
         if run(query) == wanted:
             return

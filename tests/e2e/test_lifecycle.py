@@ -33,7 +33,7 @@ def survivors(processes: list[psutil.Process], seconds: float = 30.0) -> list[ps
     return alive
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -66,7 +66,7 @@ def test_a_server_answers_from_its_start_until_ctrl_c(start_server: StartServer)
 
 def test_ctrl_c_stops_a_server_whose_engine_is_still_starting(start_server: StartServer) -> None:
     server = start_server()
-    until(lambda: any("java" in process.name() for process in server.processes()))
+    wait_until(lambda: any("java" in process.name() for process in server.processes()))
     everything = server.processes()
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(60) == 0

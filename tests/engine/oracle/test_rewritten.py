@@ -54,10 +54,10 @@ def _draw_examples(strategy: st.SearchStrategy[T], number: int, count: int) -> l
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def look(each: T) -> None:
+    def record(each: T) -> None:
         found.append(each)
 
-    look()
+    record()
     return found
 
 

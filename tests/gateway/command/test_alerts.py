@@ -68,7 +68,7 @@ class World:
             run(refresh_id=f"r-{number}", table_id=table_id, epoch=number, **good, **times)
         )
 
-    def look(self, seconds: float) -> list[str]:
+    def check_later(self, seconds: float) -> list[str]:
         self.clock.advance(seconds)
         self.alerts.look()
         return self.events()
@@ -164,12 +164,12 @@ def test_only_chosen_events_are_told(world: World) -> None:
 def test_a_breach_is_told_once_and_once_more_when_it_is_over(world: World) -> None:
     world.catalog.create(table(sources=(source("ev", "delta-ev"),)))
     world.record_refresh(1)
-    assert world.look(HOUR + 59) == []
-    assert world.look(2) == ["LAG_EXCEEDED"]
-    assert world.look(HOUR) == ["LAG_EXCEEDED"]
+    assert world.check_later(HOUR + 59) == []
+    assert world.check_later(2) == ["LAG_EXCEEDED"]
+    assert world.check_later(HOUR) == ["LAG_EXCEEDED"]
     world.record_refresh(2)
-    assert world.look(1) == ["LAG_EXCEEDED", "LAG_RECOVERED"]
-    assert world.look(HOUR + 60) == ["LAG_EXCEEDED", "LAG_RECOVERED", "LAG_EXCEEDED"]
+    assert world.check_later(1) == ["LAG_EXCEEDED", "LAG_RECOVERED"]
+    assert world.check_later(HOUR + 60) == ["LAG_EXCEEDED", "LAG_RECOVERED", "LAG_EXCEEDED"]
     first, over, _ = world.told
     assert (first.lag_seconds, first.target_seconds, first.cause) == (HOUR + 61, HOUR, "SCHEDULE")
     assert over.lag_seconds == 1
@@ -179,9 +179,9 @@ def test_a_breach_is_told_once_and_once_more_when_it_is_over(world: World) -> No
 def test_a_breach_is_not_told_again_after_a_restart_or_by_another_server(world: World) -> None:
     world.catalog.create(table())
     world.record_refresh(1)
-    world.look(3 * HOUR)
+    world.check_later(3 * HOUR)
     world.alerts = world.another()
-    assert world.look(1) == ["LAG_EXCEEDED"]
+    assert world.check_later(1) == ["LAG_EXCEEDED"]
 
 
 def test_servers_that_look_at_once_tell_once(world: World) -> None:
@@ -206,20 +206,20 @@ def test_tables_that_need_not_keep_pace_are_left_out(
 ) -> None:
     world.catalog.create(table(**changes))
     world.record_refresh(1)
-    assert world.look(5 * HOUR) == []
+    assert world.check_later(5 * HOUR) == []
 
 
 def test_a_table_that_was_never_refreshed_has_no_lag(world: World) -> None:
     world.catalog.create(table())
-    assert world.look(5 * HOUR) == []
+    assert world.check_later(5 * HOUR) == []
 
 
 def test_a_dropped_table_is_forgotten_in_silence(world: World) -> None:
     world.catalog.create(table())
     world.record_refresh(1)
-    world.look(3 * HOUR)
+    world.check_later(3 * HOUR)
     world.catalog.drop("t-1")
-    assert world.look(1) == ["LAG_EXCEEDED"]
+    assert world.check_later(1) == ["LAG_EXCEEDED"]
     assert Breaches(world.database).known() == frozenset()
 
 

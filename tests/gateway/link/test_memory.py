@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.link.test_supervisor import until
+from tests.gateway.link.test_supervisor import wait_until
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import EngineMemory
 from tidegate_server.core.messages.requests import Execute
@@ -152,5 +152,5 @@ def test_an_idle_engine_is_replaced_and_calls_wait_for_the_next_one(
     assert supervisor.replace("It collects.", lambda: engine.in_flight == 0)
     engine.call(Execute(session_id="s", operation_id="o", sql="SELECT 1"))
     assert supervisor.generation == 2
-    until(lambda: "The Spark engine is replaced. It collects." in announcements)
+    wait_until(lambda: "The Spark engine is replaced. It collects." in announcements)
     engine.close()

@@ -65,11 +65,11 @@ def test_the_outcome_is_recorded(world: World) -> None:
 def test_history_shows_the_run_while_it_runs(world: World) -> None:
     seen: list[RefreshRun] = []
 
-    def look(order: RefreshOrder) -> RefreshOutcome:
+    def record(order: RefreshOrder) -> RefreshOutcome:
         seen.extend(world.ledger.runs())
         return OUTCOME
 
-    world.engine.work = look
+    world.engine.work = record
     world.refresher.run(request())
     assert [(r.state, r.epoch) for r in seen] == [(RunState.RUNNING, 1)]
 
