@@ -7,13 +7,13 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests.size import FULL
+from tests.support.full_run import FULL
 
 pytest_plugins = (
-    "tests.conformity",
-    "tests.fix_server",
-    "tests.fix_jdbc",
-    "tests.fix_spark",
+    "tests.support.conformity",
+    "tests.support.fixtures.server",
+    "tests.support.fixtures.jdbc",
+    "tests.support.fixtures.spark",
 )
 
 # Bounded by their number and not by the clock; ``bin/test --full`` generates many more. On a build

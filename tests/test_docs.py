@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.errors_page import page as errors_page
 from tests.gateway.command.fakes import Column, Schema, World, analysis
-from tests.reasons_page import page as reasons_page
+from tests.support.errors_page import page as errors_page
+from tests.support.reasons_page import page as reasons_page
 from tidegate.cli.split import split
 from tidegate_server.core.config import Config
 from tidegate_server.core.messages.answers import Analysis
@@ -138,12 +138,12 @@ def test_files_that_the_architecture_cites_are_there() -> None:
 
 def test_the_page_of_errors_is_written_from_their_table() -> None:
     written = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert written == errors_page(), "run: python -m tests.errors_page > docs/errors.md"
+    assert written == errors_page(), "run: python -m tests.support.errors_page > docs/errors.md"
 
 
 def test_the_page_of_reasons_is_up_to_date() -> None:
     written = (ROOT / "docs" / "reasons.md").read_text("utf-8")
-    assert written == reasons_page(), "run: python -m tests.reasons_page > docs/reasons.md"
+    assert written == reasons_page(), "run: python -m tests.support.reasons_page > docs/reasons.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -177,10 +177,10 @@ def test_every_configuration_key_is_documented_with_its_default() -> None:
         value: Any = Config()
         for part in key.split("."):
             value = getattr(value, part)
-        assert shown.startswith(_written(value)), key
+        assert shown.startswith(_default_text(value)), key
 
 
-def _written(value: Any) -> str:
+def _default_text(value: Any) -> str:
     if value in ("", {}):
         return "(empty)"
     if isinstance(value, bool):

@@ -22,7 +22,7 @@ def sqlite_url(directory: Path) -> str:
 
 @contextmanager
 def open_database(kind: str, directory: Path) -> Iterator[Database]:
-    """Yield an empty open store of a kind; PostgreSQL gets a database of its own."""
+    """Yield an empty open store of a kind; PostgreSQL gets a new database."""
     if kind == "sqlite":
         database = Database(sqlite_url(directory))
         database.open()

@@ -23,7 +23,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlLedger
         yield SqlLedger(database)
 
 
-def _ended(number: int, **changes: object) -> RefreshRun:
+def _finished_run(number: int, **changes: object) -> RefreshRun:
     values: dict[str, object] = {
         "refresh_id": f"r-{number}",
         "state": RunState.SUCCEEDED,
@@ -146,8 +146,8 @@ def test_a_wish_to_cancel_stays_until_its_run_ended(ledger: SqlLedger) -> None:
 
 def test_runs_come_newest_first_and_bounded(ledger: SqlLedger) -> None:
     for number in range(1, 4):
-        ledger.record(_ended(number))
-    ledger.record(_ended(9, table_id="t-2"))
+        ledger.record(_finished_run(number))
+    ledger.record(_finished_run(9, table_id="t-2"))
     assert [r.refresh_id for r in ledger.runs("t-1")] == ["r-3", "r-2", "r-1"]
     assert [r.refresh_id for r in ledger.runs(limit=2)] == ["r-9", "r-3"]
 
@@ -155,15 +155,15 @@ def test_runs_come_newest_first_and_bounded(ledger: SqlLedger) -> None:
 def test_unfinished_runs_are_those_without_an_end(ledger: SqlLedger) -> None:
     ledger.record(run(refresh_id="queued"))
     ledger.record(run(refresh_id="running", state=RunState.RUNNING))
-    ledger.record(_ended(3))
+    ledger.record(_finished_run(3))
     assert [r.refresh_id for r in ledger.unfinished_runs()] == ["queued", "running"]
 
 
 def test_the_last_success_is_the_newest_run_of_the_whole_table(ledger: SqlLedger) -> None:
-    ledger.record(_ended(1, sources={"e": 1}))
-    ledger.record(_ended(2, sources={"e": 2}, action=Strategy.NO_DATA))
-    ledger.record(_ended(3, sources={"e": 3}, action=Strategy.PARTITION))
-    ledger.record(_ended(4, sources={"e": 4}, state=RunState.FAILED))
+    ledger.record(_finished_run(1, sources={"e": 1}))
+    ledger.record(_finished_run(2, sources={"e": 2}, action=Strategy.NO_DATA))
+    ledger.record(_finished_run(3, sources={"e": 3}, action=Strategy.PARTITION))
+    ledger.record(_finished_run(4, sources={"e": 4}, state=RunState.FAILED))
     last = ledger.last_success("t-1")
     assert last is not None
     assert last.sources == {"e": 2}
@@ -171,25 +171,25 @@ def test_the_last_success_is_the_newest_run_of_the_whole_table(ledger: SqlLedger
 
 
 def test_commits_are_the_runs_that_made_a_version(ledger: SqlLedger) -> None:
-    ledger.record(_ended(1, to_version=1))
-    ledger.record(_ended(2, to_version=2, action=Strategy.PARTITION))
-    ledger.record(_ended(3, to_version=2, action=Strategy.NO_DATA))
-    ledger.record(_ended(4, to_version=3, state=RunState.FAILED))
-    ledger.record(_ended(5))
-    ledger.record(_ended(6, to_version=1, table_id="t-2"))
+    ledger.record(_finished_run(1, to_version=1))
+    ledger.record(_finished_run(2, to_version=2, action=Strategy.PARTITION))
+    ledger.record(_finished_run(3, to_version=2, action=Strategy.NO_DATA))
+    ledger.record(_finished_run(4, to_version=3, state=RunState.FAILED))
+    ledger.record(_finished_run(5))
+    ledger.record(_finished_run(6, to_version=1, table_id="t-2"))
     assert [r.refresh_id for r in ledger.commits("t-1", 10)] == ["r-2", "r-1"]
     assert [r.refresh_id for r in ledger.commits("t-1", 1)] == ["r-2"]
 
 
 def test_old_runs_are_forgotten_but_not_a_tables_vector(ledger: SqlLedger) -> None:
-    ledger.record(_ended(1))
-    ledger.record(_ended(2, sources={"e": 2}))
-    ledger.record(_ended(3, state=RunState.FAILED))
-    ledger.record(_ended(4, table_id="t-2"))
-    ledger.record(_ended(5, finished_at=LATER))
+    ledger.record(_finished_run(1))
+    ledger.record(_finished_run(2, sources={"e": 2}))
+    ledger.record(_finished_run(3, state=RunState.FAILED))
+    ledger.record(_finished_run(4, table_id="t-2"))
+    ledger.record(_finished_run(5, finished_at=LATER))
     ledger.record(run(refresh_id="unfinished"))
     assert ledger.forget(NOON) == 0
-    ledger.record(_ended(6, table_id="t-3", action=Strategy.PARTITION))
+    ledger.record(_finished_run(6, table_id="t-3", action=Strategy.PARTITION))
     assert ledger.forget(LATER) == 4
     kept = [r.refresh_id for r in ledger.runs()]
     assert kept == ["unfinished", "r-5", "r-4"]

@@ -23,7 +23,7 @@ ADA = Identity(user="ada", method="LDAP")
 
 
 class FakeClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)

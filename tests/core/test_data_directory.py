@@ -37,7 +37,7 @@ def foreign(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(data: Path) -> str:
+def rejection(data: Path) -> str:
     """Claim a directory that is refused, and return why."""
     with pytest.raises(ServerError) as caught:
         claim(data)
@@ -62,7 +62,7 @@ def test_every_way_in_leaves_a_foreign_directory_as_it_is(
     foreign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = content(foreign)
-    assert "it holds spool, tmp, warehouse" in refused(foreign)
+    assert "it holds spool, tmp, warehouse" in rejection(foreign)
     with pytest.raises(ServerError, match="is not Tidegate's"):
         Directories(foreign).prepare()
     with pytest.raises(ServerError, match="is not Tidegate's"), build(foreign, "mute"):
@@ -138,21 +138,21 @@ def test_so_does_one_of_an_engine_without_a_gateway(tmp_path: Path) -> None:
 def test_a_lock_of_another_program_is_no_layout(tmp_path: Path, text: str) -> None:
     (tmp_path / "gateway.lock").write_text(text)
     (tmp_path / "tmp").mkdir()
-    refused(tmp_path)
+    rejection(tmp_path)
 
 
 def test_a_database_of_another_program_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "gateway.lock").touch()
     (tmp_path / "store.db").write_bytes(b"an export of our shop")
     (tmp_path / "cellar").mkdir()
-    refused(tmp_path)
+    rejection(tmp_path)
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     claim(tmp_path)
     mark = json.loads((tmp_path / MARK).read_text())
     (tmp_path / MARK).write_text(json.dumps({**mark, "version": FORMAT_VERSION + 1}))
-    said = refused(tmp_path)
+    said = rejection(tmp_path)
     assert f"format version {FORMAT_VERSION + 1}" in said
     assert "newer release" in said
 
@@ -160,12 +160,12 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "another"}', '{"version": 1}'])
 def test_a_mark_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MARK).write_text(text)
-    assert "cannot be read" in refused(tmp_path)
+    assert "cannot be read" in rejection(tmp_path)
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "it is a file" in refused(tmp_path / "file")
+    assert "it is a file" in rejection(tmp_path / "file")
 
 
 def test_what_an_engine_left_in_a_marked_directory_is_deleted(tmp_path: Path) -> None:

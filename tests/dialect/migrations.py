@@ -68,7 +68,7 @@ class Migrations:
         self.config.attributes |= {"engine": engine, "metadata": metadata}
 
     def write(self, revision: str, upgrade: str, downgrade: str, after: str | None = None) -> None:
-        """Write a revision by hand."""
+        """Write a revision without autogeneration."""
         text = _MAKO.partition("def upgrade")[0].replace('${imports if imports else ""}', "")
         text = text.replace("${repr(up_revision)}", repr(revision))
         text = text.replace("${repr(down_revision)}", repr(after))

@@ -111,7 +111,7 @@ def test_operations_are_statements(
     assert [statement for statement in statements if statement not in printed] == []
 
 
-def rendered(operation: Any) -> str:
+def render(operation: Any) -> str:
     context = MigrationContext.configure(dialect=TidegateDialect(paramstyle="pyformat"))
     text = render_python_code(UpgradeOps([operation]), migration_context=context)
     return " ".join(text.split())
@@ -127,18 +127,18 @@ def test_what_is_generated_says_everything_and_can_be_undone() -> None:
         freshness=datetime.timedelta(hours=1),
     )
     created = CreateMaterializedTableOp(table)
-    text = rendered(created)
+    text = render(created)
     assert "op.create_materialized_table('daily'," in text
     assert r"WHERE orders.note = 'it\\'s 5%'" in text
     assert (
         "schema='sales', comment='per day', options={'k': 'v'}, freshness=\"INTERVAL '1' HOUR\")"
     ) in text
-    assert "op.drop_materialized_table('daily', schema='sales')" in rendered(created.reverse())
+    assert "op.drop_materialized_table('daily', schema='sales')" in render(created.reverse())
     altered = CreateMaterializedTableOp(table.altering(), previous="CREATE OR ALTER …")
-    assert "or_alter=True" in rendered(altered)
-    assert "op.define_materialized_table('CREATE OR ALTER …')" in rendered(altered.reverse())
+    assert "or_alter=True" in render(altered)
+    assert "op.define_materialized_table('CREATE OR ALTER …')" in render(altered.reverse())
     widened = CreateMaterializedTableOp(table.altering(), "CREATE …", new_columns=True)
-    undone = rendered(widened.reverse())
+    undone = render(widened.reverse())
     assert "op.drop_materialized_table('daily', schema='sales') op.define_m" in undone
     dropped = DropMaterializedTableOp("m", definition="CREATE …")
     assert isinstance(dropped.reverse(), DefineMaterializedTableOp)

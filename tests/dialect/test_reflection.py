@@ -1,4 +1,4 @@
-"""The dialect on a driver's connection by hand."""
+"""The dialect on a fake connection of the driver."""
 
 from __future__ import annotations
 

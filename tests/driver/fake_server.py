@@ -1,4 +1,4 @@
-"""A HiveServer2 of a few lines that answers what a test scripts."""
+"""A small HiveServer2 whose answers a test sets."""
 
 # ruff: noqa: N802 - the calls have the names of the protocol
 
@@ -36,7 +36,7 @@ def failure(message: str, sqlstate: str | None = None, info: list[str] | None = 
 
 @dataclass
 class Answer:
-    """What one statement does: columns with rows in pages, DML, an error, or never ending."""
+    """The outcome of one statement: columns with rows in pages, DML, an error, or no end."""
 
     columns: Sequence[tuple[str, str | WireType]] = ()
     rows: Sequence[Sequence[Any]] = ()
@@ -55,6 +55,14 @@ class Answer:
             WireColumn(name, WireType(kind) if isinstance(kind, str) else kind)
             for name, kind in self.columns
         ]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The user and password of a client that logged in with PLAIN."""
+
+    user: str
+    password: str
 
 
 class Operation:
@@ -86,7 +94,7 @@ class FakeServer:
         self.unknown = unknown
         self.newest = newest
         self.calls: list[tuple[str, Any]] = []
-        self.credentials: list[sasl.PlainCredentials] = []
+        self.credentials: list[Credentials] = []
         self.connections = 0
         self.operations: dict[bytes, Operation] = {}
         self._sockets: list[socket.socket] = []
@@ -108,7 +116,7 @@ class FakeServer:
             thread.join(10)
 
     def drop_connections(self) -> None:
-        """Close every connection, as a server that dies."""
+        """Close every connection, like a server that dies."""
         for opened in self._sockets:
             try:
                 opened.shutdown(socket.SHUT_RDWR)
@@ -116,7 +124,7 @@ class FakeServer:
                 continue
 
     def requests(self, call: str) -> list[Any]:
-        """Return the requests of one call in the order of their coming."""
+        """Return the requests of one call, oldest first."""
         return [request for name, request in list(self.calls) if name == call]
 
     def _start(self, target: Callable[..., None], *args: Any) -> None:
@@ -159,7 +167,8 @@ class FakeServer:
             status, length = sasl.parse_negotiation_header(header)
             payload = inner.readAll(length)
         assert status is sasl.SaslStatus.OK
-        credentials = sasl.parse_plain_response(payload)
+        _, user, password = payload.decode().split("\0")
+        credentials = Credentials(user, password)
         self.credentials.append(credentials)
         if credentials.password == "wrong":
             inner.write(sasl.negotiation_frame(sasl.SaslStatus.BAD, b"no such user"))
@@ -168,7 +177,7 @@ class FakeServer:
 
 
 class _Handler:
-    """The calls; every one not written here answers an empty metadata result."""
+    """The calls; any other one answers with an empty metadata result."""
 
     def __init__(self, server: FakeServer) -> None:
         self.server = server

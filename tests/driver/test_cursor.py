@@ -18,7 +18,7 @@ from tidegate.wire.schema import WireType
 
 
 @contextmanager
-def connected(
+def open_connection(
     answers: dict[str, Answer] | None = None, **options: Any
 ) -> Iterator[tuple[FakeServer, tidegate.Connection]]:
     with (
@@ -31,7 +31,10 @@ def connected(
 @contextmanager
 def cursor_on(answer: Answer, **options: Any) -> Iterator[tidegate.Cursor]:
     """A cursor that has executed a statement with this answer."""
-    with connected({"q": answer}, **options) as (_, connection), connection.cursor() as cursor:
+    with (
+        open_connection({"q": answer}, **options) as (_, connection),
+        connection.cursor() as cursor,
+    ):
         yield cursor.execute("q")
 
 
@@ -95,7 +98,7 @@ def test_the_type_code_of_a_nested_type_equals_its_name_without_being_text(name:
 
 def test_another_connection_cancels_a_statement_by_its_handle() -> None:
     with (
-        connected({"forever": Answer(endless=True)}) as (server, connection),
+        open_connection({"forever": Answer(endless=True)}) as (server, connection),
         tidegate.connect("127.0.0.1", server.port, user="ann") as other,
         connection.cursor() as cursor,
     ):
@@ -112,7 +115,7 @@ def test_another_connection_cancels_a_statement_by_its_handle() -> None:
 def test_warnings_and_notes_of_a_statement_are_messages_until_the_next_one() -> None:
     said = ["Warning: the ice is thin", "Note: nothing was changed", "of another server"]
     answers = {"warn": Answer(messages=said), "silent": Answer()}
-    with connected(answers) as (_, connection), connection.cursor() as cursor:
+    with open_connection(answers) as (_, connection), connection.cursor() as cursor:
         messages = cursor.messages
         cursor.execute("warn")
         assert [(str(message), message.severity) for _, message in messages] == [
@@ -130,7 +133,7 @@ def test_executemany_keeps_the_messages_of_all_its_statements() -> None:
         "UPDATE t SET a = 1": Answer(messages=["Warning: one"]),
         "UPDATE t SET a = 2": Answer(messages=["Warning: two"]),
     }
-    with connected(answers) as (_, connection), connection.cursor() as cursor:
+    with open_connection(answers) as (_, connection), connection.cursor() as cursor:
         cursor.executemany("UPDATE t SET a = ?", [(1,), (2,)])
         assert [str(message) for _, message in cursor.messages] == ["one", "two"]
 
@@ -186,19 +189,19 @@ def test_an_uncounted_statement_has_a_rowcount_of_minus_one() -> None:
 
 
 def test_parameters_reach_the_server_as_literals() -> None:
-    with connected() as (server, connection):
+    with open_connection() as (server, connection):
         connection.cursor().execute("SELECT %(a)s", {"a": "x'y"})
         assert server.requests("ExecuteStatement")[0].statement == "SELECT 'x\\'y'"
 
 
 def test_a_statement_without_parameters_is_sent_as_it_is() -> None:
-    with connected() as (server, connection):
+    with open_connection() as (server, connection):
         connection.cursor().execute("SELECT 5 % 3, '%s'")
         assert server.requests("ExecuteStatement")[0].statement == "SELECT 5 % 3, '%s'"
 
 
 def test_statements_run_asynchronously_with_their_own_settings() -> None:
-    with connected() as (server, connection):
+    with open_connection() as (server, connection):
         connection.cursor().execute("q", settings={"a": "1"})
         (request,) = server.requests("ExecuteStatement")
         assert (request.runAsync, request.confOverlay) == (True, {"a": "1"})
@@ -206,7 +209,7 @@ def test_statements_run_asynchronously_with_their_own_settings() -> None:
 
 def test_many_inserts_travel_together_with_one_count() -> None:
     sql = "INSERT INTO t VALUES (1), (2)"
-    with connected({sql: Answer(modified=2)}) as (server, connection):
+    with open_connection({sql: Answer(modified=2)}) as (server, connection):
         cursor = connection.cursor().executemany("INSERT INTO t VALUES (%s)", [(1,), (2,)])
         assert cursor.rowcount == 2
         assert len(server.requests("ExecuteStatement")) == 1
@@ -234,7 +237,7 @@ def test_an_unfinished_statement_is_polled_until_it_is_done() -> None:
 
 def test_an_asynchronous_statement_tells_how_far_it_is() -> None:
     answer = Answer([("n", "INT")], [(1,)], polls=1)
-    with connected({"q": answer}) as (_, connection), connection.cursor() as cursor:
+    with open_connection({"q": answer}) as (_, connection), connection.cursor() as cursor:
         cursor.execute_async("q")
         assert cursor.description is None
         assert [cursor.poll().finished, cursor.poll().finished] == [False, True]
@@ -243,13 +246,13 @@ def test_an_asynchronous_statement_tells_how_far_it_is() -> None:
 
 def test_fetching_waits_for_an_asynchronous_statement() -> None:
     answer = Answer([("n", "INT")], [(1,)], polls=2)
-    with connected({"q": answer}) as (_, connection), connection.cursor() as cursor:
+    with open_connection({"q": answer}) as (_, connection), connection.cursor() as cursor:
         assert cursor.execute_async("q").fetchall() == [(1,)]
 
 
 def test_another_thread_cancels_while_the_first_waits_on_the_connection() -> None:
     answer = Answer(endless=True)
-    with connected({"q": answer}) as (server, connection), connection.cursor() as cursor:
+    with open_connection({"q": answer}) as (server, connection), connection.cursor() as cursor:
         cursor.execute_async("q")
         errors: list[tidegate.Error] = []
 
@@ -271,16 +274,16 @@ def test_an_interrupt_cancels_on_the_server_and_leaves_the_connection_usable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = {"q": Answer(endless=True), "n": NUMBERS}
-    with connected(answers) as (server, connection), connection.cursor() as cursor:
+    with open_connection(answers) as (server, connection), connection.cursor() as cursor:
         cursor.execute_async("q")
         inner = connection._channel._inner
         real_wait = inner.wait
 
-        def interrupted() -> None:
+        def interrupt() -> None:
             monkeypatch.setattr(inner, "wait", real_wait)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(inner, "wait", interrupted)
+        monkeypatch.setattr(inner, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             cursor.wait()
         assert len(server.requests("CancelOperation")) == 1
@@ -289,7 +292,7 @@ def test_an_interrupt_cancels_on_the_server_and_leaves_the_connection_usable(
 
 def test_a_canceled_statement_has_the_servers_words_and_code() -> None:
     answer = Answer(endless=True)
-    with connected({"q": answer}) as (server, connection), connection.cursor() as cursor:
+    with open_connection({"q": answer}) as (server, connection), connection.cursor() as cursor:
         cursor.execute_async("q")
         cursor.cancel()
         with pytest.raises(tidegate.OperationalError, match="canceled by a test") as caught:
@@ -305,7 +308,7 @@ def test_the_log_is_read_line_by_line() -> None:
 
 def test_the_log_is_followed_to_the_error_that_ends_it() -> None:
     answer = Answer(log=["one"], error=failure("boom", "XX000"))
-    with connected({"q": answer}) as (_, connection), connection.cursor() as cursor:
+    with open_connection({"q": answer}) as (_, connection), connection.cursor() as cursor:
         lines = []
         with pytest.raises(tidegate.InternalError, match="boom"):
             for line in cursor.execute_async("q").logs():
@@ -338,13 +341,13 @@ METADATA = {
 @pytest.mark.parametrize("call", METADATA)
 def test_metadata_comes_as_rows(call: str) -> None:
     answers = {call: Answer([("NAME", "STRING")], [("x",)])}
-    with connected(answers) as (server, connection):
+    with open_connection(answers) as (server, connection):
         assert METADATA[call](connection.cursor()).fetchall() == [("x",)]
         assert len(server.requests(call)) == 1
 
 
 def test_tables_are_asked_for_by_schema_pattern_and_types() -> None:
-    with connected() as (server, connection):
+    with open_connection() as (server, connection):
         connection.cursor().tables("s", "t%", ["VIEW"])
         (request,) = server.requests("GetTables")
         assert (request.schemaName, request.tableName, request.tableTypes) == (
@@ -355,7 +358,7 @@ def test_tables_are_asked_for_by_schema_pattern_and_types() -> None:
 
 
 def test_rows_can_be_dictionaries() -> None:
-    with connected({"q": NUMBERS}) as (_, connection):
+    with open_connection({"q": NUMBERS}) as (_, connection):
         cursor = connection.cursor(tidegate.dict_row).execute("q")
         assert cursor.fetchone() == {"n": 0}
         assert cursor.fetchmany(1) == [{"n": 1}]
@@ -363,19 +366,19 @@ def test_rows_can_be_dictionaries() -> None:
 
 def test_rows_can_be_named_tuples_whatever_the_columns_are_called() -> None:
     answer = Answer([("a", "INT"), ("count(1)", "INT")], [(1, 2)])
-    with connected({"q": answer}) as (_, connection):
+    with open_connection({"q": answer}) as (_, connection):
         (row,) = connection.cursor(tidegate.namedtuple_row).execute("q").fetchall()
         assert (row.a, row._1) == (1, 2)
 
 
 def test_a_new_statement_frees_the_one_before() -> None:
-    with connected({"q": NUMBERS}) as (server, connection):
+    with open_connection({"q": NUMBERS}) as (server, connection):
         connection.cursor().execute("q").execute("q")
         assert len(server.requests("CloseOperation")) == 1
 
 
 def test_a_closed_cursor_frees_its_operation_and_refuses() -> None:
-    with connected({"q": NUMBERS}) as (server, connection):
+    with open_connection({"q": NUMBERS}) as (server, connection):
         cursor = connection.cursor().execute("q")
         cursor.close()
         cursor.close()
@@ -386,14 +389,14 @@ def test_a_closed_cursor_frees_its_operation_and_refuses() -> None:
 
 def test_fetching_before_a_statement_is_a_programming_error() -> None:
     with (
-        connected() as (_, connection),
+        open_connection() as (_, connection),
         pytest.raises(tidegate.ProgrammingError, match="no statement"),
     ):
         connection.cursor().fetchone()
 
 
 def test_procedures_are_not_supported() -> None:
-    with connected() as (_, connection), pytest.raises(tidegate.NotSupportedError):
+    with open_connection() as (_, connection), pytest.raises(tidegate.NotSupportedError):
         connection.cursor().callproc("p")
 
 

@@ -58,7 +58,7 @@ def _update(connection: Any, sql: str) -> int:
     return int(connection.createStatement().executeUpdate(sql))
 
 
-def _prepared(connection: Any, sql: str, *values: Any) -> list[list[Any]]:
+def _query_prepared(connection: Any, sql: str, *values: Any) -> list[list[Any]]:
     statement = connection.prepareStatement(sql)
     for place, value in enumerate(values, 1):
         if isinstance(value, int):
@@ -123,7 +123,7 @@ _STEPS = {
     "query": _query,
     "count": _count,
     "update": _update,
-    "prepared": _prepared,
+    "prepared": _query_prepared,
     "types": _types,
     "log": _log,
     "results": _results,

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.dialect.migrations import Migrations
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 from tidegate_sqlalchemy import CreateMaterializedTable
 from tidegate_sqlalchemy.alembic import declare
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def engine(server: Server) -> Iterator[sa.Engine]:
-    """Connections whose default schema is one of its own."""
+    """Connections whose default schema is a new one."""
     url = f"tidegate://ada@{server.host}:{server.port}"
     schema = f"al_{uuid.uuid4().hex[:8]}"
     root = sa.create_engine(f"{url}/default")

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 import tidegate
-from tests.fix_server import Server, running_server
+from tests.support.fixtures.server import Server, running_server
 
 pytestmark = pytest.mark.faults  # a server of its own
 
@@ -26,7 +26,7 @@ SECRET = "sum(salary)"
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("guarded")
     file = folder / "tidegate.toml"
     file.write_text(CONFIG)
@@ -42,8 +42,8 @@ def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
 
-def denied(server: Server, user: str, *statements: str) -> str:
-    """Run statements of which the last must be denied; returns what its user is told."""
+def denial(server: Server, user: str, *statements: str) -> str:
+    """Run statements, the last of which must be denied; return the message."""
     with pytest.raises(tidegate.Error) as caught:
         run(server, user, *statements)
     assert caught.value.sqlstate == "42501", caught.value
@@ -51,7 +51,7 @@ def denied(server: Server, user: str, *statements: str) -> str:
     return str(caught.value)
 
 
-def listed(server: Server, user: str) -> set[str]:
+def visible_tables(server: Server, user: str) -> set[str]:
     """Return every table that a user can find out about in any list."""
     found = {row[0] for row in run(server, user, "SHOW MATERIALIZED TABLES IN pay")}
     found |= {row[1] for row in run(server, user, "SHOW TABLES IN pay")}
@@ -66,12 +66,14 @@ def listed(server: Server, user: str) -> set[str]:
 
 
 def rest(server: Server, method: str, path: str) -> int:
-    return httpx.request(method, f"http://127.0.0.1:{server.told()['http_port']}{path}").status_code
+    return httpx.request(
+        method, f"http://127.0.0.1:{server.ready_info()['http_port']}{path}"
+    ).status_code
 
 
-def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded: Server) -> None:
+def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded_server: Server) -> None:
     run(
-        guarded,
+        guarded_server,
         "ann",
         "CREATE SCHEMA pay",
         "CREATE TABLE pay.salaries (team STRING, salary INT) USING delta",
@@ -82,13 +84,13 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded: Server
     )
     [location] = [
         row[1]
-        for row in run(guarded, "ann", "DESCRIBE EXTENDED pay.totals")
+        for row in run(guarded_server, "ann", "DESCRIBE EXTENDED pay.totals")
         if row[0] == "location"
     ]
 
-    assert listed(guarded, "ann") == {"totals", "peek"}
-    assert listed(guarded, "bob") == {"peek"}
-    told = denied(guarded, "bob", "SELECT * FROM pay.totals")
+    assert visible_tables(guarded_server, "ann") == {"totals", "peek"}
+    assert visible_tables(guarded_server, "bob") == {"peek"}
+    told = denial(guarded_server, "bob", "SELECT * FROM pay.totals")
     assert "User bob needs SELECT on materialized table spark_catalog.pay.totals." in told
     for statement in (
         "SELECT * FROM pay.peek",
@@ -107,27 +109,27 @@ def test_what_one_user_owns_another_sees_only_when_it_is_granted(guarded: Server
         "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
         "EXPLAIN SELECT * FROM information_schema.materialized_tables",
     ):
-        denied(guarded, "bob", statement)
-    assert rest(guarded, "GET", "/v1/materialized-tables/pay.totals") == 403
-    assert rest(guarded, "POST", "/v1/materialized-tables/pay.totals/refresh") == 403
+        denial(guarded_server, "bob", statement)
+    assert rest(guarded_server, "GET", "/v1/materialized-tables/pay.totals") == 403
+    assert rest(guarded_server, "POST", "/v1/materialized-tables/pay.totals/refresh") == 403
 
     run(
-        guarded,
+        guarded_server,
         "ann",
         "GRANT SELECT ON MATERIALIZED TABLE pay.totals TO USER bob",
         "GRANT REFRESH ON MATERIALIZED TABLE pay.totals TO USER rest",
     )
-    assert sorted(run(guarded, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
-    assert listed(guarded, "bob") == {"totals", "peek"}
-    denied(guarded, "bob", "ALTER MATERIALIZED TABLE pay.totals REFRESH")
-    assert rest(guarded, "POST", "/v1/materialized-tables/pay.totals/refresh") == 202
+    assert sorted(run(guarded_server, "bob", "SELECT * FROM pay.peek")) == [("a", 3), ("b", 3)]
+    assert visible_tables(guarded_server, "bob") == {"totals", "peek"}
+    denial(guarded_server, "bob", "ALTER MATERIALIZED TABLE pay.totals REFRESH")
+    assert rest(guarded_server, "POST", "/v1/materialized-tables/pay.totals/refresh") == 202
     create = (
         "CREATE MATERIALIZED TABLE pay.mine FRESHNESS = INTERVAL '1' DAY "
         "AS SELECT sum(total) AS total FROM pay.totals"
     )
-    assert run(guarded, "bob", create, "SELECT * FROM pay.mine") == [(6,)]
+    assert run(guarded_server, "bob", create, "SELECT * FROM pay.mine") == [(6,)]
 
-    run(guarded, "ann", "REVOKE ALL ON MATERIALIZED TABLE pay.totals FROM USER bob")
-    denied(guarded, "bob", "SELECT * FROM pay.totals")
-    assert run(guarded, "bob", "SELECT * FROM pay.mine") == [(6,)]
-    denied(guarded, "root", "ALTER MATERIALIZED TABLE pay.mine REFRESH FULL")
+    run(guarded_server, "ann", "REVOKE ALL ON MATERIALIZED TABLE pay.totals FROM USER bob")
+    denial(guarded_server, "bob", "SELECT * FROM pay.totals")
+    assert run(guarded_server, "bob", "SELECT * FROM pay.mine") == [(6,)]
+    denial(guarded_server, "root", "ALTER MATERIALIZED TABLE pay.mine REFRESH FULL")

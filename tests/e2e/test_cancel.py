@@ -15,14 +15,14 @@ import pytest
 import tidegate
 from tests.e2e.test_crash_matrix import Faults
 from tests.e2e.test_interrupt import COUNTING, WRITING
-from tests.fix_server import (
+from tests.support.fixtures.server import (
     Server,
-    eventually,
     last_rows,
     named_rows,
     running_server,
     running_tasks,
 )
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def slow_server(tmp_path_factory: pytest.TempPathFactory, faults: Faults) -> Ite
         patch.setenv(VARIABLE, str(faults.folder))
         with running_server(tmp_path_factory.mktemp("cancel")) as server:
             server.wait_for_engine()
-            eventually(lambda: is_quiet(server), "the end of what an engine does once it is up")
+            wait_until(lambda: is_quiet(server), "the engine did not come to rest after its start")
             yield server
 
 
@@ -66,7 +66,7 @@ def is_quiet(server: Server) -> bool:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of which Spark must read each one to know the columns."""
+    """Rows that Spark must all read to know the columns."""
     path: Path = tmp_path_factory.mktemp("rows") / "rows.json.gz"
     part = gzip.compress(b'{"a": 1, "b": "some text", "c": [1, 2, 3]}\n' * 20_000)
     path.write_bytes(part * 800)
@@ -96,7 +96,7 @@ def test_no_task_is_left(
     if phase == "refreshing":
         last_rows(cursor, f"CREATE MATERIALIZED TABLE endless REFRESH_MODE = FULL AS {ENDLESS}")
     cursor.execute_async(AT_WORK[phase].replace(FILE, str(file)))
-    eventually(lambda: running_tasks(slow_server) > 0, "a running task")
+    wait_until(lambda: running_tasks(slow_server) > 0, "no task ran")
     cursor.cancel()
     assert_canceled(cursor, slow_server)
     assert last_rows(cursor, "SHOW TABLES LIKE 'never'") == []
@@ -132,12 +132,14 @@ def test_a_refresh_is_committed_or_not(
     cursor.execute_async(f"ALTER MATERIALIZED TABLE {table} REFRESH")
     faults.wait_held(point)
     cursor.cancel()
-    # A server that is held still longer than the engine takes to be told is none of real life.
+    # Outside of tests the server is never stopped for longer than a cancel takes to arrive.
     time.sleep(1.0)
     faults.release(point)
     assert_canceled(cursor, slow_server)
     history = f"SHOW REFRESH HISTORY FOR {table}"
-    eventually(lambda: named_rows(slow_server, history)[0]["state"] == state, f"a run that {state}")
+    wait_until(
+        lambda: named_rows(slow_server, history)[0]["state"] == state, f"no run that {state}"
+    )
     assert len(last_rows(cursor, f"DESCRIBE HISTORY {table}")) == before + versions
 
 
@@ -151,7 +153,7 @@ def test_what_has_ended_is_read_on_after_a_cancel(
     assert read + len(cursor.fetchmany(50_000)) == 50_010
     cursor.close()
     spool = slow_server.data / "spool"
-    eventually(lambda: not list(spool.iterdir()), "an empty spool")
+    wait_until(lambda: not list(spool.iterdir()), "the spool was not emptied")
 
 
 def test_what_waits_for_an_engine_never_begins(
@@ -163,7 +165,7 @@ def test_what_waits_for_an_engine_never_begins(
     cursor.execute_async("CREATE TABLE never USING delta AS SELECT 1 AS a")
     time.sleep(0.5)
     cursor.cancel()
-    assert slow_server.told()["engine"]["pid"] == engine, "another engine is up already"
+    assert slow_server.ready_info()["engine"]["pid"] == engine, "another engine is up already"
     with pytest.raises(tidegate.Error, match="canceled by user"):
         cursor.wait()
     slow_server.wait_for_engine(other_than=engine)

@@ -13,7 +13,7 @@ import pytest
 from pyhive import hive
 
 from bench.servers import spark_thrift_server
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -158,7 +158,7 @@ def test_nested_cells_mean_the_same_and_are_json(peers: tuple[Any, Any], kind: s
 
 
 def column(connection: Any, query: str) -> list[Any]:
-    """Return a result's only column as it stands on the wire, None for nulls; NaN by its text."""
+    """Return a result's only column as the wire has it, None for nulls; NaN as text."""
     cursor = connection.cursor(arraysize=PAGE)
     cursor.execute(query)
     cells: list[Any] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_server import Beeline, Server
+from tests.support.fixtures.server import Beeline, Server
 
 pytestmark = pytest.mark.spark
 

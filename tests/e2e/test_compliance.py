@@ -1,4 +1,4 @@
-"""SQLAlchemy's compliance suite for dialects, in a process of its own."""
+"""SQLAlchemy's compliance suite for dialects, in its own process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_server import Server
-from tests.size import FULL
+from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
 

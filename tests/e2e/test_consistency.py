@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Run, Server, last_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Run, Server, last_rows
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 
@@ -79,7 +79,7 @@ def test_a_table_that_is_ahead_is_read_as_its_consumers_know_it(run: Run) -> Non
     ) == [(30, 30, 1)]
     # Twice the same table is one version of it.
     assert run("SELECT count(*) FROM dwd a JOIN dwd b USING (k)") == [(5,)]
-    # Versions that the query chooses stay, and concern nobody else.
+    # Versions that the query chooses itself stay as they are.
     newest = max(row[0] for row in run("DESCRIBE HISTORY dwd"))
     assert run(
         f"SELECT (SELECT sum(amount) FROM dwd VERSION AS OF {newest}), sum(total) FROM dws"

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer, last_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, StartServer, last_rows
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.faults
 
@@ -73,7 +73,7 @@ def content(server: Server) -> dict[object, object]:
 
 
 def check_recovered(server: Server, total: int) -> None:
-    """The old version stands, the run is settled, and the next refresh equals the query."""
+    """The old version is unchanged, the run has ended, and the next refresh equals the query."""
     assert content(server) == {"a": total}
     assert states(server)[0] in ("FAILED", "ABANDONED")
     rows(server, "UPDATE src SET pause = 0", "ALTER MATERIALIZED TABLE mt REFRESH")

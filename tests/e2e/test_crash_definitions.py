@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 import tidegate
-from tests.e2e.test_crash_matrix import WAIT, Faults, until
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.e2e.test_crash_matrix import WAIT, Faults
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
@@ -145,7 +146,7 @@ def check(case: Case, table: str, server: Server) -> frozenset[str]:
         return stored in allowed and (listed == stored or (case.plain and listed == frozenset()))
 
     server.wait_for_engine()
-    until(whole, f"{case}: {found}, {catalog(server, table)}")
+    wait_until(whole, f"{case}: {found}, {catalog(server, table)}")
     [names] = found
     for name in names:
         named_rows(server, f"SELECT * FROM {name}")

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,9 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 pytestmark = pytest.mark.faults
@@ -74,24 +75,17 @@ class Faults:
         (self.folder / f"{point.value}.armed").touch()
 
     def wait_held(self, point: Point) -> None:
-        """Wait until a process is held."""
-        until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
+        """Wait until a process is stopped at the point."""
+        wait_until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
 
     def release(self, point: Point) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         (self.folder / f"{point.value}.held").unlink(missing_ok=True)
-
-
-def until(look: Callable[[], object], otherwise: str) -> None:
-    deadline = time.monotonic() + WAIT
-    while not look():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
 
 
 @pytest.fixture
 def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """The points, armed by nobody yet."""
+    """The points, none of them armed."""
     folder = tmp_path / "faults"
     folder.mkdir()
     monkeypatch.setenv(VARIABLE, str(folder))
@@ -105,12 +99,12 @@ def test_crash_matrix(start_server: StartServer, faults: Faults, tmp_path: Path)
         server.wait_for_engine()
         table = f"mt{number}"
         prepare(server, table, f"src{number}", case.mode)
-        before = committed(server.data, table)
+        before = committed_epochs(server.data, table)
         faults.arm(case.point)
         with refreshing(server, table):
             server = suffer(case, server, faults, start_server)
-        state = settled(server, table)
-        after = committed(server.data, table)
+        state = final_state(server, table)
+        after = committed_epochs(server.data, table)
         check(case, server, table, before, after)
         print(f"{case}: run {state}, versions {before} -> {after}, all verified")  # noqa: T201
 
@@ -168,18 +162,18 @@ def suffer(case: Case, server: Server, faults: Faults, start: StartServer) -> Se
     return start(f"--set=scheduler.lease={LEASE}")
 
 
-def settled(server: Server, table: str) -> str:
-    """Wait for the end of the run, be it told by the store's repair."""
+def final_state(server: Server, table: str) -> str:
+    """Wait for the end of the run, recorded by itself or by recovery; return its state."""
     server.wait_for_engine()
 
     def newest() -> str:
         return str(named_rows(server, f"SHOW REFRESH HISTORY FOR {table}")[0]["state"])
 
-    until(lambda: newest() in ENDED, "the run was never settled")
+    wait_until(lambda: newest() in ENDED, "the run was never settled")
     return newest()
 
 
-def committed(data: Path, table: str) -> list[int]:
+def committed_epochs(data: Path, table: str) -> list[int]:
     """Return the epochs of a table's commits, oldest first, as its own log has them."""
     (log,) = (data / "warehouse").rglob(f"{table}-*/_delta_log")
     epochs = []
@@ -199,7 +193,7 @@ def check(case: Case, server: Server, table: str, before: list[int], after: list
         assert len(after) == len(before) + 1, case
     assert after == sorted(set(after)), case
     named_rows(server, f"ALTER MATERIALIZED TABLE {table} REFRESH")
-    assert len(committed(server.data, table)) == len(before) + 1, case
+    assert len(committed_epochs(server.data, table)) == len(before) + 1, case
     found = {(r["k"], r["n"]) for r in named_rows(server, f"SELECT * FROM {table}")}
     assert found == {("a", 11), (None, 3), ("c", 5)}, case
     for version in versions(server, table):

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Rows, Run, Server, last_rows
+from tests.support.fixtures.server import Rows, Run, Server, last_rows
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +34,7 @@ def run(server: Server) -> Iterator[Run]:
             execute("DROP SCHEMA currency CASCADE")
 
 
-def refused(run: Run, statement: str) -> str:
+def rejection(run: Run, statement: str) -> str:
     """Run a statement until it is refused, and return why."""
     for _ in range(300):
         try:
@@ -60,7 +60,7 @@ def test_every_way_to_read_keeps_the_bound(run: Run) -> None:
     assert run("SELECT n FROM top") == [(1,)]
     inserted = time.monotonic()
     run("INSERT INTO ev VALUES (2)")
-    reason = refused(run, "SELECT n FROM mt")
+    reason = rejection(run, "SELECT n FROM mt")
     age = re.search(r"up to (\d+) s ago", reason)
     assert age is not None
     # Counted from the change, not from the refresh before it.
@@ -74,7 +74,7 @@ def test_every_way_to_read_keeps_the_bound(run: Run) -> None:
         "MERGE INTO copied USING mt ON copied.n = mt.n WHEN NOT MATCHED THEN INSERT *",
         "CACHE TABLE kept AS SELECT n FROM mt",
     ):
-        refused(run, statement)
+        rejection(run, statement)
     assert run("SELECT n FROM copied") == []
     run("EXPLAIN SELECT * FROM mt", "CREATE TEMPORARY VIEW other AS SELECT * FROM mt")
     run(BOUND.format("1 s SERVE"))
@@ -98,7 +98,7 @@ def test_what_is_too_old_is_computed_instead(run: Run) -> None:
         BOUND.format("1 s FAIL"),
         "INSERT INTO ev VALUES (2)",
     )
-    refused(run, "SELECT n FROM top")
+    rejection(run, "SELECT n FROM top")
     run(BOUND.format("1 s INLINE"))
     assert run("SELECT * FROM top") == [(2, 2)]
     assert sorted(run("SELECT h FROM seen")) == [(Decimal("0.5"),), (Decimal("1.0"),)]
@@ -122,15 +122,15 @@ def test_a_table_with_a_trigger_follows_its_source(run: Run) -> None:
         "CREATE MATERIALIZED TABLE follows REFRESH_MODE = FULL REFRESH_TRIGGER = ON UPDATE "
         "AT MOST EVERY INTERVAL '2' SECOND AS SELECT sum(n) AS total FROM ev"
     )
-    until(run, "SELECT total FROM follows", [(1,)])
+    wait_until(run, "SELECT total FROM follows", [(1,)])
     run("INSERT INTO ev VALUES (2)")
-    until(run, "SELECT total FROM follows", [(3,)])
+    wait_until(run, "SELECT total FROM follows", [(3,)])
     history = run("SHOW REFRESH HISTORY FOR follows")
     assert len(history) == 2
     assert sum("UPSTREAM_CHANGE" in row for row in history) == 1
 
 
-def until(run: Run, query: str, wanted: Rows) -> None:
+def wait_until(run: Run, query: str, wanted: Rows) -> None:
     for _ in range(600):
         if run(query) == wanted:
             return

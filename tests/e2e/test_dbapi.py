@@ -12,7 +12,7 @@ import pytest
 from impala.tests import _dbapi20_tests
 
 import tidegate
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 

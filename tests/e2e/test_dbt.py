@@ -1,4 +1,4 @@
-"""The dbt package against a real server, by dbt-spark in an environment of its own.
+"""The dbt package against a real server, by dbt-spark in a separate environment.
 
 ``TIDEGATE_DBT`` names a dbt that is there; ``bin/test --full`` installs one, which is some 60 MB.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_server import Server, last_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, last_rows
+from tests.support.full_run import FULL
 from tidegate.dbt import DIRECTORY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -45,7 +45,7 @@ def dbt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _wanted_by_the_page() -> list[str]:
-    """Return what the manual says to install, this repository in the place of its release."""
+    """Return what the manual says to install, with this repository instead of its release."""
     page = (_ROOT / "docs" / "dbt.md").read_text("utf-8")
     line = next(line for line in page.splitlines() if line.startswith("pip install "))
     wanted = shlex.split(line)[2:]
@@ -96,7 +96,7 @@ class Project:
         self.write("models/daily.sql", f"{{{{ config({said}) }}}}\n{sql}\n")
 
     def run(self, *arguments: str, fails: bool = False) -> str:
-        """Run dbt and return what it printed."""
+        """Run dbt and return its output."""
         done = subprocess.run(
             [str(self._dbt), "--no-use-colors", *arguments, "--profiles-dir", "."],
             cwd=self._folder,
@@ -113,7 +113,7 @@ class Project:
 
 @pytest.fixture
 def project(dbt: Path, server: Server, tmp_path: Path) -> Iterator[Project]:
-    """A project in a schema of its own."""
+    """A project in a new schema."""
     project = Project(dbt, tmp_path / "shop", server)
     yield project
     with closing(server.connect()) as connection, connection.cursor() as cursor:
@@ -161,7 +161,7 @@ def test_a_model_is_made_altered_and_left_alone(project: Project, server: Server
         project.run("run")
         assert [row[3] for row in last_rows(cursor, rows)] == [12, 1, 2]
 
-        # What no ALTER can do is told, and done with --full-refresh.
+        # Changes that no ALTER can make are reported, and made with --full-refresh.
         project.model(SUMMING)
         assert "MT_EVOLUTION_UNSUPPORTED" in project.run("run", fails=True)
         project.run("run", "--full-refresh")

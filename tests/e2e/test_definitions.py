@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server, sorted_rows
+from tests.support.fixtures.server import Server, sorted_rows
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +18,7 @@ DAY = "FRESHNESS = INTERVAL '1' DAY"
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own."""
+    """A cursor in a new schema."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as opened:
         opened.execute("CREATE SCHEMA defined")
         opened.execute("USE defined")

@@ -26,7 +26,7 @@ def year() -> Year:
 
 
 @pytest.fixture(scope="module")
-def shown(server: Any) -> Iterator[Any]:
+def demo_server(server: Any) -> Iterator[Any]:
     """A server to which the demo brought three days, interrupted after two."""
     _drop(server)
     _demo(server, days=DAYS - 1)
@@ -35,10 +35,10 @@ def shown(server: Any) -> Iterator[Any]:
     _drop(server)
 
 
-def test_every_flight_is_there_once_with_its_final_landing(shown: Any, year: Year) -> None:
+def test_every_flight_is_there_once_with_its_final_landing(demo_server: Any, year: Year) -> None:
     flights = year.between(date(2013, 1, 1), LAST)
     sql = "SELECT message_id, arr_delay, dest_name IS NULL, wind_speed FROM flights.dwd_flights"
-    found = {row[0]: row[1:] for row in _rows(shown, sql)}
+    found = {row[0]: row[1:] for row in _rows(demo_server, sql)}
     names = set(year.dimensions["airports"]["faa"].to_pylist())
     weather = year.dimensions["weather"]
     wind = {
@@ -58,7 +58,9 @@ def test_every_flight_is_there_once_with_its_final_landing(shown: Any, year: Yea
     assert found == expected
 
 
-def test_delays_per_month_equal_those_computed_from_the_package(shown: Any, year: Year) -> None:
+def test_delays_per_month_equal_those_computed_from_the_package(
+    demo_server: Any, year: Year
+) -> None:
     flights = year.between(date(2013, 1, 1), LAST)
     sql = (
         "SELECT airline, origin, flights, planes, cancelled, late FROM flights.dws_delays "
@@ -71,7 +73,7 @@ def test_delays_per_month_equal_those_computed_from_the_package(shown: Any, year
         own = flights.filter(pc.equal(flights["carrier"], airline["carrier"]))
         if own.num_rows:
             expected[airline["name"], "all"] = _delays(own)
-    assert {row[:2]: row[2:] for row in _rows(shown, sql)} == expected
+    assert {row[:2]: row[2:] for row in _rows(demo_server, sql)} == expected
 
 
 def _delays(flights: pa.Table) -> tuple[int, ...]:

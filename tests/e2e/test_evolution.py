@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import tidegate
-from tests import size
-from tests.fix_server import Run, StartServer, last_rows
+from tests.support import full_run
+from tests.support.fixtures.server import Run, StartServer, last_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -35,7 +35,7 @@ def sql(server: Any) -> Iterator[Run]:
         run("DROP SCHEMA evolution CASCADE")
 
 
-def until(expected: Any, look: Callable[[], Any], seconds: float = 60.0) -> None:
+def wait_until(expected: Any, look: Callable[[], Any], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while (found := look()) != expected:
         assert time.monotonic() < deadline, found
@@ -80,12 +80,12 @@ def test_a_continuous_table_serves_the_old_content_until_the_new_is_there(
 ) -> None:
     create = "CREATE OR ALTER MATERIALIZED TABLE m FRESHNESS = INTERVAL '2' SECOND AS "
     sql(create + TOTALS)
-    until([("a", 3), ("b", 3)], lambda: sorted(sql("SELECT * FROM m")))
+    wait_until([("a", 3), ("b", 3)], lambda: sorted(sql("SELECT * FROM m")))
     sql(create + TOTALS.replace("AS total", "AS total, max(n) AS most"))
     assert len(sql("SELECT * FROM m")) == 2
-    until([("a", 3, 2), ("b", 3, 3)], lambda: sorted(sql("SELECT * FROM m")))
+    wait_until([("a", 3, 2), ("b", 3, 3)], lambda: sorted(sql("SELECT * FROM m")))
     sql("ALTER MATERIALIZED TABLE m SET ('k' = 'v')", "INSERT INTO src VALUES ('c', 4)")
-    until([("a", 3), ("b", 3), ("c", 4)], lambda: sorted(sql("SELECT k, total FROM m")))
+    wait_until([("a", 3), ("b", 3), ("c", 4)], lambda: sorted(sql("SELECT k, total FROM m")))
 
 
 def test_columns_evaluated_on_read_come_and_go_under_a_reader(sql: Callable[..., Any]) -> None:
@@ -137,7 +137,7 @@ def test_a_first_load_begins_where_it_was_told(sql: Callable[..., Any]) -> None:
     assert sql("SELECT count(*) FROM m") == [(1,)]
 
 
-@pytest.mark.skipif(not size.FULL, reason="for the long run; test_recover loses the store, too")
+@pytest.mark.skipif(not full_run.FULL, reason="for the long run; test_recover loses the store, too")
 def test_a_lost_store_is_made_anew_from_the_warehouse(start_server: StartServer) -> None:
     server = start_server()
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:

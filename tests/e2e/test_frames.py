@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from pyhive import hive
 
 import tidegate
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests import dying
-from tests.dying import until
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.support import killed_gateway
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 ENOUGH = "CONSTRAINT enough ASSERT (row_count > 0.5 * previous(row_count)) ON VIOLATION HOLD"
@@ -20,7 +20,7 @@ CREATE = "CREATE MATERIALIZED TABLE gated ({}) {} AS SELECT k, n FROM raw"
 
 
 class Gated:
-    """The table in a schema of its own."""
+    """The table in a new schema."""
 
     def __init__(self, server: Server, schema: str) -> None:
         self.server, self.schema = server, schema
@@ -28,7 +28,7 @@ class Gated:
     def __call__(self, *statements: str) -> list[dict[str, object]]:
         return named_rows(self.server, f"USE {self.schema}", *statements)
 
-    def refused(self, statement: str) -> tidegate.Error:
+    def rejection(self, statement: str) -> tidegate.Error:
         with pytest.raises(tidegate.Error) as caught:
             self(statement)
         return caught.value
@@ -36,7 +36,7 @@ class Gated:
     def keys(self) -> set[object]:
         return {row["k"] for row in self("SELECT k FROM gated")}
 
-    def held(self) -> object:
+    def held_version(self) -> object:
         return self("SHOW MATERIALIZED TABLES EXTENDED LIKE 'gated'")[0]["held_version"]
 
     def last(self) -> dict[str, object]:
@@ -44,7 +44,7 @@ class Gated:
 
 
 @pytest.fixture
-def gated(server: Server) -> Iterator[Gated]:
+def gated_table(server: Server) -> Iterator[Gated]:
     named_rows(
         server,
         "CREATE SCHEMA gating",
@@ -71,50 +71,50 @@ def gated(server: Server) -> Iterator[Gated]:
     ],
 )
 def test_an_assertion_that_cannot_be_judged_is_refused(
-    gated: Gated, condition: str, reason: str
+    gated_table: Gated, condition: str, reason: str
 ) -> None:
-    said = gated.refused(CREATE.format(f"CONSTRAINT c ASSERT ({condition})", ""))
+    said = gated_table.rejection(CREATE.format(f"CONSTRAINT c ASSERT ({condition})", ""))
     assert (said.code, reason in str(said)) == ("MT_COLUMN_EXPRESSION", True), str(said)
-    assert gated("SHOW MATERIALIZED TABLES") == []
+    assert gated_table("SHOW MATERIALIZED TABLES") == []
 
 
 @pytest.mark.spark
-def test_a_continuous_table_waits_while_a_version_is_held(gated: Gated) -> None:
+def test_a_continuous_table_waits_while_a_version_is_held(gated_table: Gated) -> None:
     quarantine = "CONSTRAINT known EXPECT (k IS NOT NULL) ON VIOLATION QUARANTINE"
-    gated(CREATE.format(f"{ENOUGH}, {quarantine}", "REFRESH_MODE = CONTINUOUS"))
-    until(lambda: gated.keys() == {"a", "b", "c", "d"}, "the table was never filled")
-    gated("DELETE FROM raw WHERE n < 4")
-    until(gated.held, "nothing was held")
-    assert "row_count is 1, previously 4" in str(gated.held())
-    until(lambda: gated.last()["state"] == "FAILED", "the refresh never ended")
-    failed = gated.last()
+    gated_table(CREATE.format(f"{ENOUGH}, {quarantine}", "REFRESH_MODE = CONTINUOUS"))
+    wait_until(lambda: gated_table.keys() == {"a", "b", "c", "d"}, "the table was never filled")
+    gated_table("DELETE FROM raw WHERE n < 4")
+    wait_until(gated_table.held_version, "nothing was held")
+    assert "row_count is 1, previously 4" in str(gated_table.held_version())
+    wait_until(lambda: gated_table.last()["state"] == "FAILED", "the refresh never ended")
+    failed = gated_table.last()
     assert failed["error_class"] == "MT_VERSION_HELD"
     # What came since would do, but it is not for the server to decide.
-    gated("INSERT INTO raw VALUES ('e', 5), ('f', 6), (NULL, 7)")
+    gated_table("INSERT INTO raw VALUES ('e', 5), ('f', 6), (NULL, 7)")
     time.sleep(3)
-    assert gated.last()["refresh_id"] == failed["refresh_id"]
-    assert gated.keys() == {"a", "b", "c", "d"}
-    [lag] = [row for row in gated("SHOW LAG") if row["table"] == "gated"]
+    assert gated_table.last()["refresh_id"] == failed["refresh_id"]
+    assert gated_table.keys() == {"a", "b", "c", "d"}
+    [lag] = [row for row in gated_table("SHOW LAG") if row["table"] == "gated"]
     assert lag["cause"] == "HELD"
-    told = [(row["decision"], row["reason_code"]) for row in gated("EXPLAIN REFRESH gated")]
+    told = [(row["decision"], row["reason_code"]) for row in gated_table("EXPLAIN REFRESH gated")]
     assert told[0] == ("HELD", "VERSION_HELD")
     assert ("CHECK", "ASSERTION") in told
-    gated("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
-    assert gated.held() is None
-    until(lambda: gated.keys() == {"d", "e", "f"}, "the table does not go on")
-    assert [row["n"] for row in gated("SELECT n FROM gated__quarantine")] == [7]
-    shown = gated("SHOW VERSIONS gated")
+    gated_table("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
+    assert gated_table.held_version() is None
+    wait_until(lambda: gated_table.keys() == {"d", "e", "f"}, "the table does not go on")
+    assert [row["n"] for row in gated_table("SELECT n FROM gated__quarantine")] == [7]
+    shown = gated_table("SHOW VERSIONS gated")
     assert "PUBLISH" in {row["action"] for row in shown}
-    # By hand: the table is told to be empty, which is held, and thrown away.
-    gated("ALTER MATERIALIZED TABLE gated SUSPEND", "DELETE FROM raw")
-    said = gated.refused("ALTER MATERIALIZED TABLE gated REFRESH")
+    # A manual refresh would empty the table: the result is held, and discarded.
+    gated_table("ALTER MATERIALIZED TABLE gated SUSPEND", "DELETE FROM raw")
+    said = gated_table.rejection("ALTER MATERIALIZED TABLE gated REFRESH")
     assert (said.code, "PUBLISH HELD VERSION" in str(said.hint)) == ("MT_VERSION_HELD", True)
-    gated("ALTER MATERIALIZED TABLE gated DISCARD HELD VERSION")
-    said = gated.refused("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
+    gated_table("ALTER MATERIALIZED TABLE gated DISCARD HELD VERSION")
+    said = gated_table.rejection("ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION")
     assert said.code == "MT_NOTHING_HELD"
-    gated("ALTER MATERIALIZED TABLE gated DROP CONSTRAINT enough")
-    gated("ALTER MATERIALIZED TABLE gated REFRESH")
-    assert gated.keys() == set()
+    gated_table("ALTER MATERIALIZED TABLE gated DROP CONSTRAINT enough")
+    gated_table("ALTER MATERIALIZED TABLE gated REFRESH")
+    assert gated_table.keys() == set()
 
 
 @pytest.mark.faults
@@ -127,8 +127,10 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
     monkeypatch.setenv(VARIABLE, str(folder))
 
     def die_at(server: Server, point: Point, statement: str) -> Server:
-        again = dying.die_at(server, point, statement, start_server, folder)
-        until(lambda: Gated(again, "default").last()["finished_at"], "the run was never settled")
+        again = killed_gateway.die_at(server, point, statement, start_server, folder)
+        wait_until(
+            lambda: Gated(again, "default").last()["finished_at"], "the run was never settled"
+        )
         return again
 
     server = start_server()
@@ -143,24 +145,24 @@ def test_a_death_neither_loses_a_held_version_nor_publishes_it_twice(
     )
     server = die_at(server, Point.BEFORE_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
     gated = Gated(server, "default")
-    assert (gated.last()["state"], gated.held()) == ("ABANDONED", None)
+    assert (gated.last()["state"], gated.held_version()) == ("ABANDONED", None)
 
     server = die_at(server, Point.AFTER_COMMIT, "ALTER MATERIALIZED TABLE gated REFRESH")
     gated = Gated(server, "default")
     assert (gated.last()["error_class"], gated.keys()) == ("MT_VERSION_HELD", {"a", "b", "c"})
-    assert "row_count is 1, previously 3" in str(gated.held())
+    assert "row_count is 1, previously 3" in str(gated.held_version())
 
     publish = "ALTER MATERIALIZED TABLE gated PUBLISH HELD VERSION"
     server = die_at(server, Point.BEFORE_COMMIT, publish)
     gated = Gated(server, "default")
     assert (gated.last()["state"], gated.keys()) == ("ABANDONED", {"a", "b", "c"})
-    assert gated.held() is not None
+    assert gated.held_version() is not None
 
     server = die_at(server, Point.AFTER_COMMIT, publish)
     gated = Gated(server, "default")
     last = gated.last()
     assert (last["state"], last["action"]) == ("SUCCEEDED", "PUBLISH")
-    assert (gated.keys(), gated.held()) == ({"a"}, None)
+    assert (gated.keys(), gated.held_version()) == ({"a"}, None)
     [proof] = gated("VERIFY MATERIALIZED TABLE gated")
     assert proof["equal"] is True
-    assert gated.refused(publish).code == "MT_NOTHING_HELD"
+    assert gated.rejection(publish).code == "MT_NOTHING_HELD"

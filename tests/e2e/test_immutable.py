@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Run, Server, last_rows
+from tests.support.fixtures.server import Run, Server, last_rows
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ _REFRESH = "ALTER MATERIALIZED TABLE mt REFRESH"
 
 @pytest.fixture
 def run(server: Server) -> Iterator[Run]:
-    """Execute statements in a schema of its own; returns the last one's rows."""
+    """Execute statements in a new schema; returns the rows of the last one."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
         execute = partial(last_rows, cursor)
         execute(

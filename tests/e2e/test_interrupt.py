@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fix_server import Beeline, Server, eventually, running_tasks
+from tests.support.fixtures.server import Beeline, Server, running_tasks
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.jdbc]
 
@@ -24,7 +25,7 @@ WRITING = "SELECT id, repeat('x', 100) AS text FROM range(200000000)"
 
 
 class Terminal:
-    """A beeline at a terminal of its own."""
+    """A beeline at its own terminal."""
 
     def __init__(self, beeline: Beeline) -> None:
         self._screen, inside = os.openpty()
@@ -81,9 +82,9 @@ def test_ctrl_c_in_beeline_leaves_no_task_and_the_session_goes_on(
         terminal.type(f"{query};\n".encode())
         # Before it draws a bar, beeline has nothing to cancel yet.
         terminal.wait_for(rb"ELAPSED TIME")
-        eventually(lambda: running_tasks(server) > 0, "a running task")
+        wait_until(lambda: running_tasks(server) > 0, "no task ran")
         terminal.type(CTRL_C)
         terminal.wait_for(rb"Error: Query was cancelled")
-        eventually(lambda: running_tasks(server) == 0, "the end of all tasks")
+        wait_until(lambda: running_tasks(server) == 0, "the tasks did not end")
         terminal.type(f"SELECT concat('going', ' on ', {number});\n".encode())
         terminal.wait_for(b"going on %d" % number)

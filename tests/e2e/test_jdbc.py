@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.fix_jdbc import Ask
-from tests.fix_server import Server
+from tests.support.fixtures.jdbc import Ask
+from tests.support.fixtures.server import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.jdbc]
 
@@ -23,7 +23,7 @@ VALUES = (
 
 @pytest.fixture
 def table(server: Server) -> Iterator[str]:
-    """A materialized table with a key and a comment, over a source, in a schema of its own."""
+    """A materialized table with a key and a comment, over a source, in a new schema."""
     name = f"jdbc_{uuid.uuid4().hex[:8]}"
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"CREATE SCHEMA {name}")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.dying import until
-from tests.fix_server import StartServer, named_rows
-from tests.size import FULL
+from tests.support.fixtures.server import StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.engine.jvm.jars import KAFKA, cache_dir
 
 pytestmark = [
@@ -75,7 +75,7 @@ def broker(tmp_path: Path) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
         try:
-            until(lambda: listens(port), "the broker did not come up")
+            wait_until(lambda: listens(port), "the broker did not come up")
             yield f"127.0.0.1:{port}"
         finally:
             process.terminate()

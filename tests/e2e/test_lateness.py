@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.dying import until
-from tests.fix_server import Server, named_rows
+from tests.support.fixtures.server import Server, named_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -32,33 +32,34 @@ def late(server: Server) -> Iterator[Server]:
 
 
 def test_late_data_open_a_partition_until_its_lateness_is_over(late: Server) -> None:
-    until(lambda: covered(late), "nothing was refreshed")
-    name = covered(late)[-1]
+    wait_until(lambda: refreshed_partitions(late), "nothing was refreshed")
+    name = refreshed_partitions(late)[-1]
     time.sleep(1)  # it is over
     arrive(late, name)
-    until(lambda: counted(late, name) == 1, "the partition was not opened again")
-    until(lambda: status(late, name) == "CLOSED", "the partition was never closed")
+    wait_until(lambda: stored_count(late, name) == 1, "the partition was not opened again")
+    wait_until(lambda: status(late, name) == "CLOSED", "the partition was never closed")
 
     arrive(late, name)
-    seen = scheduled(late)[0]["refresh_id"]
+    seen = scheduled_runs(late)[0]["refresh_id"]
     others = 3  # the first of them may have begun before
-    until(
-        lambda: [run["refresh_id"] for run in scheduled(late)].index(seen) >= others, "it stopped"
+    wait_until(
+        lambda: [run["refresh_id"] for run in scheduled_runs(late)].index(seen) >= others,
+        "it stopped",
     )
-    assert counted(late, name) == 1
+    assert stored_count(late, name) == 1
     named_rows(late, f"ALTER MATERIALIZED TABLE late.mt REFRESH PARTITION (sec = '{name}')")
-    assert counted(late, name) == 2
+    assert stored_count(late, name) == 2
 
 
-def scheduled(server: Server) -> list[dict[str, object]]:
+def scheduled_runs(server: Server) -> list[dict[str, object]]:
     """Return the scheduled runs that succeeded, newest first."""
     runs = named_rows(server, "SHOW REFRESH HISTORY FOR late.mt LIMIT 100")
     return [r for r in runs if (r["trigger"], r["state"]) == ("SCHEDULED", "SUCCEEDED")]
 
 
-def covered(server: Server) -> list[str]:
+def refreshed_partitions(server: Server) -> list[str]:
     """Return the partitions of the scheduled runs."""
-    specs = [spec for run in scheduled(server) for spec in json.loads(str(run["partitions"]))]
+    specs = [spec for run in scheduled_runs(server) for spec in json.loads(str(run["partitions"]))]
     return sorted(spec["sec"] for spec in specs)
 
 
@@ -66,13 +67,13 @@ def arrive(server: Server, second: str) -> None:
     named_rows(server, f"INSERT INTO late.ev VALUES ('{second}')")
 
 
-def counted(server: Server, second: str) -> object:
+def stored_count(server: Server, second: str) -> object:
     rows = named_rows(server, f"SELECT n FROM late.mt WHERE sec = '{second}'")
     return rows[0]["n"] if rows else 0
 
 
 def status(server: Server, second: str) -> object:
-    """Return how a partition stands, None if nothing is known of it."""
+    """Return the state of a partition, None if it has no record."""
     partition = f'{{"sec":"{second}"}}'
     rows = named_rows(
         server,

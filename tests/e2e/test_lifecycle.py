@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer, last_rows, running_server
+from tests.support.fixtures.server import Server, StartServer, last_rows, running_server
 
 pytestmark = pytest.mark.faults
 
@@ -27,13 +27,13 @@ def fetch(server: Server, *statements: str) -> list[tuple[object, ...]]:
         return last_rows(cursor, *statements)
 
 
-def gone(processes: list[psutil.Process], seconds: float = 30.0) -> list[psutil.Process]:
+def survivors(processes: list[psutil.Process], seconds: float = 30.0) -> list[psutil.Process]:
     """Wait until the processes are gone and return those that are not."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return alive
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -55,22 +55,22 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_a_server_answers_from_its_start_until_ctrl_c(start_server: StartServer) -> None:
     server = start_server()
     assert fetch(server, "SHOW MATERIALIZED TABLES") == []
-    assert server.told()["engine"] is None, "an answer without Spark waits for no engine"
+    assert server.ready_info()["engine"] is None, "an answer without Spark waits for no engine"
     assert fetch(server, "SELECT 1 AS one") == [(1,)]
     everything = server.processes()
     assert any("java" in process.name() for process in everything)
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(60) == 0
-    assert gone(everything) == []
+    assert survivors(everything) == []
 
 
 def test_ctrl_c_stops_a_server_whose_engine_is_still_starting(start_server: StartServer) -> None:
     server = start_server()
-    until(lambda: any("java" in process.name() for process in server.processes()))
+    wait_until(lambda: any("java" in process.name() for process in server.processes()))
     everything = server.processes()
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(60) == 0
-    assert gone(everything) == []
+    assert survivors(everything) == []
 
 
 def test_ctrl_c_does_not_wait_for_a_long_statement(start_server: StartServer) -> None:
@@ -82,7 +82,7 @@ def test_ctrl_c_does_not_wait_for_a_long_statement(start_server: StartServer) ->
         everything = server.processes()
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(60) == 0
-        assert gone(everything) == []
+        assert survivors(everything) == []
 
 
 def test_nothing_survives_a_killed_gateway_and_its_tables_are_there_again(
@@ -99,7 +99,7 @@ def test_nothing_survives_a_killed_gateway_and_its_tables_are_there_again(
     )
     everything = server.processes()
     server.process.kill()
-    assert gone(everything) == []
+    assert survivors(everything) == []
 
     again = start_server()
     assert any("mt" in row for row in fetch(again, "SHOW MATERIALIZED TABLES"))
@@ -137,7 +137,7 @@ def test_a_statement_fails_retriably_when_its_engine_is_killed(mortal: Server) -
         assert tuple(cursor.fetchone() or ()) == (2,)
     mortal.wait_for_engine(other_than=first["pid"])
     assert (
-        gone([psutil.Process(first["jvm_pid"])] if psutil.pid_exists(first["jvm_pid"]) else [])
+        survivors([psutil.Process(first["jvm_pid"])] if psutil.pid_exists(first["jvm_pid"]) else [])
         == []
     )
 

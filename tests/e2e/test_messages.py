@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_jdbc import Ask
-from tests.fix_server import Beeline, Server, last_rows, named_rows
+from tests.support.fixtures.jdbc import Ask
+from tests.support.fixtures.server import Beeline, Server, last_rows, named_rows
 
 pytestmark = pytest.mark.spark
 

@@ -25,8 +25,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 import tidegate
-from tests.fix_server import Server
-from tests.size import FULL
+from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +40,7 @@ REFUSED = re.compile(
 )
 """How a statement may be refused; everything else is a defect."""
 INTERRUPTED = {"OPERATION_CANCELED", "FAILED_READ_FILE.FILE_NOT_EXIST"}
-"""What may happen to a statement while another session cancels it or drops what it reads."""
+"""Errors of a statement while another session cancels it or drops a table that it reads."""
 _schemas = itertools.count()
 _tokens = itertools.count()
 
@@ -79,7 +79,7 @@ def tables_in(session: Session) -> set[str]:
     return {str(row[1]) for row in session.rows("SHOW TABLES")}
 
 
-def materialized(session: Session) -> set[str]:
+def materialized_names(session: Session) -> set[str]:
     return {str(row[0]).rpartition(".")[2] for row in session.rows(f"SHOW {MT}S")}
 
 
@@ -254,7 +254,7 @@ class Names(RuleBasedStateMachine):
         if not hasattr(self, "session"):
             return
         listed = {n for n, kind in self.kinds.items() if kind == "mt"}
-        assert materialized(self.session) == listed
+        assert materialized_names(self.session) == listed
         assert tables_in(self.session) == set(self.kinds)
         for name, expected in self.rows.items():
             found = sorted(str(row[0]) for row in self.session.rows(f"SELECT v FROM {name}"))
@@ -364,7 +364,7 @@ def check_and_drop(server: Server, schema: str) -> None:
     """Every name is whole: listed in both books, read, verified, refreshed, dropped for good."""
     home = server.data / "warehouse" / f"{schema}.db"
     with closing(Session(server, schema)) as session:
-        listed = materialized(session)
+        listed = materialized_names(session)
         assert tables_in(session) == listed
         assert len(own_directories(home)) == len(listed)
         for name in sorted(listed):

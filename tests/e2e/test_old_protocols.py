@@ -9,7 +9,7 @@ import pytest
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 from tidegate.wire.service import Client, accelerated_protocol, ttypes
 
 pytestmark = pytest.mark.spark

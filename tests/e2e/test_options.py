@@ -10,7 +10,7 @@ import pytest
 from pyhive import hive
 
 import tidegate
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 
@@ -19,7 +19,7 @@ ZONE = {"spark.sql.session.timeZone": "Nowhere/Bad"}
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own, with a Delta table of 1000 rows."""
+    """A cursor in a new schema, with a Delta table of 1000 rows."""
     schema = f"o{uuid.uuid4().hex[:8]}"
     with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"CREATE SCHEMA {schema}")

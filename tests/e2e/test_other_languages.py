@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.fix_server import Server
-from tests.size import FULL
+from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = [
     pytest.mark.spark,

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from tests.fix_server import Server, last_rows
+from tests.support.fixtures.server import Server, last_rows
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +22,7 @@ CREATE = (
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own, with a source."""
+    """A cursor in a new schema, with a source."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as opened:
         opened.execute("CREATE SCHEMA held")
         opened.execute("USE held")
@@ -41,7 +41,7 @@ def rows(cursor: tidegate.Cursor, statement: str) -> list[tuple[object, ...]]:
 
 
 def content(cursor: tidegate.Cursor, name: str = "good") -> set[object]:
-    """Return the keys of the table and those held out with what they break, in one set."""
+    """Return the keys of the table and those in quarantine with what they break, in one set."""
     shown = {row[0] for row in rows(cursor, f"SELECT k, n FROM {name}")}
     held = rows(cursor, f"SELECT k, array_join(__violated, ',') FROM {name}__quarantine ORDER BY k")
     return {*shown, *held}
@@ -58,7 +58,7 @@ def refresh(cursor: tidegate.Cursor, name: str = "good") -> dict[str, object]:
     return dict(zip(names, run, strict=True))
 
 
-def refused(cursor: tidegate.Cursor, statement: str) -> str:
+def rejection(cursor: tidegate.Cursor, statement: str) -> str:
     with pytest.raises(tidegate.Error) as caught:
         cursor.execute(statement)
     return str(caught.value)
@@ -95,10 +95,10 @@ def test_the_quarantine_belongs_to_its_table(cursor: tidegate.Cursor) -> None:
         "DROP VIEW good__quarantine",
         "ALTER VIEW good__quarantine AS SELECT 1",
     ):
-        message = refused(cursor, statement)
+        message = rejection(cursor, statement)
         assert "MT_WRONG_KIND" in message, message
         assert "held.good" in message
-    assert "ALREADY_EXISTS" in refused(
+    assert "ALREADY_EXISTS" in rejection(
         cursor, "CREATE MATERIALIZED TABLE good__quarantine AS SELECT * FROM raw"
     )
     cursor.execute("ALTER MATERIALIZED TABLE good RENAME TO better")
@@ -141,7 +141,7 @@ def test_readers_see_only_what_is_in_the_table(cursor: tidegate.Cursor) -> None:
 
 def test_conditions_have_to_be_stable(cursor: tidegate.Cursor) -> None:
     for condition in ("n > rand()", "current_date() > DATE '2020-01-01'"):
-        message = refused(
+        message = rejection(
             cursor,
             f"CREATE MATERIALIZED TABLE good (CONSTRAINT c EXPECT ({condition})"
             " ON VIOLATION QUARANTINE) AS SELECT k, n FROM raw",
@@ -164,7 +164,7 @@ def test_keys_are_checked_and_rows_held_out_do_not_count(cursor: tidegate.Cursor
     assert refresh(cursor, "keyed")["action"] == "INCREMENTAL"
     cursor.execute("INSERT INTO raw VALUES ('b', 6)")
     for kind in ("INCREMENTAL", "FULL"):
-        message = refused(cursor, f"ALTER MATERIALIZED TABLE keyed REFRESH {kind}")
+        message = rejection(cursor, f"ALTER MATERIALIZED TABLE keyed REFRESH {kind}")
         assert "MT_PK_VIOLATED" in message
         assert '{"k":"b"}' in message
     assert len(rows(cursor, "SELECT * FROM keyed")) == 4

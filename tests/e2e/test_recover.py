@@ -7,8 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.fix_server import Rows, Server, StartServer, eventually, sorted_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Rows, Server, StartServer, sorted_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +26,7 @@ def run(server: Server, *statements: str) -> Rows:
         return sorted_rows(cursor, *statements)
 
 
-def filled(start_server: StartServer) -> Server:
+def start_with_data(start_server: StartServer) -> Server:
     server = start_server()
     server.wait_for_engine()
     run(
@@ -51,14 +52,17 @@ def filled(start_server: StartServer) -> Server:
 def test_a_lost_metastore_comes_back_from_the_warehouse(
     start_server: StartServer, store_too: bool
 ) -> None:
-    lost = filled(start_server)
+    lost = start_with_data(start_server)
     shutil.rmtree(lost.data / "metastore")
     if store_too:
         for each in lost.data.glob("store.db*"):
             each.unlink()
     server = start_server("--recover-catalog")
     server.wait_for_engine()
-    eventually(lambda: "they are suspended" in server.output.read_text(), "the tables")
+    wait_until(
+        lambda: "they are suspended" in server.output.read_text(),
+        "the tables were not brought back",
+    )
     said = server.output.read_text()
     assert "2 materialized and 2 other Delta tables of the warehouse in the metastore" in said
     for query, rows in QUERIES.items():

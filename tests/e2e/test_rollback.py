@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dying import die_at
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.killed_gateway import die_at
 from tidegate_server.core.faults import VARIABLE, Point
 
 POINTS = (Point.BEFORE_COMMIT, Point.BETWEEN_HALVES)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.fix_server import Beeline, StartServer
 from tests.gateway.protocol.certificates import authority
+from tests.support.fixtures.server import Beeline, StartServer
 from tidegate_server.gateway.auth.passwords import set_password
 
 pytestmark = pytest.mark.faults

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_server import Server
+from tests.support.fixtures.server import Server
 
 pytestmark = pytest.mark.spark
 

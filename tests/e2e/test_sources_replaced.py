@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 import tidegate
-from tests.fix_server import Run, Server, eventually, last_rows
+from tests.support.fixtures.server import Run, Server, last_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -87,11 +88,13 @@ def test_a_table_that_follows_its_sources_follows_what_a_view_reads_now(run: Run
         "CREATE MATERIALIZED TABLE mt FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS "
         "AS SELECT n FROM seen",
     )
-    eventually(lambda: run("SELECT n FROM mt") == [(1,)], "the first rows came")
+    wait_until(lambda: run("SELECT n FROM mt") == [(1,)], "the first rows never came")
     run("CREATE OR REPLACE VIEW seen AS SELECT n FROM other", "INSERT INTO ev VALUES (2)")
-    eventually(lambda: run("SELECT n FROM mt") == [(7,)], "the rows of the other table came")
+    wait_until(lambda: run("SELECT n FROM mt") == [(7,)], "the rows of the other table never came")
     run("INSERT INTO other VALUES (8)")
-    eventually(lambda: run("SELECT n FROM mt ORDER BY n") == [(7,), (8,)], "a change was followed")
+    wait_until(
+        lambda: run("SELECT n FROM mt ORDER BY n") == [(7,), (8,)], "a change was not followed"
+    )
 
 
 def test_an_excluded_source_that_was_created_again_stays_excluded(run: Run) -> None:
@@ -101,18 +104,20 @@ def test_an_excluded_source_that_was_created_again_stays_excluded(run: Run) -> N
         "FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = CONTINUOUS "
         "AS SELECT n FROM ev UNION ALL SELECT n FROM quiet",
     )
-    eventually(lambda: run("SELECT n FROM mt") == [(1,)], "the first rows came")
+    wait_until(lambda: run("SELECT n FROM mt") == [(1,)], "the first rows never came")
     run(
         "DROP TABLE quiet",
         "CREATE TABLE quiet (n INT) USING delta",
         "INSERT INTO ev VALUES (2)",
     )
-    eventually(lambda: run("SELECT count(*) FROM mt") == [(2,)], "a change was followed")
+    wait_until(lambda: run("SELECT count(*) FROM mt") == [(2,)], "a change was not followed")
     run("INSERT INTO quiet VALUES (3)")
     time.sleep(5)
     assert run("SELECT count(*) FROM mt") == [(2,)]
     run("INSERT INTO ev VALUES (4)")
-    eventually(lambda: run("SELECT count(*) FROM mt") == [(4,)], "it was read with the next change")
+    wait_until(
+        lambda: run("SELECT count(*) FROM mt") == [(4,)], "it was not read with the next change"
+    )
 
 
 def test_files_may_become_a_delta_table(run: Run) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests import dying
-from tests.dying import until
-from tests.fix_server import Server, StartServer, named_rows
-from tests.size import FULL
+from tests.support import killed_gateway
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.full_run import FULL
+from tests.support.waiting import wait_until
 from tidegate_server.core.faults import VARIABLE, Point
 
 
@@ -25,7 +25,7 @@ def files(folder: Path) -> str:
     return f"STREAM read_files('{folder}', format => 'json', schema => 'a INT')"
 
 
-def refused(server: Server, statement: str) -> tidegate.Error:
+def rejection(server: Server, statement: str) -> tidegate.Error:
     with pytest.raises(tidegate.Error) as caught:
         named_rows(server, statement)
     return caught.value
@@ -52,11 +52,11 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
         "AS SELECT count(*) AS n, sum(a) AS s FROM raw",
     )
     try:
-        until(lambda: total() == [{"n": 2, "s": 3}], "nothing was taken in")
+        wait_until(lambda: total() == [{"n": 2, "s": 3}], "nothing was taken in")
         arrive(tmp_path, "two", 4, 7)
-        until(lambda: total() == [{"n": 3, "s": 7}], "what arrived later was not taken in")
+        wait_until(lambda: total() == [{"n": 3, "s": 7}], "what arrived later was not taken in")
         named_rows(server, "ALTER MATERIALIZED TABLE arriving.raw SUSPEND")
-        until(lambda: last(server, "arriving.raw")["finished_at"], "a refresh never ended")
+        wait_until(lambda: last(server, "arriving.raw")["finished_at"], "a refresh never ended")
         arrive(tmp_path, "three", 8)
         [plan] = [
             row
@@ -101,7 +101,7 @@ def test_files_are_taken_in_and_read_by_others(server: Server, tmp_path: Path) -
                 "MT_STREAM_UNSUPPORTED",
             ),
         ):
-            assert refused(server, statement).code == code, statement
+            assert rejection(server, statement).code == code, statement
     finally:
         named_rows(
             server,
@@ -132,7 +132,7 @@ def test_a_death_around_the_commit_loses_and_doubles_nothing(
     )
     for value, point in ((2, Point.BEFORE_COMMIT), (4, Point.AFTER_COMMIT)):
         arrive(folder, str(value), value)
-        server = dying.die_at(server, point, refresh, start_server, faults)
+        server = killed_gateway.die_at(server, point, refresh, start_server, faults)
         arrive(folder, str(value + 1), value + 1)
         named_rows(server, refresh)
         rows = named_rows(server, "SELECT a FROM raw ORDER BY a")

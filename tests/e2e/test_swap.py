@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tests.fix_server import Server, StartServer
-from tests.size import FULL
+from tests.support.fixtures.server import Server, StartServer
+from tests.support.full_run import FULL
 from tidegate_server.core.faults import VARIABLE, Point
 
 ALTER = "ALTER MATERIALIZED TABLE"

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 from sqlalchemy import create_engine, inspect
 
-from tests.fix_jdbc import Ask
-from tests.fix_server import Server, last_rows
+from tests.support.fixtures.jdbc import Ask
+from tests.support.fixtures.server import Server, last_rows
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import tidegate
-from tests.dying import until
-from tests.fix_server import Server, named_rows
+from tests.support.fixtures.server import Server, named_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -62,11 +62,11 @@ def test_a_fire_refreshes_the_day_of_the_sessions_zone(zones: Server, statement:
             cursor.execute(CREATE)
             [note] = [line for line in cursor.fetch_logs() if "is empty until" in line]
         assert f"({zone}), of the partition ds=" in note
-    until(lambda: rows(zones), "no fire refreshed the day that it is in the session's zone")
+    wait_until(lambda: rows(zones), "no fire refreshed the day that it is in the session's zone")
     days.add(f"{datetime.now(ZoneInfo(zone)):%Y-%m-%d}")
     assert {row["ds"] for row in rows(zones)} <= days
     assert [row["n"] for row in rows(zones)] == [1]
-    assert covered(zones) <= days
+    assert refreshed_days(zones) <= days
     described = named_rows(zones, "DESCRIBE EXTENDED zones.mt")
     assert {"timezone": zone}.items() <= {
         str(row["col_name"]): row["data_type"] for row in described
@@ -94,7 +94,7 @@ def rows(server: Server) -> list[dict[str, object]]:
     return named_rows(server, "SELECT * FROM zones.mt")
 
 
-def covered(server: Server) -> set[str]:
+def refreshed_days(server: Server) -> set[str]:
     """Return the days that scheduled runs refreshed."""
     runs = named_rows(server, "SHOW REFRESH HISTORY FOR zones.mt LIMIT 100")
     return {

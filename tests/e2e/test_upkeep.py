@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dying import until
-from tests.fix_server import Server, named_rows
+from tests.support.fixtures.server import Server, named_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +32,9 @@ def test_a_table_that_is_refreshed_often_is_compacted_and_compared(server: Serve
         return ask(f"SELECT * FROM {KEPT} WHERE table_name = 'mt'")
 
     # The first look comes after a commit or after ten, as the server's age has it.
-    until(lambda: any(run["files_left"] for run in refresh_and_look()), "nothing was compacted")
+    wait_until(
+        lambda: any(run["files_left"] for run in refresh_and_look()), "nothing was compacted"
+    )
     runs = refresh_and_look()
     assert all(run["error_class"] is None for run in runs)
     assert all(run["files_removed"] is None for run in runs)

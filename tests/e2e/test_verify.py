@@ -8,14 +8,14 @@ from contextlib import closing
 import pytest
 
 import tidegate
-from tests.fix_server import Server, sorted_rows
+from tests.support.fixtures.server import Server, sorted_rows
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def cursor(server: Server) -> Iterator[tidegate.Cursor]:
-    """A cursor in a schema of its own."""
+    """A cursor in a new schema."""
     with closing(server.connect()) as connection, closing(connection.cursor()) as opened:
         opened.execute("CREATE SCHEMA verified")
         opened.execute("USE verified")
@@ -24,7 +24,7 @@ def cursor(server: Server) -> Iterator[tidegate.Cursor]:
         opened.execute("DROP SCHEMA verified CASCADE")
 
 
-def proved(cursor: tidegate.Cursor, version: int | None = None) -> int:
+def verify_version(cursor: tidegate.Cursor, version: int | None = None) -> int:
     """Verify a version, which must be right, and return its number."""
     which = "" if version is None else f" VERSION {version}"
     [(name, found, _, equal, missing, extra, sample, left_out)] = sorted_rows(
@@ -46,16 +46,16 @@ def test_versions_are_proved_and_restored(cursor: tidegate.Cursor) -> None:
     )
     cursor.execute("ALTER MATERIALIZED TABLE totals REFRESH")
     assert sorted_rows(cursor, "SELECT * FROM totals") == [("b", 2)]
-    first = proved(cursor)
+    first = verify_version(cursor)
     cursor.execute("INSERT INTO orders VALUES ('a', 20)")
     cursor.execute("ALTER MATERIALIZED TABLE totals REFRESH")
     assert sorted_rows(cursor, "SELECT * FROM totals") == [("a", 12), ("b", 2)]
-    assert proved(cursor) > first
-    assert proved(cursor, first) == first
+    assert verify_version(cursor) > first
+    assert verify_version(cursor, first) == first
     assert sorted_rows(cursor, f"SELECT * FROM totals VERSION AS OF {first}") == [("b", 2)]
     cursor.execute(f"ALTER MATERIALIZED TABLE totals ROLLBACK TO VERSION {first}")
     assert sorted_rows(cursor, "SELECT * FROM totals") == [("b", 2)]
-    proved(cursor)
+    verify_version(cursor)
     cursor.execute("ALTER MATERIALIZED TABLE totals RESUME")
     cursor.execute("ALTER MATERIALIZED TABLE totals REFRESH")
     assert sorted_rows(cursor, "SELECT * FROM totals") == [("a", 12), ("b", 2)]

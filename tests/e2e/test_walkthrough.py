@@ -20,7 +20,7 @@ LAST_PRODUCT = 899
 
 
 @pytest.fixture(scope="module")
-def walked(server: Any) -> Iterator[Any]:
+def walkthrough_server(server: Any) -> Iterator[Any]:
     """A server on which the command line has run the whole script."""
     _drop(server)
     ended = subprocess.run(
@@ -35,7 +35,7 @@ def walked(server: Any) -> Iterator[Any]:
     _drop(server)
 
 
-def test_every_view_of_a_known_product_is_in_the_dwd_table(walked: Any) -> None:
+def test_every_view_of_a_known_product_is_in_the_dwd_table(walkthrough_server: Any) -> None:
     sql = (
         "SELECT ds, item_id, user_id, brand_id, seller_id, "
         "date_format(vtime, 'yyyy-MM-dd HH:mm:ss') FROM walkthrough.dwd_user_log_product"
@@ -52,10 +52,10 @@ def test_every_view_of_a_known_product_is_in_the_dwd_table(walked: Any) -> None:
         for item, user, at in _views()
         if item <= LAST_PRODUCT
     )
-    assert sorted(_rows(walked, sql)) == expected
+    assert sorted(_rows(walkthrough_server, sql)) == expected
 
 
-def test_views_and_visitors_are_counted_per_hour_and_per_day(walked: Any) -> None:
+def test_views_and_visitors_are_counted_per_hour_and_per_day(walkthrough_server: Any) -> None:
     visitors: dict[tuple[str, str], list[int]] = {}
     for item, user, at in _views():
         if item <= LAST_PRODUCT:
@@ -63,11 +63,16 @@ def test_views_and_visitors_are_counted_per_hour_and_per_day(walked: Any) -> Non
                 visitors.setdefault((f"{at:%Y%m%d}", hour), []).append(user)
     expected = sorted((*key, len(users), len(set(users))) for key, users in visitors.items())
     assert len(expected) == 2 * (24 + 1)
-    assert sorted(_rows(walked, "SELECT ds, hh, pv, uv FROM walkthrough.dws_overall")) == expected
+    assert (
+        sorted(_rows(walkthrough_server, "SELECT ds, hh, pv, uv FROM walkthrough.dws_overall"))
+        == expected
+    )
 
 
-def test_minutes_of_freshness_made_both_tables_continuous(walked: Any) -> None:
-    shown = _rows(walked, "SHOW CREATE MATERIALIZED TABLE walkthrough.dwd_user_log_product")[0][0]
+def test_minutes_of_freshness_made_both_tables_continuous(walkthrough_server: Any) -> None:
+    shown = _rows(
+        walkthrough_server, "SHOW CREATE MATERIALIZED TABLE walkthrough.dwd_user_log_product"
+    )[0][0]
     assert "FRESHNESS = INTERVAL '1' MINUTE" in shown
     assert "REFRESH_MODE = CONTINUOUS" in shown
 

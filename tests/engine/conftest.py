@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.small import IN_MEMORY, SHORT_LIVED
+from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
 from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.engine.conftest import Session
-from tests.fix_materialized import changed_order, task_of
+from tests.support.materialized import changed_order, task_of
 from tidegate_server.core.messages.answers import Analysis, Planned, Refreshed, TableCreated
 from tidegate_server.core.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
 from tidegate_server.core.model.names import TableName

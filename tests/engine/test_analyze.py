@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.model.table import ColumnOrigin
@@ -49,12 +49,12 @@ def sources(answer: Analysis) -> list[str]:
     return [source.name.table for source in answer.sources]
 
 
-def expanded(lake: Lake, sql: str) -> str:
+def expand(lake: Lake, sql: str) -> str:
     return analyze(lake, sql).expanded_query.replace(f"`spark_catalog`.`{lake.schema}`.", "~")
 
 
-def pinned(lake: Lake, sql: str) -> list[tuple[object, ...]]:
-    """Return the rows that a refresh of a query sees, in a session of its own."""
+def pinned_rows(lake: Lake, sql: str) -> list[tuple[object, ...]]:
+    """Return the rows that a refresh of a query sees, in a new session."""
     query = analyze(lake, sql).expanded_query
     session = lake.root.newSession()
     text = Tables(session, lake.format).pin(query, "spark_catalog", "default")
@@ -72,7 +72,7 @@ def test_tables_copied_file_by_file_are_told_apart_by_nobody(lake: Lake) -> None
     assert "copied file by file" in failed.message
     lake.sql("CREATE TABLE third SHALLOW CLONE first")
     twice = f"SELECT * FROM first UNION ALL SELECT * FROM third UNION ALL TABLE delta.`{place}`"
-    assert pinned(lake, twice) == [(1,), (1,), (1,)]
+    assert pinned_rows(lake, twice) == [(1,), (1,), (1,)]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_errors_of_spark_that_say_little_have_a_hint(tables: Lake, sql: str, hin
 )
 def test_only_names_change_in_the_expanded_query(tables: Lake, sql: str, text: str | None) -> None:
     if text is not None:
-        assert expanded(tables, sql) == text
+        assert expand(tables, sql) == text
     again = analyze(tables, analyze(tables, sql).expanded_query)
     assert again.schema == analyze(tables, sql).schema
 
@@ -172,7 +172,7 @@ def test_only_names_change_in_the_expanded_query(tables: Lake, sql: str, text: s
     ],
 )
 def test_stars_are_written_out(tables: Lake, sql: str, text: str) -> None:
-    assert expanded(tables, sql) == text
+    assert expand(tables, sql) == text
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_columns_that_sources_get_later_change_nothing(tables: Lake, sql: str) -
 
 def test_names_of_other_schemas_are_kept(tables: Lake) -> None:
     tables.sql("USE default")
-    assert expanded(tables, f"select a from {tables.schema}.t") == "select a from ~`t`"
+    assert expand(tables, f"select a from {tables.schema}.t") == "select a from ~`t`"
 
 
 def test_columns_written_with_their_schema_are_found_again(tables: Lake) -> None:
     s = tables.schema
     sql = f"select {s}.v.x, spark_catalog.{s}.t.a from {s}.v join t on {s}.v.x = {s}.t.a"
-    assert pinned(tables, sql) == [(1, 1), (2, 2)]
-    assert pinned(tables, f"select {s}.v.* from {s}.v where {s}.v.x > 1") == [(2, "y")]
+    assert pinned_rows(tables, sql) == [(1, 1), (2, 2)]
+    assert pinned_rows(tables, f"select {s}.v.* from {s}.v where {s}.v.x > 1") == [(2, "y")]
 
 
 def test_two_views_of_one_name_need_an_alias(tables: Lake) -> None:
@@ -221,7 +221,7 @@ def test_two_views_of_one_name_need_an_alias(tables: Lake) -> None:
 
 def test_functions_in_views_are_those_of_the_view(tables: Lake) -> None:
     tables.sql("CREATE VIEW f AS SELECT plus_one(a) AS n FROM t")
-    assert pinned(tables, "select n from f") == [(2,), (3,)]
+    assert pinned_rows(tables, "select n from f") == [(2,), (3,)]
 
 
 def test_functions_that_a_refresh_could_not_pin_or_find_are_refused(tables: Lake) -> None:
@@ -260,7 +260,7 @@ def test_a_view_keeps_the_settings_it_was_created_under(tables: Lake) -> None:
         "CREATE VIEW z AS SELECT date_format(timestamp_seconds(0), 'HH') AS h, a FROM t",
         "SET spark.sql.session.timeZone = UTC",
     )
-    assert pinned(tables, "select h, a from z where a = 1") == [("09", 1)]
+    assert pinned_rows(tables, "select h, a from z where a = 1") == [("09", 1)]
     assert tables.rows("SHOW VIEWS LIKE '__tidegate*'") == []
 
 
@@ -274,7 +274,7 @@ def test_the_time_zone_of_the_session_is_known(tables: Lake) -> None:
 
 def test_a_view_with_columns_of_one_name_is_read_by_position(tables: Lake) -> None:
     tables.sql("CREATE VIEW d (l, r) AS SELECT one.a, two.a FROM t one JOIN t two USING (b)")
-    assert pinned(tables, "select * from d") == [(1, 1), (2, 2)]
+    assert pinned_rows(tables, "select * from d") == [(1, 1), (2, 2)]
 
 
 def test_the_schema_has_types_and_comments(tables: Lake) -> None:

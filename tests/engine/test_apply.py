@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.fix_materialized import Stored, counted, record_for
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored, record_for, row_counts
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import ChangeMethod
@@ -57,7 +57,7 @@ def mt(lake: Lake) -> Stored:
 
 
 def history(mt: Stored) -> Mapping[str, object]:
-    """Return the newest commit as DESCRIBE HISTORY tells it."""
+    """Return the newest commit as DESCRIBE HISTORY shows it."""
     row = mt.lake.session.sql(f"DESCRIBE HISTORY {mt.name.quoted()} LIMIT 1").first()
     assert row is not None
     return row.asDict()
@@ -66,7 +66,7 @@ def history(mt: Stored) -> Mapping[str, object]:
 def test_additions_are_appended(mt: Stored) -> None:
     done = land(mt, diff("('a', 1, 1)", "('c', 3, 2)"))
     assert (done.version, done.rows_inserted, done.rows_deleted) == (2, 3, None)
-    assert mt.content() == counted(
+    assert mt.content() == row_counts(
         [("a", 1)] * 4 + [("b", 2)] + [(None, None)] * 2 + [("c", 3)] * 2
     )
     newest = history(mt)
@@ -78,11 +78,11 @@ def test_additions_are_appended(mt: Stored) -> None:
 
 def test_copies_of_a_row_are_counted(mt: Stored) -> None:
     done = land(mt, diff("('a', 1, -1)", "(NULL, NULL, -2)", "('b', 2, -1)", "('d', 4, 1)"))
-    assert mt.content() == counted([("a", 1)] * 2 + [("d", 4)])
+    assert mt.content() == row_counts([("a", 1)] * 2 + [("d", 4)])
     assert (done.rows_deleted, done.rows_inserted) == (4, 1)
     assert history(mt)["operation"] == "MERGE"
     land(mt, diff("('a', 1, -2)", "('d', 4, -1)", "('d', 4, 3)"))
-    assert mt.content() == counted([("d", 4)] * 3)
+    assert mt.content() == row_counts([("d", 4)] * 3)
 
 
 def test_weights_of_a_row_are_summed_before_anything_is_written(mt: Stored) -> None:
@@ -125,11 +125,11 @@ def test_values_that_spark_calls_equal_are_told_apart(lake: Lake) -> None:
         assert len(gone) == 1
         before = Counter(mt.content())
         land(mt, one.format(sign, condition))
-        assert before - Counter(mt.content()) == Counter(counted(gone))
+        assert before - Counter(mt.content()) == Counter(row_counts(gone))
     land(
         mt, f"SELECT {columns}, BIGINT(1) AS __weight FROM {values} WHERE coalesce(d <> 1.5D, true)"
     )
-    assert mt.content() == counted(start)
+    assert mt.content() == row_counts(start)
 
 
 def test_extreme_values_are_found(lake: Lake) -> None:
@@ -153,7 +153,7 @@ def test_partitions_and_odd_names(lake: Lake) -> None:
     mt = Stored(lake, "SELECT k AS `a b`, n AS `p;q` FROM " + ROWS.split("FROM ", 1)[1], "a b")
     mt.fill()
     land(mt, diff("(NULL, NULL, -1)", "('b', 2, -1)", "('b', 5, 1)", "('new', 1, 1)"))
-    assert mt.content() == counted([("a", 1)] * 3 + [(None, None), ("b", 5), ("new", 1)])
+    assert mt.content() == row_counts([("a", 1)] * 3 + [(None, None), ("b", 5), ("new", 1)])
 
 
 def test_a_table_whose_columns_have_names_of_the_change_feed(lake: Lake) -> None:
@@ -162,7 +162,7 @@ def test_a_table_whose_columns_have_names_of_the_change_feed(lake: Lake) -> None
     columns = "_change_type, _commit_version, `a``b`, CAST(w AS BIGINT) AS __weight"
     rows = "('insert', 1, 2, -1), ('delete', 1, 2, 2), ('delete', 9, 3, 1)"
     land(mt, f"SELECT {columns} FROM VALUES {rows} AS v(_change_type, _commit_version, `a``b`, w)")
-    assert mt.content() == counted([("delete", 1, 2)] * 2 + [("delete", 9, 3)])
+    assert mt.content() == row_counts([("delete", 1, 2)] * 2 + [("delete", 9, 3)])
 
 
 def test_a_column_of_the_change_feed_that_is_added_turns_it_off(lake: Lake) -> None:
@@ -173,7 +173,7 @@ def test_a_column_of_the_change_feed_that_is_added_turns_it_off(lake: Lake) -> N
     mt.columns = schema.names()
     mt.fill("SELECT 1 AS n, 'x' AS _change_type")
     land(mt, "SELECT 1 AS n, 'x' AS _change_type, -1L AS __weight")
-    assert mt.content() == counted([])
+    assert mt.content() == row_counts([])
 
 
 def test_files_out_of_range_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_of_writers_at_the_same_time_what_is_said_to_be_landed_is_there(mt: Stor
     landed = [epoch for epoch, done in outcomes.items() if done]
     assert len(landed) == 1
     copies = [("a", 1)] * 2 + [("b", 2), (None, None), (None, None), ("epoch", landed[0])]
-    assert mt.content() == counted(copies)
+    assert mt.content() == row_counts(copies)
 
 
 def test_a_variant_can_be_appended_and_not_taken_away(lake: Lake) -> None:
@@ -304,7 +304,7 @@ def expecting(lake: Lake, *violations: Violation) -> Stored:
 def test_expectations_count_and_drop_rows_of_a_full_refresh(lake: Lake) -> None:
     mt = expecting(lake, Violation.WARN, Violation.DROP_ROW)
     assert mt.fill().expectations == {"warn": 1, "drop_row": 1}
-    assert mt.content() == counted([("a", 1), ("c", None)])
+    assert mt.content() == row_counts([("a", 1), ("c", None)])
 
 
 def test_expectations_of_an_empty_result_are_met(lake: Lake) -> None:
@@ -320,9 +320,9 @@ def test_expectations_hold_for_diffs(lake: Lake) -> None:
         mt, diff("('b', -1, -1)", "('b', -2, 2)", "('d', 4, 1)", "('c', CAST(NULL AS INT), -1)")
     )
     assert done.expectations == {"warn": 2, "drop_row": 2}
-    assert mt.content() == counted([("a", 1), ("d", 4)])
+    assert mt.content() == row_counts([("a", 1), ("d", 4)])
     assert land(mt, diff("('b', -2, -2)", "('b', -3, 1)")).rows == 0
-    assert mt.content() == counted([("a", 1), ("d", 4)])
+    assert mt.content() == row_counts([("a", 1), ("d", 4)])
 
 
 def test_rows_that_are_held_out_are_stored_and_counted(lake: Lake) -> None:
@@ -330,7 +330,7 @@ def test_rows_that_are_held_out_are_stored_and_counted(lake: Lake) -> None:
     assert mt.fill().expectations == {"quarantine": 1}
     done = land(mt, diff("('b', -1, -1)", "('b', -2, 2)", "('a', 1, -1)"))
     assert done.expectations == {"quarantine": 2}
-    assert mt.content() == counted([("b", -2), ("b", -2), ("c", None)])
+    assert mt.content() == row_counts([("b", -2), ("b", -2), ("c", None)])
 
 
 def test_a_failed_expectation_keeps_the_old_version(lake: Lake) -> None:
@@ -345,7 +345,7 @@ def test_a_failed_expectation_keeps_the_old_version(lake: Lake) -> None:
             attempt()
         assert caught.value.code == "MT_EXPECTATION_FAILED"
         assert '"k":"b"' in caught.value.message
-        assert (mt.last().version, mt.content()) == (1, counted([("a", 1), ("c", None)]))
+        assert (mt.last().version, mt.content()) == (1, row_counts([("a", 1), ("c", None)]))
 
 
 def test_a_failing_expectation_sees_only_rows_of_the_query(lake: Lake) -> None:
@@ -358,4 +358,4 @@ def test_a_failing_expectation_sees_only_rows_of_the_query(lake: Lake) -> None:
     fail = Expectation(name="positive", condition=POSITIVE, violation=Violation.FAIL)
     mt = Stored(lake, "SELECT l.k, l.n FROM l JOIN r ON l.k = r.k", expectations=[fail])
     mt.fill()
-    assert mt.content() == counted([(1, 1)])
+    assert mt.content() == row_counts([(1, 1)])

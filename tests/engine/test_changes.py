@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.model.runs import ChangeMethod
 from tidegate_server.core.model.versions import Source, SourceKind
 from tidegate_server.engine.incremental.changes import Change, source_change

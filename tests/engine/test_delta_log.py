@@ -191,7 +191,7 @@ def test_the_feed_is_a_property() -> None:
 def commit(
     version: int, *, base: int | None = None, ours: bool = True, kept: bool = False
 ) -> Commit:
-    """Return a commit of a refresh, or somebody else's."""
+    """Return a commit of a refresh, or of another writer."""
     facts: dict[str, Any] = {
         "mt": "m",
         "epoch": version,

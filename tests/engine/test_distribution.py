@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from tests.fix_materialized import Materialized, Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, Stored
 from tidegate_server.core.model.clauses import Distribution, Expectation, Violation
 
 pytestmark = pytest.mark.spark

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_materialized import Materialized, Stored, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, Stored, row_counts
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import EnforcedKey, Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
@@ -13,7 +13,9 @@ from tidegate_server.core.model.runs import Strategy
 pytestmark = pytest.mark.spark
 
 
-def enforced(lake: Lake, violation: Violation, query: str = "SELECT k, n FROM t") -> Materialized:
+def table_with_key(
+    lake: Lake, violation: Violation, query: str = "SELECT k, n FROM t"
+) -> Materialized:
     """Return an unfilled table over ``t`` whose key is k."""
     lake.sql("CREATE TABLE t (k STRING, n INT) USING delta", "INSERT INTO t VALUES ('a', 1)")
     return Materialized(
@@ -21,7 +23,7 @@ def enforced(lake: Lake, violation: Violation, query: str = "SELECT k, n FROM t"
     )
 
 
-def refused(mt: Materialized, **changed: object) -> str:
+def rejection(mt: Materialized, **changed: object) -> str:
     """Refresh, which the key must stop without a trace, and return the message."""
     before = mt.last().version, mt.content()
     with pytest.raises(ServerError) as caught:
@@ -32,35 +34,35 @@ def refused(mt: Materialized, **changed: object) -> str:
 
 
 def test_a_key_that_fails_keeps_the_old_version(lake: Lake) -> None:
-    mt = enforced(lake, Violation.FAIL)
+    mt = table_with_key(lake, Violation.FAIL)
     assert dict(mt.refresh().metrics.expectations) == {"pk": 0}
     assert mt.last().record.unique == ("k",)
     lake.sql("INSERT INTO t VALUES ('a', 2), ('b', 3), (NULL, 4), ('c', 5), ('c', 6)")
     for force in (False, True):
-        message = refused(mt, force=force)
+        message = rejection(mt, force=force)
         assert "primary key pk (k)" in message
         assert "3 of its values" in message
         assert all(sample in message for sample in ('{"k":"a"}', '{"k":null}', '{"k":"c"}'))
     lake.sql("DELETE FROM t WHERE n IN (2, 4, 6)")
     outcome = mt.refresh()
     assert outcome.plan.strategy is Strategy.INCREMENTAL
-    assert mt.content() == counted([("a", 1), ("b", 3), ("c", 5)])
+    assert mt.content() == row_counts([("a", 1), ("b", 3), ("c", 5)])
 
 
 def test_an_incremental_refresh_looks_at_the_rows_that_are_there(lake: Lake) -> None:
-    mt = enforced(lake, Violation.FAIL)
+    mt = table_with_key(lake, Violation.FAIL)
     mt.refresh()
     lake.sql("UPDATE t SET n = 2")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL  # the key's old row goes
     lake.sql("INSERT INTO t VALUES ('a', 3)")
-    assert "1 of its values" in refused(mt)
+    assert "1 of its values" in rejection(mt)
     lake.sql("UPDATE t SET k = 'z' WHERE n = 2")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
-    assert mt.content() == counted([("a", 3), ("z", 2)])
+    assert mt.content() == row_counts([("a", 3), ("z", 2)])
 
 
 def test_a_warning_counts_the_whole_version(lake: Lake) -> None:
-    mt = enforced(lake, Violation.WARN)
+    mt = table_with_key(lake, Violation.WARN)
     lake.sql("INSERT INTO t VALUES ('a', 2)")
     assert dict(mt.refresh().metrics.expectations) == {"pk": 1}
     assert mt.last().record.unique == ()
@@ -77,26 +79,26 @@ def test_a_warning_counts_the_whole_version(lake: Lake) -> None:
 
 
 def test_a_version_nobody_checked_is_checked_whole(lake: Lake) -> None:
-    mt = enforced(lake, Violation.FAIL)
+    mt = table_with_key(lake, Violation.FAIL)
     lake.sql("INSERT INTO t VALUES ('a', 2)")
     mt.refresh(key=None)
     lake.sql("INSERT INTO t VALUES ('b', 1)")
-    assert "1 of its values" in refused(mt)
+    assert "1 of its values" in rejection(mt)
     lake.sql("DELETE FROM t WHERE n = 2")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
     other = EnforcedKey(name="pk", columns=("n",), violation=Violation.FAIL)
     lake.sql("INSERT INTO t VALUES ('c', 7)")
-    assert "primary key pk (n)" in refused(mt, key=other)
+    assert "primary key pk (n)" in rejection(mt, key=other)
 
 
 def test_rows_that_stay_count_when_some_are_replaced(lake: Lake) -> None:
-    mt = enforced(lake, Violation.FAIL)
+    mt = table_with_key(lake, Violation.FAIL)
     mt.refresh()
     lake.sql("INSERT INTO t VALUES ('a', 2)")
-    assert '{"k":"a"}' in refused(mt, predicate="n = 2")
+    assert '{"k":"a"}' in rejection(mt, predicate="n = 2")
     lake.sql("UPDATE t SET k = 'b' WHERE n = 2")
     assert mt.refresh(predicate="n = 2").plan.strategy is Strategy.PARTITION
-    assert mt.content() == counted([("a", 1), ("b", 2)])
+    assert mt.content() == row_counts([("a", 1), ("b", 2)])
 
 
 def test_partitions_that_are_replaced_and_those_that_stay(lake: Lake) -> None:
@@ -108,7 +110,7 @@ def test_partitions_that_are_replaced_and_those_that_stay(lake: Lake) -> None:
     lake.sql("INSERT INTO t VALUES (2, 'y')")
     assert mt.refresh(partitions=({"p": "y"},)).to_version is not None
     lake.sql("INSERT INTO t VALUES (1, 'y')")
-    assert '{"k":1}' in refused(mt, partitions=({"p": "y"},))
+    assert '{"k":1}' in rejection(mt, partitions=({"p": "y"},))
 
 
 def test_values_that_sql_calls_equal_are_one_key(lake: Lake) -> None:
@@ -120,13 +122,13 @@ def test_values_that_sql_calls_equal_are_one_key(lake: Lake) -> None:
 
 def test_rows_left_out_do_not_break_the_key(lake: Lake) -> None:
     drop = Expectation(name="positive", condition="n > 0", violation=Violation.DROP_ROW)
-    mt = enforced(lake, Violation.FAIL)
+    mt = table_with_key(lake, Violation.FAIL)
     mt.expectations = (drop,)
     lake.sql("INSERT INTO t VALUES ('a', -1)")
     assert dict(mt.refresh().metrics.expectations) == {"positive": 1, "pk": 0}
     lake.sql("INSERT INTO t VALUES ('a', -2)")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
-    assert mt.content() == counted([("a", 1)])
+    assert mt.content() == row_counts([("a", 1)])
 
 
 def test_a_query_of_chance_is_checked_as_it_is_written(lake: Lake) -> None:
@@ -138,12 +140,12 @@ def test_a_query_of_chance_is_checked_as_it_is_written(lake: Lake) -> None:
 
 
 def test_a_rollback_restores_what_was(lake: Lake) -> None:
-    mt = enforced(lake, Violation.FAIL)
+    mt = table_with_key(lake, Violation.FAIL)
     lake.sql("INSERT INTO t VALUES ('a', 2)")
     first = mt.refresh(key=None).to_version
     lake.sql("DELETE FROM t WHERE n = 2")
     mt.refresh()
     assert first is not None
     mt.roll_back(first)
-    assert mt.content() == counted([("a", 1), ("a", 2)])
+    assert mt.content() == row_counts([("a", 1), ("a", 2)])
     assert mt.last().record.unique == ()

@@ -1,4 +1,4 @@
-"""What the gateway is told of exceptions that say little by themselves."""
+"""What the engine reports for exceptions with little information."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Ended:
         return self
 
     def __getattr__(self, call: str) -> Callable[..., str]:
-        def unanswered(*_: object) -> str:
+        def fail_without_answer(*_: object) -> str:
             raise Py4JNetworkError("Answer from Java side is empty")
 
-        return unanswered
+        return fail_without_answer
 
 
 def test_a_jvm_that_ends_while_its_exception_is_read_is_a_lost_engine() -> None:

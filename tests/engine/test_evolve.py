@@ -63,7 +63,7 @@ def make(session: Session, schema: str) -> Iterator[Make]:
             session.client.call(DropTable(name=name, table_id=mt.id))
 
 
-def evolved(mt: Materialized, *columns: Column, **changed: object) -> EvolveTable:
+def evolution(mt: Materialized, *columns: Column, **changed: object) -> EvolveTable:
     request = EvolveTable(
         name=mt.name,
         table_id=mt.id,
@@ -83,12 +83,14 @@ def test_columns_are_added_and_taken_back_each_in_one_commit(make: Make, session
     mt.refresh()
     k, total = mt.analysis.schema
     added = Column(name="e", type="int", nullable=False, comment="new")
-    session.client.call(evolved(mt, k, total, added))
+    session.client.call(evolution(mt, k, total, added))
     assert mt.rows() == [("a", 3, None), ("b", 3, None)]
     assert history(session, "mt")[0] == "SET TBLPROPERTIES"
     described = {row[0]: row for row in session.rows("DESCRIBE mt")}
     assert described["e"] == ("e", "int", "new")
-    session.client.call(evolved(mt, *mt.analysis.schema, properties={"tidegate.definition": None}))
+    session.client.call(
+        evolution(mt, *mt.analysis.schema, properties={"tidegate.definition": None})
+    )
     assert mt.rows() == [("a", 3), ("b", 3)]
     properties = dict(session.rows("SHOW TBLPROPERTIES mt"))
     assert "tidegate.definition" not in properties
@@ -100,7 +102,7 @@ def test_a_refresh_ordered_before_new_columns_leaves_them_null(
 ) -> None:
     mt = make()
     order = mt.order()
-    session.client.call(evolved(mt, *mt.analysis.schema, Column(name="e", type="int")))
+    session.client.call(evolution(mt, *mt.analysis.schema, Column(name="e", type="int")))
     mt.run(order)
     assert mt.rows() == [("a", 3, None), ("b", 3, None)]
 
@@ -108,7 +110,7 @@ def test_a_refresh_ordered_before_new_columns_leaves_them_null(
 def test_another_definition_version_computes_everything_anew(make: Make, session: Session) -> None:
     mt = make()
     mt.refresh()
-    session.client.call(evolved(mt, *mt.analysis.schema, Column(name="e", type="int")))
+    session.client.call(evolution(mt, *mt.analysis.schema, Column(name="e", type="int")))
     analysis = session.client.call(
         Analyze(session_id=session.id, sql="SELECT k, sum(n) AS total, 7 AS e FROM t GROUP BY k")
     )
@@ -126,7 +128,7 @@ def test_columns_are_reordered_and_widened(make: Make, session: Session) -> None
     mt = make()
     session.execute("CREATE TABLE w (c INT, d STRING) USING delta")
     session.execute("INSERT INTO w VALUES (1, 'x')")
-    request = evolved(
+    request = evolution(
         mt,
         Column(name="d", type="string"),
         Column(name="c", type="bigint"),
@@ -143,7 +145,7 @@ def test_a_table_of_another_owner_is_not_touched(make: Make, session: Session) -
     mt = make()
     before = history(session, "mt")
     with pytest.raises(ServerError) as caught:
-        session.client.call(evolved(mt, *mt.analysis.schema, table_id="other"))
+        session.client.call(evolution(mt, *mt.analysis.schema, table_id="other"))
     assert caught.value.code == "MT_DATA_LOST"
     assert history(session, "mt") == before
 
@@ -151,7 +153,7 @@ def test_a_table_of_another_owner_is_not_touched(make: Make, session: Session) -
 def test_names_that_need_column_mapping_evolve(make: Make, session: Session) -> None:
     mt = make(query="SELECT k AS `a b`, n AS `c d` FROM t")
     added = Column(name="e f", type="int")
-    session.client.call(evolved(mt, *mt.analysis.schema, added))
+    session.client.call(evolution(mt, *mt.analysis.schema, added))
     mt.refresh()
     assert mt.rows() == [("a", 1, None), ("a", 2, None), ("b", 3, None)]
 
@@ -216,7 +218,7 @@ def test_renaming_twice_is_harmless_and_inspecting_tells_the_place(
     assert sorted(session.rows("SELECT * FROM other")) == [("a", 3), ("b", 3)]
 
 
-def checked(session: Session, **asked: object) -> Schema:
+def check_expressions(session: Session, **asked: object) -> Schema:
     columns = Schema((Column(name="a", type="int"), Column(name="b", type="string")))
     request = CheckExpressions(session_id=session.id, columns=columns)
     answer = session.client.call(replace(request, **asked))  # type: ignore[arg-type]
@@ -225,7 +227,7 @@ def checked(session: Session, **asked: object) -> Schema:
 
 
 def test_expressions_have_types(session: Session) -> None:
-    made = checked(
+    made = check_expressions(
         session,
         computed=(("x", "upper(b) -- loud"), ("y", "a + 1")),
         watermark="y",
@@ -255,7 +257,7 @@ def test_expressions_look_at_their_own_row_alone(
         if "explode" in expression and "computed" not in asked:
             continue
         with pytest.raises(ServerError) as caught:
-            checked(session, **asked)
+            check_expressions(session, **asked)
         assert (caught.value.code, reason in caught.value.message) == ("MT_COLUMN_EXPRESSION", True)
 
 

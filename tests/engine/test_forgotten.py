@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.fix_materialized import Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored
 from tidegate_server.engine.jvm.session import cached_tables
 from tidegate_server.engine.statement.drop import protect_other_files
 from tidegate_server.engine.statement.guard import guard
 from tidegate_server.engine.storage.jvm import java
 
 
-def remembered(lake: Lake, path: Path) -> Any:
+def cached_delta_log(lake: Lake, path: Path) -> Any:
     """Return Delta's log of a place, the same object as long as Delta remembers it."""
     jvm = java(lake.session)
     place = jvm.org.apache.hadoop.fs.Path(str(path))
@@ -39,29 +39,29 @@ def run(lake: Lake, sql: str) -> None:
 def test_a_table_is_remembered_until_it_is_dropped(lake: Lake, sql: str) -> None:
     lake.sql("CREATE TABLE t USING delta AS SELECT 1 a", "CREATE VIEW v AS SELECT 1 a")
     path = lake.path("t")
-    log = remembered(lake, path)
+    log = cached_delta_log(lake, path)
     for other in ("SELECT 1", "DROP VIEW v", "DROP TABLE IF EXISTS other"):
         run(lake, other)
-    assert remembered(lake, path).equals(log)
+    assert cached_delta_log(lake, path).equals(log)
     run(lake, sql.format(schema=lake.schema))
-    assert not remembered(lake, path).equals(log)
+    assert not cached_delta_log(lake, path).equals(log)
 
 
 def test_the_tables_of_a_schema_are_forgotten_with_it(lake: Lake) -> None:
     other = Lake(lake.root)
     other.sql("CREATE TABLE t USING delta AS SELECT 1 a")
     path = other.path("t")
-    log = remembered(lake, path)
+    log = cached_delta_log(lake, path)
     run(other, f"DROP SCHEMA {other.schema} CASCADE")
-    assert not remembered(lake, path).equals(log)
+    assert not cached_delta_log(lake, path).equals(log)
 
 
 def test_a_materialized_table_is_forgotten_with_its_files(lake: Lake) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
     path = lake.path("mt")
-    log = remembered(lake, path)
+    log = cached_delta_log(lake, path)
     lake.format.drop(mt.name, mt.id)
-    assert not remembered(lake, path).equals(log)
+    assert not cached_delta_log(lake, path).equals(log)
 
 
 @pytest.mark.parametrize(

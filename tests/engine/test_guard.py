@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_materialized import Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.engine.statement.guard import disown, guard
 from tidegate_server.engine.statement.targets import NewTarget, PathTarget, TableTarget, targets
@@ -181,7 +181,7 @@ def mt(lake: Lake) -> Stored:
     return stored
 
 
-def written(lake: Lake, text: str) -> list[str]:
+def statements_in(lake: Lake, text: str) -> list[str]:
     """Return the statements of a list with the places of this test."""
     path = lake.path("mt")
     lines = text.strip().replace("\n    ", "\f").split("\n")
@@ -200,7 +200,7 @@ def refusal(lake: Lake, sql: str) -> ServerError | None:
 
 
 def test_no_statement_changes_a_materialized_table(lake: Lake, mt: Stored) -> None:
-    answers = {sql: refusal(lake, sql) for sql in written(lake, REFUSED)}
+    answers = {sql: refusal(lake, sql) for sql in statements_in(lake, REFUSED)}
     passed = [sql for sql, answer in answers.items() if answer is None]
     assert passed == []
     others = {sql: str(a) for sql, a in answers.items() if a and a.code != "MT_WRONG_KIND"}
@@ -209,7 +209,7 @@ def test_no_statement_changes_a_materialized_table(lake: Lake, mt: Stored) -> No
 
 
 def test_statements_on_other_tables_pass(lake: Lake, mt: Stored) -> None:
-    answers = {sql: refusal(lake, sql) for sql in written(lake, ALLOWED)}
+    answers = {sql: refusal(lake, sql) for sql in statements_in(lake, ALLOWED)}
     assert {sql: str(answer) for sql, answer in answers.items() if answer} == {}
 
 

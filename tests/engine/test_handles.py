@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from py4j.finalizer import ThreadSafeFinalizer
 
-from tests.fix_materialized import Materialized
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized
 from tidegate_server.core.model.runs import Strategy
 
 pytestmark = pytest.mark.spark

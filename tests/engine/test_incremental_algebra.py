@@ -1,4 +1,4 @@
-"""Groups that follow from their change alone, and those that have to be computed anew."""
+"""Groups computed from their change alone, and those that have to be computed again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.conftest import Session
 from tests.engine.maintained import Maintained
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
 
@@ -35,7 +35,7 @@ def sources(session: Session, schema: str) -> str:
     return schema
 
 
-def landed(mt: Maintained) -> str:
+def refresh_incrementally(mt: Maintained) -> str:
     outcome = mt.refresh()
     assert mt.differences() == []
     assert outcome.plan.strategy is Strategy.INCREMENTAL, outcome.plan
@@ -51,21 +51,23 @@ def test_sums_and_counts_follow_where_that_is_certain(session: Session, sources:
         "(10, 'new', NULL, 1), (11, NULL, -1, -1), (12, 'c', NULL, NULL)"
     )
     for mt in (counted, joined, extremes):
-        assert landed(mt) == "GROUPS_COMBINED"
+        assert refresh_incrementally(mt) == "GROUPS_COMBINED"
     session.execute("UPDATE t SET n = n * 10, p = p + 1 WHERE id < 6")
     session.execute("UPDATE u SET m = m - 1 WHERE k IN ('a', 'z')")
-    assert landed(counted) == "GROUPS_COMBINED"
-    assert landed(joined) == "GROUPS_COMBINED"
-    assert landed(extremes) == "KEYS_AFFECTED"  # the largest may be gone
+    assert refresh_incrementally(counted) == "GROUPS_COMBINED"
+    assert refresh_incrementally(joined) == "GROUPS_COMBINED"
+    assert refresh_incrementally(extremes) == "KEYS_AFFECTED"  # the largest may be gone
     session.execute("UPDATE t SET n = NULL WHERE k = 'c'")
-    assert landed(counted) == "KEYS_AFFECTED"  # perhaps only NULLs are left
+    assert refresh_incrementally(counted) == "KEYS_AFFECTED"  # perhaps only NULLs are left
     session.execute("DELETE FROM t WHERE n IS NULL AND p IS NULL")
-    assert landed(counted) == "GROUPS_COMBINED"  # the group z is gone, by its count
+    assert refresh_incrementally(counted) == "GROUPS_COMBINED"  # the group z is gone, by its count
     assert "z" not in {row[0] for row in counted.rows()}
     session.execute("DELETE FROM u WHERE k = 'b'")
-    assert landed(joined) == "KEYS_AFFECTED"  # without a count, perhaps the group is gone
+    assert (
+        refresh_incrementally(joined) == "KEYS_AFFECTED"
+    )  # without a count, perhaps the group is gone
     session.execute("UPDATE t SET id = id + 1")
-    assert landed(counted) == "GROUPS_COMBINED"
+    assert refresh_incrementally(counted) == "GROUPS_COMBINED"
     assert counted.actions() <= {"commitInfo", "txn"}
 
 
@@ -91,14 +93,14 @@ def test_sums_of_wide_decimals_follow_digit_for_digit(session: Session, schema: 
     session.execute("UPDATE l SET p = p + 0.01, d = d + 0.03 WHERE p > 5000 AND k <> 'k1'")
     session.execute("INSERT INTO l VALUES ('k9', 9999999999999.99, -9.99)")
     session.execute("INSERT INTO w VALUES ('a', -2e-18BD, 3e-27BD), ('b', 5e-18BD, 5e-27BD)")
-    assert landed(revenue) == "GROUPS_COMBINED"
-    assert landed(fine) == "GROUPS_COMBINED"
+    assert refresh_incrementally(revenue) == "GROUPS_COMBINED"
+    assert refresh_incrementally(fine) == "GROUPS_COMBINED"
     # A sum of two sums could lose a digit, so these are recorded in full.
-    assert landed(huge) == "GROUPS_COMBINED"
+    assert refresh_incrementally(huge) == "GROUPS_COMBINED"
     session.execute("INSERT INTO l VALUES ('k9', 1, 1), ('k9', 1, 1), ('k1', 7, 0.5)")
-    assert landed(revenue) == "GROUPS_COMBINED"
+    assert refresh_incrementally(revenue) == "GROUPS_COMBINED"
     session.execute("UPDATE l SET p = 2 WHERE p = 1")
-    assert landed(revenue) == "KEYS_AFFECTED"  # rows that are equal went at once
+    assert refresh_incrementally(revenue) == "KEYS_AFFECTED"  # rows that are equal went at once
 
 
 def test_groups_in_doubt_may_have_keys_that_no_rows_are_found_by(
@@ -124,7 +126,7 @@ def test_groups_in_doubt_may_have_keys_that_no_rows_are_found_by(
     ):
         session.execute(change)
         for mt in tables:
-            assert (mt.query, landed(mt)) in {(mt.query, c) for c in FOUND}
+            assert (mt.query, refresh_incrementally(mt)) in {(mt.query, c) for c in FOUND}
 
 
 def test_what_does_not_follow_is_computed_anew(session: Session, sources: str) -> None:
@@ -139,7 +141,7 @@ def test_what_does_not_follow_is_computed_anew(session: Session, sources: str) -
     dropping = Maintained(session, sources, COUNTED, expectations=(few,))
     session.execute("INSERT INTO t VALUES (7, 'c', 7, 7), (8, 'b', 8, 8)")
     for mt in (*tables, off):
-        assert (mt.query, landed(mt)) == (mt.query, "KEYS_AFFECTED")
+        assert (mt.query, refresh_incrementally(mt)) == (mt.query, "KEYS_AFFECTED")
     assert dropping.refresh().plan.reason_code == "KEYS_AFFECTED"
     assert {row[0] for row in dropping.rows()} == {"a", "b", None}
     session.execute("DELETE FROM t WHERE id = 7")
@@ -156,22 +158,22 @@ def test_the_row_of_an_aggregate_over_everything_follows(session: Session, sourc
     joined = Maintained(session, sources, "SELECT count(*) AS c FROM t JOIN u ON t.k = u.k")
     session.execute("INSERT INTO t VALUES (7, 'a', 7, 7), (8, 'b', NULL, NULL)")
     session.execute("INSERT INTO u VALUES ('b', 5), ('q', 50), ('far', 5000)")
-    assert {landed(mt) for mt in (totals, summed, joined)} == {"GROUPS_COMBINED"}
+    assert {refresh_incrementally(mt) for mt in (totals, summed, joined)} == {"GROUPS_COMBINED"}
     session.execute("UPDATE u SET m = m + 1 WHERE k = 'far'")
-    assert landed(totals) == "GROUPS_COMBINED"  # nothing that it reads changed
+    assert refresh_incrementally(totals) == "GROUPS_COMBINED"  # nothing that it reads changed
     session.execute("DELETE FROM u WHERE k = 'q'")
-    assert refused(totals) == "AGGREGATE_WITHOUT_KEYS"  # the largest is gone
+    assert refresh_fully(totals) == "AGGREGATE_WITHOUT_KEYS"  # the largest is gone
     session.execute("DELETE FROM t WHERE n IS NOT NULL")
-    assert landed(summed) == "GROUPS_COMBINED"  # only NULLs are left
+    assert refresh_incrementally(summed) == "GROUPS_COMBINED"  # only NULLs are left
     session.execute("DELETE FROM u")
-    assert [landed(totals), landed(joined)] == ["GROUPS_COMBINED"] * 2
+    assert [refresh_incrementally(totals), refresh_incrementally(joined)] == ["GROUPS_COMBINED"] * 2
     assert totals.rows() == [(0, None, None)]
     session.execute("INSERT INTO u VALUES ('a', 3)")
-    assert landed(totals) == "GROUPS_COMBINED"
+    assert refresh_incrementally(totals) == "GROUPS_COMBINED"
     assert totals.rows() == [(1, 3, 3)]
 
 
-def refused(mt: Maintained) -> str:
+def refresh_fully(mt: Maintained) -> str:
     outcome = mt.refresh()
     assert mt.differences() == []
     assert outcome.plan.strategy is Strategy.FULL, outcome.plan

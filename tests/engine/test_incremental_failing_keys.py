@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.conftest import Session
 from tests.engine.maintained import Maintained
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.model.runs import Strategy
 
 pytestmark = pytest.mark.spark

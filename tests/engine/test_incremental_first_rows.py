@@ -28,7 +28,7 @@ def sources(session: Session, schema: str) -> str:
     return schema
 
 
-def landed(mt: Maintained) -> str:
+def refresh_and_compare(mt: Maintained) -> str:
     outcome = mt.refresh()
     assert (mt.query, mt.differences()) == (mt.query, [])
     return outcome.plan.reason_code
@@ -55,7 +55,7 @@ def test_a_change_is_merged_with_the_first_rows(session: Session, sources: str) 
         ("UPDATE t SET n = n + 30 WHERE k = 'd'", (ROWS, KEYS, KEYS)),
     ):
         session.execute(change)
-        assert (change, *map(landed, (rows, groups, joined))) == (change, *reasons)
+        assert (change, *map(refresh_and_compare, (rows, groups, joined))) == (change, *reasons)
 
 
 def test_an_order_by_what_columns_are_made_of_is_one_by_these_columns(
@@ -74,9 +74,9 @@ def test_an_order_by_what_columns_are_made_of_is_one_by_these_columns(
         " ORDER BY level DESC, CASE WHEN level = 0 THEN k END LIMIT 3",
     )
     session.execute("INSERT INTO t VALUES (10, 'a', 90, 0.1), (11, 'b', 90, 9), (12, 'b', 90, 8)")
-    assert (landed(mt), landed(sums)) == (ROWS, KEYS)
+    assert (refresh_and_compare(mt), refresh_and_compare(sums)) == (ROWS, KEYS)
     session.execute("INSERT INTO t VALUES (13, 'f', 91, 7), (14, 'e', 91, 7), (15, 'f', 91, 6)")
-    assert landed(mt) == ROWS
+    assert refresh_and_compare(mt) == ROWS
 
 
 def test_what_does_not_reach_the_first_rows_writes_none(session: Session, sources: str) -> None:
@@ -99,7 +99,7 @@ def test_fewer_rows_than_the_limit_are_all_there_are(session: Session, sources: 
         ("INSERT INTO t VALUES (1, 'a', NULL, NULL)", ROWS),
     ):
         session.execute(change)
-        assert (change, landed(mt)) == (change, reason)
+        assert (change, refresh_and_compare(mt)) == (change, reason)
 
 
 def test_rows_that_tie_where_the_limit_cuts_are_computed(session: Session, sources: str) -> None:
@@ -109,9 +109,9 @@ def test_rows_that_tie_where_the_limit_cuts_are_computed(session: Session, sourc
     session.execute("INSERT INTO t VALUES (11, 'x', 1, 1)")
     assert mt.refresh().plan.reason_code == "ORDER_NOT_UNIQUE"
     session.execute("DELETE FROM t WHERE id = 10")
-    assert landed(mt) == "ORDER_NOT_UNIQUE"
+    assert refresh_and_compare(mt) == "ORDER_NOT_UNIQUE"
     session.execute("INSERT INTO t VALUES (12, 'y', 85, 1)")
-    assert landed(mt) == ROWS
+    assert refresh_and_compare(mt) == ROWS
 
 
 def test_first_rows_follow_only_from_a_record(session: Session, sources: str) -> None:

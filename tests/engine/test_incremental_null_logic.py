@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.conftest import Session
 from tests.engine.maintained import Maintained
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 
@@ -106,7 +106,7 @@ REFUSED = (
 """Queries in which NULL and false differ where Spark takes one for the other."""
 
 
-def refreshed(session: Session, tables: list[Maintained]) -> Iterator[tuple[object, ...]]:
+def failing_refreshes(session: Session, tables: list[Maintained]) -> Iterator[tuple[object, ...]]:
     """Yield what differs, and refreshes that were not incremental, after each change."""
     for change in CHANGES:
         session.execute(change)
@@ -139,7 +139,7 @@ def test_an_appended_row_with_null_stays_out(make: Make, session: Session, condi
 @pytest.mark.parametrize("part", range(EACH))
 def test_conditions_keep_the_rows_that_spark_keeps(make: Make, session: Session, part: int) -> None:
     tables = [make(f"SELECT x, y FROM a WHERE {each}") for each in CONDITIONS[part::EACH][:MOST]]
-    assert list(refreshed(session, tables)) == []
+    assert list(failing_refreshes(session, tables)) == []
 
 
 @pytest.mark.parametrize("part", range(EACH))
@@ -147,7 +147,7 @@ def test_predicates_in_other_places_are_what_spark_makes_them(
     make: Make, session: Session, part: int
 ) -> None:
     tables = [make(query) for query in ELSEWHERE[part::EACH][:MOST]]
-    assert list(refreshed(session, tables)) == []
+    assert list(failing_refreshes(session, tables)) == []
 
 
 def test_where_null_and_false_differ_refreshes_are_full(make: Make, session: Session) -> None:

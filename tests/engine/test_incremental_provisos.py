@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.conftest import Session
 from tests.engine.maintained import Maintained
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 
@@ -46,7 +46,7 @@ def sources(session: Session, schema: str) -> str:
     return schema
 
 
-def landed(mt: Maintained, **changed: object) -> str:
+def refresh_and_compare(mt: Maintained, **changed: object) -> str:
     outcome = mt.refresh(**changed)
     assert (mt.query, mt.differences()) == (mt.query, [])
     return outcome.plan.reason_code
@@ -124,9 +124,9 @@ def test_rows_that_tie_and_are_equal_in_what_is_used_make_no_difference(
 ) -> None:
     mt = Maintained(session, sources, NEWEST)
     session.execute("INSERT INTO log SELECT id, at, v, x, d + 1 FROM log WHERE id < 4")
-    assert landed(mt) == KEYS
+    assert refresh_and_compare(mt) == KEYS
     session.execute("DELETE FROM log WHERE id < 2 AND d > 9")
-    assert landed(mt) == KEYS
+    assert refresh_and_compare(mt) == KEYS
 
 
 def test_only_rows_at_the_cut_have_to_be_told_apart(session: Session, sources: str) -> None:
@@ -134,9 +134,9 @@ def test_only_rows_at_the_cut_have_to_be_told_apart(session: Session, sources: s
     shown = Maintained(session, sources, f"SELECT id, v, n FROM ({NUMBERED}) WHERE n <= 2")
     older = "INSERT INTO log VALUES (1, 0, 'older', 1, 0), (1, 1, 'old', 1, 0)"
     session.execute(older)
-    assert (landed(two), landed(shown)) == (KEYS, KEYS)
+    assert (refresh_and_compare(two), refresh_and_compare(shown)) == (KEYS, KEYS)
     session.execute("INSERT INTO log VALUES (2, 50, 'one', 1, 0), (2, 50, 'the other', 1, 0)")
-    assert landed(two) == KEYS
+    assert refresh_and_compare(two) == KEYS
     assert shown.refresh().plan.reason_code == TIED
     session.execute("INSERT INTO log VALUES (2, 50, 'a third', 1, 0)")
     assert two.refresh().plan.reason_code == TIED
@@ -156,9 +156,9 @@ def test_what_ties_at_first_is_looked_at_again_when_everything_is_computed(
     session.execute("INSERT INTO log VALUES (1, 4, 'tied', 1, 0)")
     mt = Maintained(session, sources, NEWEST)
     session.execute("DELETE FROM log WHERE v = 'tied'")
-    assert landed(mt) == TIED
+    assert refresh_and_compare(mt) == TIED
     session.execute(CHANGES[0])
-    assert landed(mt) == KEYS
+    assert refresh_and_compare(mt) == KEYS
 
 
 def test_policy_auto_looks_again_when_it_is_told_to_compute_everything(
@@ -167,11 +167,11 @@ def test_policy_auto_looks_again_when_it_is_told_to_compute_everything(
     session.execute("INSERT INTO log VALUES (1, 4, 'tied', 1, 0)")
     mt = Maintained(session, sources, NEWEST)
     session.execute("DELETE FROM log WHERE v = 'tied'")
-    assert landed(mt, policy=RefreshPolicy.AUTO) == TIED
+    assert refresh_and_compare(mt, policy=RefreshPolicy.AUTO) == TIED
     session.execute(CHANGES[0])
-    assert landed(mt) == TIED
+    assert refresh_and_compare(mt) == TIED
     session.execute(CHANGES[1])
-    assert landed(mt) == KEYS
+    assert refresh_and_compare(mt) == KEYS
 
 
 def test_a_change_that_is_not_recorded_makes_the_next_refresh_full(
@@ -179,9 +179,9 @@ def test_a_change_that_is_not_recorded_makes_the_next_refresh_full(
 ) -> None:
     mt = Maintained(session, sources, NEWEST, policy=RefreshPolicy.FULL)
     session.execute(CHANGES[0])
-    assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == UNKNOWN
+    assert refresh_and_compare(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == UNKNOWN
     session.execute(CHANGES[1])
-    assert landed(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == KEYS
+    assert refresh_and_compare(mt, policy=RefreshPolicy.INCREMENTAL_STRICT) == KEYS
 
 
 MILLIONS = "x * 4194304L"
@@ -205,9 +205,9 @@ def test_averages_of_whole_numbers_are_followed_as_long_as_they_are_exact(
     tables = [Maintained(session, sources, query) for query in AVERAGES[::each]]
     for change in CHANGES[: 3 if FULL else 1]:
         session.execute(change)
-        assert [landed(mt) for mt in tables] == [KEYS, COMBINED, ROUNDED, KEYS][::each]
+        assert [refresh_and_compare(mt) for mt in tables] == [KEYS, COMBINED, ROUNDED, KEYS][::each]
     session.execute(f"INSERT INTO log VALUES (1, 31, 'large', {2**31 - 1}, 0.5)")
-    assert {landed(mt) for mt in tables} == {ROUNDED}
+    assert {refresh_and_compare(mt) for mt in tables} == {ROUNDED}
 
 
 def test_not_in_looks_by_key_as_long_as_nothing_is_null(session: Session, sources: str) -> None:
@@ -232,7 +232,11 @@ def test_not_in_looks_by_key_as_long_as_nothing_is_null(session: Session, source
         session.execute(change)
         session.execute("INSERT INTO log VALUES (1, 40, 'x', 1, 1), (NULL, 40, 'y', 1, 1)")
         session.execute("INSERT INTO names VALUES (2, 'also two'), (NULL, NULL)")
-        assert (change, landed(rows), landed(flag)) == (change, reason, reason)
+        assert (change, refresh_and_compare(rows), refresh_and_compare(flag)) == (
+            change,
+            reason,
+            reason,
+        )
 
 
 def test_not_in_of_columns_that_are_never_null_needs_no_look(
@@ -246,4 +250,4 @@ def test_not_in_of_columns_that_are_never_null_needs_no_look(
     )
     for change in ("INSERT INTO some_ids VALUES (1), (2)", "DELETE FROM some_ids"):
         session.execute(change)
-        assert landed(mt) == KEYS
+        assert refresh_and_compare(mt) == KEYS

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.conftest import Session
 from tests.engine.maintained import Maintained
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
@@ -52,7 +52,7 @@ def change_both(session: Session) -> None:
     session.execute("INSERT INTO u VALUES (NULL, 31), ('b', 20)")
 
 
-def landed(mt: Maintained) -> str:
+def refresh_incrementally(mt: Maintained) -> str:
     """Refresh and return the reason; the table must equal its query and be incremental."""
     outcome = mt.refresh()
     assert mt.differences() == []
@@ -183,9 +183,9 @@ def test_appended_rows_are_appended(make: Make, session: Session) -> None:
 def test_an_emptied_group_disappears_and_comes_again(make: Make, session: Session) -> None:
     mt = make("SELECT k, count(*) AS c FROM t GROUP BY k")
     session.execute("DELETE FROM t WHERE k = 'a' OR k IS NULL")
-    assert landed(mt) == "GROUPS_COMBINED"
+    assert refresh_incrementally(mt) == "GROUPS_COMBINED"
     session.execute("INSERT INTO t VALUES (NULL, 1, 1, 1), ('a', 1, 1, 1)")
-    assert landed(mt) == "GROUPS_COMBINED"
+    assert refresh_incrementally(mt) == "GROUPS_COMBINED"
 
 
 def test_a_source_rewritten_with_the_same_rows_changes_nothing(
@@ -205,7 +205,7 @@ def test_sums_of_doubles_are_replaced(make: Make, session: Session) -> None:
     mt = make("SELECT k, round(sum(d), 6) AS s, round(avg(n), 6) AS a FROM t GROUP BY k")
     session.execute("INSERT INTO t VALUES ('a', 3, 1, 0.1), ('c', 5, 2, double('-infinity'))")
     session.execute("DELETE FROM t WHERE k = 'b'")
-    assert landed(mt) == "KEYS_AFFECTED"
+    assert refresh_incrementally(mt) == "KEYS_AFFECTED"
 
 
 def test_a_view_that_changed_is_computed_anew(make: Make, session: Session) -> None:
@@ -273,7 +273,10 @@ def test_time_windows_and_other_structs_are_keys(make: Make, session: Session, s
     ):
         session.execute(change)
         for mt in tables:
-            assert (mt.query, landed(mt) in {"KEYS_AFFECTED", "GROUPS_COMBINED"}) == (
+            assert (
+                mt.query,
+                refresh_incrementally(mt) in {"KEYS_AFFECTED", "GROUPS_COMBINED"},
+            ) == (
                 mt.query,
                 True,
             )
@@ -294,7 +297,10 @@ def test_scalar_subqueries_over_what_did_not_change_are_no_obstacle(
     session.execute("INSERT INTO t VALUES ('a', 2, 4, 4), ('new', 9, 1, 1), (NULL, 50, 1, 1)")
     session.execute("DELETE FROM t WHERE n = 1")
     for mt in tables:
-        assert (mt.query, landed(mt) in {"KEYS_AFFECTED", "ROWS_CHANGED", "GROUPS_COMBINED"}) == (
+        assert (
+            mt.query,
+            refresh_incrementally(mt) in {"KEYS_AFFECTED", "ROWS_CHANGED", "GROUPS_COMBINED"},
+        ) == (
             mt.query,
             True,
         )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.conftest import Session
 from tests.engine.maintained import Maintained
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy
 from tidegate_server.engine.incremental.aggregate_state import MOST_GROUPS
@@ -64,7 +64,7 @@ def sources(session: Session, schema: str) -> str:
     return schema
 
 
-def landed(mt: Maintained) -> tuple[str, str]:
+def refresh_and_compare(mt: Maintained) -> tuple[str, str]:
     outcome = mt.refresh()
     assert (mt.query, mt.differences()) == (mt.query, [])
     return (mt.query, outcome.plan.reason_code)
@@ -76,7 +76,7 @@ def test_rows_follow_from_totals(session: Session, sources: str) -> None:
         session.execute(change)
         for mt in tables:
             follows = "GROUPS_COMBINED" if changed in QUERIES[mt.query] else "SOURCES_UNCHANGED"
-            assert landed(mt) == (mt.query, follows)
+            assert refresh_and_compare(mt) == (mt.query, follows)
 
 
 def test_ties_are_looked_for_among_what_is_computed_from_totals(
@@ -107,18 +107,18 @@ def test_what_has_too_many_groups_or_too_large_sums_is_computed(
     many = Maintained(session, sources, "SELECT id, avg(n) AS a FROM t GROUP BY id")
     all_ = Maintained(session, sources, "SELECT avg(m) AS a, sum(m) AS s FROM u")
     session.execute("INSERT INTO u VALUES ('a', 9007199254740993), ('a', -9007199254740990)")
-    assert landed(all_)[1] == "AGGREGATE_NOT_TOP_NODE"
+    assert refresh_and_compare(all_)[1] == "AGGREGATE_NOT_TOP_NODE"
     session.execute("INSERT INTO u VALUES ('a', 1)")
-    assert landed(all_)[1] == "AGGREGATE_NOT_TOP_NODE"
+    assert refresh_and_compare(all_)[1] == "AGGREGATE_NOT_TOP_NODE"
     session.execute("UPDATE t SET n = n + 1 WHERE id = 3")
-    assert landed(many)[1] == "GROUPS_COMBINED"
+    assert refresh_and_compare(many)[1] == "GROUPS_COMBINED"
     far = f"range(100, {MOST_GROUPS + 100})"
     session.execute(f"INSERT INTO t SELECT id, 'x', 1, 1, 1, true, NULL, NULL FROM {far}")
-    assert landed(many)[1] == "KEYS_AFFECTED"
+    assert refresh_and_compare(many)[1] == "KEYS_AFFECTED"
     session.execute("UPDATE t SET n = n + 1 WHERE id = 3")
     assert many.refresh(force=True).plan.strategy is Strategy.FULL
     session.execute("DELETE FROM t WHERE id >= 100")
-    assert landed(many)[1] == "KEYS_AFFECTED"  # whether they are few now, nobody looks
+    assert refresh_and_compare(many)[1] == "KEYS_AFFECTED"  # whether they are few now, nobody looks
 
 
 def test_extremes_follow_unless_they_were_removed(session: Session, sources: str) -> None:
@@ -139,7 +139,11 @@ def test_extremes_follow_unless_they_were_removed(session: Session, sources: str
         ("INSERT INTO t (id, k) VALUES (38, '0')", "KEYS_AFFECTED", "GROUPS_COMBINED"),
     ):
         session.execute(change)
-        assert (change, landed(by_key)[1], landed(over_all)[1]) == (change, keyed, keyless)
+        assert (change, refresh_and_compare(by_key)[1], refresh_and_compare(over_all)[1]) == (
+            change,
+            keyed,
+            keyless,
+        )
 
 
 def test_totals_are_kept_of_what_is_computed_fully(session: Session, sources: str) -> None:
@@ -147,12 +151,14 @@ def test_totals_are_kept_of_what_is_computed_fully(session: Session, sources: st
     session.execute("UPDATE t SET n = n + 1 WHERE id = 3")
     assert mt.refresh(policy=RefreshPolicy.FULL).plan.strategy is Strategy.FULL
     session.execute("UPDATE t SET n = n + 1 WHERE id = 3")
-    assert landed(mt)[1] == "KEYS_AFFECTED"  # a table that is always refreshed fully needs none
+    assert (
+        refresh_and_compare(mt)[1] == "KEYS_AFFECTED"
+    )  # a table that is always refreshed fully needs none
     assert mt.refresh(force=True).plan.strategy is Strategy.FULL
     session.execute("UPDATE t SET n = n + 1 WHERE id = 3")
-    assert landed(mt)[1] == "GROUPS_COMBINED"
+    assert refresh_and_compare(mt)[1] == "GROUPS_COMBINED"
     session.execute("UPDATE t SET id = id + 1")
-    assert landed(mt)[1] == "GROUPS_COMBINED"
+    assert refresh_and_compare(mt)[1] == "GROUPS_COMBINED"
     assert mt.actions() <= {"commitInfo", "txn"}
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.dying import until
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.waiting import wait_until
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reach
 from tidegate_server.core.model.clauses import Expectation, Violation
@@ -209,9 +209,9 @@ def test_rate_is_a_stream(lake: Lake) -> None:
         return [row[0] for row in lake.session.sql("SELECT value FROM raw").collect()]
 
     # A second passes before the stream has rows, and another one before it has more.
-    until(lambda: bool(values()), "no rows came")
+    wait_until(lambda: bool(values()), "no rows came")
     count = len(values())
-    until(lambda: len(values()) > count, "no more rows came")
+    wait_until(lambda: len(values()) > count, "no more rows came")
     found = values()
     assert sorted(found) == list(range(len(found)))
 

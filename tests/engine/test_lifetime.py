@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.engine.conftest import EngineProcess, Session
-from tests.small import IN_MEMORY, SHORT_LIVED
+from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
 from tidegate_server.core.messages.answers import EngineInfo
 from tidegate_server.core.messages.requests import CloseResult, Ping
 

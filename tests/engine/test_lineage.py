@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.engine.definition.analyze import analyzed_plan
 from tidegate_server.engine.query.determinism import time_dependent, unstable_parts
 from tidegate_server.engine.query.lineage import column_origins, source_columns, used_columns

@@ -9,7 +9,7 @@ import pyarrow.flight as flight
 import pytest
 
 from tests.engine.conftest import EngineProcess, Session
-from tests.small import IN_MEMORY, SHORT_LIVED
+from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import NO_MEMORY_EXIT, EngineMemory
 from tidegate_server.core.messages.requests import InspectMemory

@@ -23,7 +23,7 @@ def other(engine: EngineProcess, client: Client, schema: str) -> Iterator[Sessio
     client.call(CloseSession(session_id=opened.id))
 
 
-def seen(session: Session, query: str = "SELECT * FROM t") -> list[tuple[object, ...]]:
+def visible_rows(session: Session, query: str = "SELECT * FROM t") -> list[tuple[object, ...]]:
     """Return a query's rows in a fixed order."""
     answer = session.execute(query)
     rows = session.table(answer).to_pylist() if answer.rows else []
@@ -48,19 +48,22 @@ def test_rows_that_another_session_wrote_are_read(
     session.execute(f"CREATE TABLE t (a INT, b INT) {FORMATS[format]}")
     session.execute("CREATE VIEW v AS SELECT a FROM t WHERE a > 1")
     session.execute("INSERT INTO t VALUES (1, 1)")
-    assert (seen(other), seen(other, "SELECT * FROM v")) == ([(1, 1)], [])
+    assert (visible_rows(other), visible_rows(other, "SELECT * FROM v")) == ([(1, 1)], [])
     session.execute("INSERT INTO t VALUES (2, 2)")
-    assert (seen(other), seen(other, "SELECT * FROM v")) == ([(1, 1), (2, 2)], [(2,)])
+    assert (visible_rows(other), visible_rows(other, "SELECT * FROM v")) == (
+        [(1, 1), (2, 2)],
+        [(2,)],
+    )
     session.execute("INSERT OVERWRITE t VALUES (3, 3)")
     wanted = [(3, 3)]
-    assert (seen(other), seen(other, "SELECT * FROM v")) == (wanted, [(3,)])
+    assert (visible_rows(other), visible_rows(other, "SELECT * FROM v")) == (wanted, [(3,)])
     session.execute("TRUNCATE TABLE t")
-    assert seen(other) == []
+    assert visible_rows(other) == []
     session.execute("DROP TABLE t")
     session.execute(f"CREATE TABLE t (b INT, a INT) {FORMATS[format]}")
     session.execute("INSERT INTO t (a, b) VALUES (5, 4)")
-    assert seen(other, "SELECT a, b FROM t") == [(5, 4)]
-    assert seen(other, "SELECT * FROM v") == [(5,)]
+    assert visible_rows(other, "SELECT a, b FROM t") == [(5, 4)]
+    assert visible_rows(other, "SELECT * FROM v") == [(5,)]
 
 
 def test_columns_and_partitions_that_another_session_changed_are_known(
@@ -68,20 +71,20 @@ def test_columns_and_partitions_that_another_session_changed_are_known(
 ) -> None:
     session.execute("CREATE TABLE t (a INT, p INT) USING parquet PARTITIONED BY (p)")
     session.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
-    assert seen(other) == [(1, 1), (2, 2)]
+    assert visible_rows(other) == [(1, 1), (2, 2)]
     session.execute("ALTER TABLE t DROP PARTITION (p = 1)")
-    assert seen(other) == [(2, 2)]
+    assert visible_rows(other) == [(2, 2)]
     session.execute("ALTER TABLE t ADD COLUMNS (c INT)")
     session.execute("INSERT INTO t PARTITION (p = 3) VALUES (3, 30)")
     session.execute("ANALYZE TABLE t COMPUTE STATISTICS")
-    assert seen(other, "SELECT a, c, p FROM t") == [(2, None, 2), (3, 30, 3)]
+    assert visible_rows(other, "SELECT a, c, p FROM t") == [(2, None, 2), (3, 30, 3)]
     session.execute("ALTER TABLE t RENAME TO u")
-    assert seen(other, "SELECT a FROM u") == [(2,), (3,)]
+    assert visible_rows(other, "SELECT a FROM u") == [(2,), (3,)]
     (tmp_path / "loaded").write_text("7,8\n")
     session.execute("CREATE TABLE l (a INT, b INT) ROW FORMAT DELIMITED FIELDS TERMINATED BY ','")
-    assert seen(other, "SELECT * FROM l") == []
+    assert visible_rows(other, "SELECT * FROM l") == []
     session.execute(f"LOAD DATA LOCAL INPATH '{tmp_path}/loaded' INTO TABLE l")
-    assert seen(other, "SELECT * FROM l") == [(7, 8)]
+    assert visible_rows(other, "SELECT * FROM l") == [(7, 8)]
 
 
 def test_files_written_by_their_path_are_read_through_tables_and_temporary_views(
@@ -92,40 +95,40 @@ def test_files_written_by_their_path_are_read_through_tables_and_temporary_views
     session.execute(f"CREATE TABLE t USING parquet LOCATION '{place}'")
     other.execute(f"CREATE TEMPORARY VIEW tmp USING parquet OPTIONS (path '{place}')")
     both = "SELECT t.a, tmp.a AS b FROM t CROSS JOIN tmp"
-    assert seen(other, both) == [(1, 1)]
+    assert visible_rows(other, both) == [(1, 1)]
     session.execute(f"INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT 2 AS a")
-    assert seen(other, both) == [(2, 2)]
+    assert visible_rows(other, both) == [(2, 2)]
     session.execute("INSERT INTO t VALUES (3)")
-    assert len(seen(other, both)) == 4
+    assert len(visible_rows(other, both)) == 4
     # What no statement did is known after REFRESH, in all sessions.
     next(place.glob("*.parquet")).unlink()
     session.execute("-- files were removed\nREFRESH TABLE t")
-    assert len(seen(other, both)) == 1
+    assert len(visible_rows(other, both)) == 1
 
 
 def test_what_is_cached_is_read_again(session: Session, other: Session) -> None:
     session.execute("CREATE TABLE t (a INT) USING parquet")
     other.execute("CACHE TABLE t")
     session.execute("INSERT INTO t VALUES (1)")
-    assert seen(other) == [(1,)]
+    assert visible_rows(other) == [(1,)]
     session.execute("INSERT OVERWRITE t VALUES (2)")
-    assert seen(other) == [(2,)]
+    assert visible_rows(other) == [(2,)]
     session.execute("DROP TABLE t")
     session.execute("CREATE TABLE t (a INT) USING parquet")
     session.execute("INSERT INTO t VALUES (3)")
-    assert seen(other) == [(3,)]
+    assert visible_rows(other) == [(3,)]
 
 
 def test_a_script_and_a_failed_statement_count_as_changes(session: Session, other: Session) -> None:
     session.execute("CREATE TABLE t (a INT) USING parquet")
-    assert seen(other) == []
+    assert visible_rows(other) == []
     session.execute(
         "BEGIN INSERT INTO t VALUES (1); EXECUTE IMMEDIATE 'INSERT INTO t VALUES (2)'; END"
     )
-    assert seen(other) == [(1,), (2,)]
+    assert visible_rows(other) == [(1,), (2,)]
     script = "BEGIN INSERT INTO t VALUES (3); SELECT raise_error('no'); END"
     session.failure(script)
-    assert seen(other) == [(1,), (2,), (3,)]
+    assert visible_rows(other) == [(1,), (2,), (3,)]
 
 
 def test_changes_are_counted_while_they_are_made() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_materialized import Materialized
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Assertion, Violation
 from tidegate_server.core.model.runs import Strategy
@@ -71,7 +71,7 @@ LOST = {
 ZONE = {"spark.sql.session.timeZone": "America/New_York"}
 
 
-def partitioned(
+def partitioned_table(
     lake: Lake, *values: str, type: str = "STRING", query: str = GROUPED
 ) -> Materialized:
     """Return the table over ``t``, which has a row of each value; not yet refreshed."""
@@ -80,7 +80,7 @@ def partitioned(
     return Materialized(lake, query, "p")
 
 
-def refused(mt: Materialized, **changed: object) -> ServerError:
+def rejection(mt: Materialized, **changed: object) -> ServerError:
     """Refresh, which has to leave the table alone; return the error."""
     before = mt.content()
     with pytest.raises(ServerError) as caught:
@@ -92,7 +92,7 @@ def refused(mt: Materialized, **changed: object) -> ServerError:
 
 @pytest.mark.parametrize("type", TYPES)
 def test_values_of_a_type_are_given_back(lake: Lake, type: str) -> None:
-    mt = partitioned(lake, *TYPES[type], type=type, query="SELECT id, p FROM t")
+    mt = partitioned_table(lake, *TYPES[type], type=type, query="SELECT id, p FROM t")
     settings = {"settings": ZONE}
     mt.refresh(**settings)
     # As text, since Python has neither a year 0 nor a year 10000.
@@ -105,20 +105,20 @@ def test_values_of_a_type_are_given_back(lake: Lake, type: str) -> None:
 
 @pytest.mark.parametrize("value", LOST)
 def test_a_text_that_storage_would_lose_stops_a_refresh(lake: Lake, value: str) -> None:
-    mt = partitioned(lake, value, "NULL", "'a'")
-    problem = refused(mt)
+    mt = partitioned_table(lake, value, "NULL", "'a'")
+    problem = rejection(mt)
     assert problem.message.endswith(f"in its partition column p: {LOST[value]}.")
     assert "nother column." in problem.hint
 
 
 def test_full_refreshes_and_those_of_partitions_are_looked_at(lake: Lake) -> None:
-    mt = partitioned(lake, "''", "NULL", "'a'")
+    mt = partitioned_table(lake, "''", "NULL", "'a'")
     lake.sql("DELETE FROM t WHERE id = 0")
     mt.refresh()
     assert lake.rows("SELECT * FROM mt") == [("a", 1), (None, 1)]
     lake.sql("INSERT INTO t VALUES (3, ''), (4, 'b')")
-    refused(mt)
-    refused(mt, force=True)
+    rejection(mt)
+    rejection(mt, force=True)
     mt.refresh(partitions=({"p": "b"},))
     assert lake.rows("SELECT * FROM mt") == [("a", 1), ("b", 1), (None, 1)]
     lake.sql("DELETE FROM t WHERE id = 3")
@@ -127,31 +127,31 @@ def test_full_refreshes_and_those_of_partitions_are_looked_at(lake: Lake) -> Non
 
 
 def test_a_refresh_of_the_partition_of_the_empty_string(lake: Lake) -> None:
-    mt = partitioned(lake, "'a'", "NULL")
+    mt = partitioned_table(lake, "'a'", "NULL")
     mt.refresh()
     before = mt.content()
     mt.refresh(partitions=({"p": ""},))
     assert mt.content() == before
     lake.sql("INSERT INTO t VALUES (3, ''), (4, NULL)")
-    refused(mt, partitions=({"p": ""},))
+    rejection(mt, partitions=({"p": ""},))
     mt.refresh(partitions=({"p": "__HIVE_DEFAULT_PARTITION__"},))
     assert lake.rows("SELECT * FROM mt") == [("a", 1), (None, 2)]
 
 
 def test_appended_and_changed_rows_are_looked_at(lake: Lake) -> None:
-    mt = partitioned(lake, "'a'", query="SELECT id, p FROM t")
+    mt = partitioned_table(lake, "'a'", query="SELECT id, p FROM t")
     mt.refresh()
     lake.sql("INSERT INTO t VALUES (2, '')")
-    refused(mt)
+    rejection(mt)
     lake.sql("DELETE FROM t WHERE id = 2", "UPDATE t SET p = ''")
-    refused(mt)
+    rejection(mt)
     lake.sql("UPDATE t SET p = 'b'")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
     assert lake.rows("SELECT * FROM mt") == [(0, "b")]
 
 
 def test_rows_that_are_filtered_out_are_no_matter(lake: Lake) -> None:
-    mt = partitioned(lake, "''", "'a'", query="SELECT id, p FROM t WHERE p <> ''")
+    mt = partitioned_table(lake, "''", "'a'", query="SELECT id, p FROM t WHERE p <> ''")
     mt.refresh()
     assert lake.rows("SELECT * FROM mt") == [(1, "a")]
     lake.sql("INSERT INTO t VALUES (2, '')", "UPDATE t SET p = 'b' WHERE id = 1")
@@ -161,15 +161,15 @@ def test_rows_that_are_filtered_out_are_no_matter(lake: Lake) -> None:
 
 def test_a_local_time_that_two_moments_share_stops_a_refresh(lake: Lake) -> None:
     shared = "TIMESTAMP'2025-11-02 06:30:00Z'"
-    mt = partitioned(lake, shared, type="TIMESTAMP")
-    problem = refused(mt, settings=ZONE)
+    mt = partitioned_table(lake, shared, type="TIMESTAMP")
+    problem = rejection(mt, settings=ZONE)
     assert "2025-11-02 01:30:00" in problem.message
     assert "SET TIME ZONE 'UTC'" in problem.hint
     utc = {"settings": {"spark.sql.session.timeZone": "UTC"}}
     mt.refresh(**utc)
     assert mt.verify(**utc).equal
     lake.sql("INSERT INTO t SELECT 2, timestamp_seconds(-99999999999)")
-    assert "-1199-02-15" in refused(mt, **utc).message
+    assert "-1199-02-15" in rejection(mt, **utc).message
 
 
 def test_a_version_that_could_not_be_published_is_not_held(lake: Lake) -> None:
@@ -178,8 +178,8 @@ def test_a_version_that_could_not_be_published_is_not_held(lake: Lake) -> None:
     mt = Materialized(lake, "SELECT id, p FROM t", "p", assertions=(held,))
     mt.refresh()
     lake.sql("INSERT INTO t VALUES (2, ''), (3, 'b')")
-    refused(mt)
-    refused(mt, policy=RefreshPolicy.FULL)
+    rejection(mt)
+    rejection(mt, policy=RefreshPolicy.FULL)
     assert lake.format.find_held(mt.name, mt.id) is None
 
 

@@ -1,4 +1,4 @@
-"""Every table has a directory of its own, and nothing deletes what lies in another one."""
+"""Every table has its own directory, and nothing deletes the files of another one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.fix_materialized import Stored
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Stored
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import TableName
 from tidegate_server.engine.results.projection import result_schema
@@ -44,7 +44,7 @@ def warehouse(lake: Lake) -> Path:
     return folder(TableLocations(lake.root).default_location(lake.name("x"))).parent
 
 
-def found(lake: Lake) -> list[str]:
+def directory_entries(lake: Lake) -> list[str]:
     """Return what the directory of the schema has in it."""
     return sorted(path.name for path in warehouse(lake).iterdir())
 
@@ -89,10 +89,10 @@ def test_a_table_gets_a_directory_of_its_own_that_the_metastore_names(
 ) -> None:
     mt = Stored(lake, "SELECT 'k' AS k")
     assert places.location(mt.name) == f"{places.default_location(mt.name)}-{mt.id}"
-    assert found(lake) == [f"mt-{mt.id}"]
+    assert directory_entries(lake) == [f"mt-{mt.id}"]
     mt.fill()
     lake.format.drop(mt.name, mt.id)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 def test_whatever_is_in_the_directory_of_a_name_stays(lake: Lake) -> None:
@@ -103,7 +103,7 @@ def test_whatever_is_in_the_directory_of_a_name_stays(lake: Lake) -> None:
     mt.fill()
     lake.format.drop(mt.name, mt.id)
     assert lake.rows("SELECT * FROM ext") == [(1,), (2,), (3,)]
-    assert found(lake) == ["mt"]
+    assert directory_entries(lake) == ["mt"]
 
 
 def test_a_name_that_is_free_again_takes_a_plain_table(lake: Lake) -> None:
@@ -150,7 +150,7 @@ def test_everything_that_is_a_tables_own_goes(lake: Lake, names: tuple[str, ...]
         lake.sql(f"GENERATE symlink_format_manifest FOR TABLE {mt.name.quoted()}")
     mt.fill()
     lake.format.drop(mt.name, mt.id)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 def test_a_drop_that_was_interrupted_is_completed(lake: Lake, places: TableLocations) -> None:
@@ -159,14 +159,14 @@ def test_a_drop_that_was_interrupted_is_completed(lake: Lake, places: TableLocat
     location = places.location(mt.name)
     places.forget(mt.name)
     lake.format.drop(mt.name, mt.id, location)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
     # Within the log, whose first files are gone.
     mt = Stored(lake, "SELECT 'k' AS k")
     mt.fill()
     (folder(places.location(mt.name)) / "_delta_log" / f"{0:020}.json").unlink()
     places.forget(mt.name)
     lake.format.drop(mt.name, mt.id)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 def test_a_drop_leaves_another_table_of_the_name_alone(lake: Lake) -> None:
@@ -198,7 +198,7 @@ def test_a_lost_table_is_dropped_and_created_again(
     mt.fill()
     assert lake.rows("SELECT * FROM mt") == [("k",)]
     lake.format.drop(mt.name, mt.id, location)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 def test_a_table_is_dropped_although_its_schema_is_gone(
@@ -229,9 +229,9 @@ def test_tables_exchange_their_places(lake: Lake) -> None:
     assert lake.rows("SELECT * FROM mt") == [("2",)]
     lake.format.drop(lake.name("mt"), two.id)
     assert lake.rows("SELECT * FROM two") == [("1",)]
-    assert found(lake) == [f"mt-{one.id}"]
+    assert directory_entries(lake) == [f"mt-{one.id}"]
     lake.format.drop(lake.name("two"), one.id)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 # ---- tables of earlier versions --------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_a_table_of_an_earlier_version_is_dropped_from_where_it_lies(lake: Lake)
     (there / "mine.txt").write_text("mine")
     old.fill()
     lake.format.drop(old.name, old.id)
-    assert found(lake) == ["mt"]
+    assert directory_entries(lake) == ["mt"]
     assert (there / "mine.txt").read_text() == "mine"
 
 
@@ -271,7 +271,7 @@ def test_tables_of_earlier_versions_exchange_their_places(lake: Lake) -> None:
     lake.format.drop(lake.name("mt"), new.id)
     assert lake.rows("SELECT * FROM new") == [("k",)]
     lake.format.drop(lake.name("new"), old.id)
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 def test_a_table_at_a_persons_own_place_becomes_a_plain_one_there(lake: Lake) -> None:
@@ -301,7 +301,7 @@ def test_dropping_a_converted_table_deletes_its_files(lake: Lake) -> None:
     run(lake, "ALTER TABLE mt RENAME TO other")
     assert lake.rows("SELECT count(*) FROM other") == [(0,)]
     run(lake, "DROP TABLE other")
-    assert found(lake) == []
+    assert directory_entries(lake) == []
 
 
 def test_dropping_a_converted_table_of_an_earlier_version_deletes_its_own_files(lake: Lake) -> None:
@@ -310,7 +310,7 @@ def test_dropping_a_converted_table_of_an_earlier_version_deletes_its_own_files(
     (warehouse(lake) / "mt" / "mine.txt").write_text("mine")
     convert(lake, old)
     run(lake, "DROP TABLE mt")
-    assert found(lake) == ["mt"]
+    assert directory_entries(lake) == ["mt"]
 
 
 def test_renaming_a_converted_table_of_an_earlier_version_keeps_its_rows(lake: Lake) -> None:
@@ -324,7 +324,7 @@ def test_renaming_a_converted_table_of_an_earlier_version_keeps_its_rows(lake: L
 def test_dropping_external_tables_keeps_their_files(lake: Lake) -> None:
     place = warehouse(lake) / "mine"
     run(lake, f"CREATE TABLE mine (x INT) USING delta LOCATION '{place}'", "DROP TABLE mine")
-    assert found(lake) == ["mine"]
+    assert directory_entries(lake) == ["mine"]
     assert (place / "_delta_log").exists()
 
 
@@ -345,7 +345,7 @@ def test_dropping_a_schema_keeps_files_of_others(
     run(other, f"DROP SCHEMA {other.schema} {how}")
     assert lake.rows("SELECT * FROM ext") == [(1,)]
     assert sorted(p.name for p in home.iterdir()) == ["ext", "mine.txt"]
-    assert found(lake) == (["out"] if how else [])
+    assert directory_entries(lake) == (["out"] if how else [])
     assert not lake.session.catalog.databaseExists(other.schema)
     shutil.rmtree(home)
 
@@ -363,7 +363,7 @@ def test_a_schema_that_is_not_dropped_stays_where_it_is(make_schema: Callable[[]
     with pytest.raises(Exception, match="SCHEMA_NOT_EMPTY"):
         run(other, f"DROP SCHEMA {other.schema}")
     assert TableLocations(other.root).default_location(other.name("x")) == before
-    assert found(other) == ["t"]
+    assert directory_entries(other) == ["t"]
     run(other, "INSERT INTO t VALUES (1)")
     other.close()
 

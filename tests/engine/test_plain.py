@@ -1,4 +1,4 @@
-"""Sources without versions: files tell whether they changed, and nobody tells of all others."""
+"""Sources without versions: files show whether they changed, other sources do not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.fix_materialized import Materialized, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, row_counts
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshOutcome
@@ -73,10 +73,10 @@ def test_files_that_stay_are_not_read_again_and_others_are(lake: Lake, sold: Pat
     outcome = mt.refresh()
     assert why(outcome) == (Strategy.FULL, WHY, ["FINGERPRINT"])
     assert outcome.plan.reason_text == f"files of {lake.name('p')} changed"
-    assert mt.content() == counted([(1, 3)])
+    assert mt.content() == row_counts([(1, 3)])
     lake.sql("ALTER TABLE p DROP PARTITION (d = 1)")
     assert why(mt.refresh())[1] == WHY
-    assert mt.content() == counted([])
+    assert mt.content() == row_counts([])
 
 
 def test_an_unchanged_file_leaves_a_join_incremental(lake: Lake, tmp_path: Path) -> None:
@@ -93,11 +93,11 @@ def test_an_unchanged_file_leaves_a_join_incremental(lake: Lake, tmp_path: Path)
     outcome = mt.refresh()
     assert outcome.plan.strategy is Strategy.INCREMENTAL
     assert [change.method for change in outcome.plan.changes] == ["APPENDED", "FINGERPRINT"]
-    assert mt.content() == counted([("one", 10), ("two", 25)])
+    assert mt.content() == row_counts([("one", 10), ("two", 25)])
     lake.sql("INSERT INTO t VALUES (2, 5)")
     lines.write_text("1,one\n2,TWO\n")
     assert why(mt.refresh()) == (Strategy.FULL, WHY, ["WHOLE", "FINGERPRINT"])
-    assert mt.content() == counted([("one", 10), ("TWO", 30)])
+    assert mt.content() == row_counts([("one", 10), ("TWO", 30)])
 
 
 def test_paths_have_fingerprints_and_files_that_move_meanwhile_none(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_materialized import Materialized, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, row_counts
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Strategy
 
@@ -42,17 +42,17 @@ def test_the_same_version_of_another_history_is_another_table(lake: Lake, tmp_pa
     outcome = mt.refresh()
     assert (outcome.plan.strategy, outcome.plan.reason_code) == (Strategy.FULL, "SOURCES_REPLACED")
     assert outcome.plan.vector == recorded.record.vector
-    assert mt.content() == counted([("a",), ("b",)])
+    assert mt.content() == row_counts([("a",), ("b",)])
     with pytest.raises(ServerError, match="other tables"):
         mt.verify(recorded.version)
 
     put_back()
     lake.sql("INSERT INTO t VALUES ('x')", "INSERT INTO t VALUES ('y')")
     assert mt.refresh().plan.reason_code == "SOURCES_REPLACED"
-    assert mt.content() == counted([("a",), ("x",), ("y",)])
+    assert mt.content() == row_counts([("a",), ("x",), ("y",)])
 
     put_back()
     assert mt.refresh().plan.strategy is Strategy.FULL
-    assert mt.content() == counted([("a",)])
+    assert mt.content() == row_counts([("a",)])
     (place / "_delta_log" / f"{1:020d}.json").unlink()
     assert lake.format.commit_id(source.name, 1) is None

@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.engine.conftest import Session
-from tests.fix_materialized import changed_order, task_of
+from tests.support.materialized import changed_order, task_of
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import (
     Analysis,

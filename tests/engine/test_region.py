@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.fix_materialized import Materialized
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import RefreshPolicy

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.engine.results import store as result_store

@@ -1,4 +1,4 @@
-"""Sessions that sleep while nobody uses them, and what they know when they awake."""
+"""Sessions that sleep while they are unused, and their state when they wake up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.engine.session.sessions import Sessions
 
@@ -39,7 +39,7 @@ def run(sessions: Sessions, session_id: str, *texts: str) -> list[tuple[Any, ...
     return rows
 
 
-def opened(sessions: Sessions, session_id: str, *texts: str) -> None:
+def open_and_let_sleep(sessions: Sessions, session_id: str, *texts: str) -> None:
     """Open a session, run statements in it, then use so many others that it may sleep."""
     sessions.open(session_id, {}, None)
     run(sessions, session_id, *texts)
@@ -55,7 +55,7 @@ def test_only_the_last_used_stay_awake(sessions: Sessions) -> None:
 
 
 def test_settings_and_schema_are_there_when_it_awakes(sessions: Sessions, schema: str) -> None:
-    opened(
+    open_and_let_sleep(
         sessions,
         "s",
         f"USE {schema}",
@@ -78,7 +78,7 @@ def test_a_setting_that_was_taken_away_stays_away(sessions: Sessions, lake: Lake
     with sessions.using("s") as child:
         child.spark.conf.unset(key)
         alone = child.spark.conf.get(key, None)
-    opened(sessions, "s")
+    open_and_let_sleep(sessions, "s")
     with sessions.using("s") as child:
         assert child.spark.conf.get(key, None) == alone
 
@@ -100,18 +100,18 @@ def test_a_setting_that_was_taken_away_stays_away(sessions: Sessions, lake: Lake
 def test_one_with_temporary_objects_does_not_sleep(
     sessions: Sessions, made: str, asked: str, rows: list[tuple[Any, ...]]
 ) -> None:
-    opened(sessions, "s", made)
+    open_and_let_sleep(sessions, "s", made)
     assert sessions.count_awake() == AWAKE + 1
     assert run(sessions, "s", asked) == rows
 
 
 def test_one_whose_temporary_objects_are_gone_sleeps(sessions: Sessions) -> None:
-    opened(sessions, "s", "CREATE TEMPORARY VIEW v AS SELECT 1", "DROP VIEW v")
+    open_and_let_sleep(sessions, "s", "CREATE TEMPORARY VIEW v AS SELECT 1", "DROP VIEW v")
     assert sessions.count_awake() == AWAKE
 
 
 def test_a_schema_dropped_meanwhile_is_told_once(sessions: Sessions, schema: str) -> None:
-    opened(sessions, "s", f"USE {schema}", "SET spark.sql.shuffle.partitions=17")
+    open_and_let_sleep(sessions, "s", f"USE {schema}", "SET spark.sql.shuffle.partitions=17")
     run(sessions, "other 0", f"DROP SCHEMA {schema}")
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         run(sessions, "s", "SELECT 1")
@@ -131,7 +131,7 @@ def test_one_in_use_does_not_sleep(sessions: Sessions) -> None:
 
 
 def test_a_closed_one_is_not_lent(sessions: Sessions) -> None:
-    opened(sessions, "s")
+    open_and_let_sleep(sessions, "s")
     sessions.close("s")
     with pytest.raises(ServerError) as raised, sessions.using("s"):
         pass

@@ -1,4 +1,4 @@
-"""When a file's time of modification tells it from what may be written to it next."""
+"""When a file's modification time distinguishes it from its next version."""
 
 from __future__ import annotations
 

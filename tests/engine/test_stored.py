@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.engine.metastore.direct import StoredTable, parse_tables
 from tidegate_server.engine.metastore.listing import Metastore
 

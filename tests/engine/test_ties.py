@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.engine.incremental.analysis.simplify import simplify
 from tidegate_server.engine.incremental.analysis.windows import window_ties
 from tidegate_server.engine.query.catalyst import Catalyst, descend

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.fix_materialized import Materialized
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.upkeep import (
     FilesFound,
@@ -35,8 +35,8 @@ def mt(lake: Lake) -> Materialized:
     return table
 
 
-def look(mt: Materialized, *versions: int, back: int = 0) -> FilesFound:
-    """Look at the table's files."""
+def inspect_files(mt: Materialized, *versions: int, back: int = 0) -> FilesFound:
+    """Return what the inspection of the table finds."""
     found = mt.lake.format.inspect_files(mt.name, mt.id, versions, back)
     assert found is not None
     return found
@@ -64,10 +64,14 @@ def test_compaction_changes_no_row_and_concerns_nobody(lake: Lake, mt: Materiali
     below = Materialized(lake, "SELECT k, count(*) AS c FROM mt GROUP BY k", table="below")
     below.refresh()
     content, before = mt.content(), lake.version("mt")
-    assert look(mt).files == COMMITS
+    assert inspect_files(mt).files == COMMITS
     done = lake.format.rewrite_files(mt.name, mt.id, "u")
     assert (done.added, done.removed) == (1, COMMITS)
-    assert (look(mt).files, look(mt).version, mt.content()) == (1, before + 1, content)
+    assert (inspect_files(mt).files, inspect_files(mt).version, mt.content()) == (
+        1,
+        before + 1,
+        content,
+    )
     assert below.refresh().plan.strategy is Strategy.NO_DATA
     assert mt.refresh().plan.strategy is Strategy.NO_DATA
     assert mt.last().foreign_version is None
@@ -108,7 +112,7 @@ def test_a_table_that_lags_goes_on_incrementally(lake: Lake, mt: Materialized) -
     lake.sql("UPDATE t SET n = 7 WHERE n = 1", "INSERT INTO t VALUES ('b', 7)")
     mt.refresh()
     lake.format.rewrite_files(mt.name, mt.id, "u")
-    found = look(mt, read, back=1)
+    found = inspect_files(mt, read, back=1)
     wanted = horizon(found, UpkeepRules(), datetime.now(UTC))
     assert wanted.before <= found.needed[0].left
     # As if all of this were long past: nothing but the need holds the files.
@@ -134,14 +138,17 @@ def test_partitions_and_the_table_of_another_id_stay_as_they_are(lake: Lake) -> 
     for number in range(2):
         lake.sql(f"INSERT INTO t VALUES ('a', {number}), ('b', {number})")
         mt.refresh()
-    assert look(mt).files == 4
+    assert inspect_files(mt).files == 4
     assert lake.format.inspect_files(mt.name, "other", (), 0) is None
     assert lake.format.rewrite_files(mt.name, "other", "u").removed == 0
     assert (
         lake.format.remove_files(mt.name, "other", Horizon(before=later(), shortens_log=False), "u")
         == FilesRemoved()
     )
-    assert (lake.format.rewrite_files(mt.name, mt.id, "u").removed, look(mt).files) == (4, 2)
+    assert (lake.format.rewrite_files(mt.name, mt.id, "u").removed, inspect_files(mt).files) == (
+        4,
+        2,
+    )
     assert lake.rows("SELECT DISTINCT k, input_file_name() RLIKE concat('/k=', k) FROM mt") == [
         ("a", True),
         ("b", True),

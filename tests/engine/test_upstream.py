@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
@@ -53,7 +53,7 @@ class Materialized:
         operation = Operation(order.refresh_id)
         return refresh(order, Recompute(), self.lake.root, self.lake.format, operation)
 
-    def refused(self) -> ServerError:
+    def failing_refresh(self) -> ServerError:
         """Refresh in vain; the old data must be there all the same."""
         before = self.rows()
         with pytest.raises(ServerError) as caught:
@@ -76,16 +76,16 @@ def t(lake: Lake) -> Lake:
     return lake
 
 
-def filled(lake: Lake, query: str) -> Materialized:
+def filled_table(lake: Lake, query: str) -> Materialized:
     mt = Materialized(lake, query)
     mt.refresh()
     return mt
 
 
 def test_a_dropped_source_is_named_and_the_data_stays(t: Lake) -> None:
-    mt = filled(t, "SELECT a FROM t")
+    mt = filled_table(t, "SELECT a FROM t")
     t.sql("DROP TABLE t")
-    refused = mt.refused()
+    refused = mt.failing_refresh()
     assert refused.code == "MT_SOURCE_NOT_FOUND"
     assert f"Source table {t.name('t')} of {mt.name}" in refused.message
     assert "keeps the data" in refused.hint
@@ -93,20 +93,20 @@ def test_a_dropped_source_is_named_and_the_data_stays(t: Lake) -> None:
 
 def test_a_dropped_view_is_named(t: Lake) -> None:
     t.sql("CREATE VIEW v AS SELECT a FROM t")
-    mt = filled(t, "SELECT a FROM v")
+    mt = filled_table(t, "SELECT a FROM v")
     t.sql("DROP VIEW v")
-    assert f"Source view {t.name('v')}" in mt.refused().message
+    assert f"Source view {t.name('v')}" in mt.failing_refresh().message
 
 
 def test_a_dropped_table_without_versions_is_named(lake: Lake) -> None:
     lake.sql("CREATE TABLE p (a INT) USING parquet", "INSERT INTO p VALUES (1)")
-    mt = filled(lake, "SELECT a FROM p")
+    mt = filled_table(lake, "SELECT a FROM p")
     lake.sql("DROP TABLE p")
-    assert mt.refused().code == "MT_SOURCE_NOT_FOUND"
+    assert mt.failing_refresh().code == "MT_SOURCE_NOT_FOUND"
 
 
 def test_a_source_made_anew_with_its_columns_is_read(t: Lake) -> None:
-    mt = filled(t, "SELECT a FROM t")
+    mt = filled_table(t, "SELECT a FROM t")
     t.sql("DROP TABLE t", "CREATE TABLE t (b STRING, a INT) USING delta")
     t.sql("INSERT INTO t VALUES ('y', 5)")
     mt.refresh()
@@ -122,9 +122,9 @@ def test_a_source_made_anew_with_its_columns_is_read(t: Lake) -> None:
     ],
 )
 def test_a_changed_column_is_named_and_the_data_stays(t: Lake, change: str, told: str) -> None:
-    mt = filled(t, "SELECT a, b FROM t")
+    mt = filled_table(t, "SELECT a, b FROM t")
     t.sql(change)
-    refused = mt.refused()
+    refused = mt.failing_refresh()
     assert refused.code == "MT_SOURCE_CHANGED"
     assert str(t.name("t")) in refused.message
     assert told in refused.message
@@ -132,20 +132,20 @@ def test_a_changed_column_is_named_and_the_data_stays(t: Lake, change: str, told
 
 def test_a_changed_column_behind_a_view_is_named(t: Lake) -> None:
     t.sql("CREATE VIEW v AS SELECT a AS k FROM t")
-    mt = filled(t, "SELECT k FROM v")
+    mt = filled_table(t, "SELECT k FROM v")
     t.sql("ALTER TABLE t DROP COLUMN a")
-    refused = mt.refused()
+    refused = mt.failing_refresh()
     assert (refused.code, "column a is gone" in refused.message) == ("MT_SOURCE_CHANGED", True)
 
 
 def test_a_source_without_versions_any_more_is_told(t: Lake) -> None:
-    mt = filled(t, "SELECT a FROM t")
+    mt = filled_table(t, "SELECT a FROM t")
     t.sql("DROP TABLE t", "CREATE TABLE t (a INT) USING parquet")
-    assert "no versions any more" in mt.refused().message
+    assert "no versions any more" in mt.failing_refresh().message
 
 
 def test_changes_that_do_not_concern_the_query_are_no_matter(t: Lake) -> None:
-    mt = filled(t, "SELECT a, s.x FROM t")
+    mt = filled_table(t, "SELECT a, s.x FROM t")
     t.sql(
         "ALTER TABLE t DROP COLUMN b",
         "ALTER TABLE t ADD COLUMN x STRING",
@@ -158,7 +158,7 @@ def test_changes_that_do_not_concern_the_query_are_no_matter(t: Lake) -> None:
 
 def test_a_new_column_changes_neither_star_nor_meaning(t: Lake) -> None:
     t.sql("CREATE TABLE u (a INT, n INT) USING delta", "INSERT INTO u VALUES (1, 10)")
-    mt = filled(t, "SELECT *, b AS again FROM t NATURAL JOIN (SELECT * FROM u)")
+    mt = filled_table(t, "SELECT *, b AS again FROM t NATURAL JOIN (SELECT * FROM u)")
     t.sql("ALTER TABLE u ADD COLUMN b STRING", "INSERT INTO u VALUES (1, 20, 'other')")
     mt.refresh()
     assert [(row[0], row[1], row[3], row[4]) for row in mt.rows()] == [

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_materialized import Materialized, counted
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
+from tests.support.materialized import Materialized, row_counts
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
@@ -38,7 +38,7 @@ def mt(lake: Lake) -> Materialized:
     return table
 
 
-def refused(call: Callable[[], object]) -> str:
+def rejection(call: Callable[[], object]) -> str:
     """Return the message of the error that a call must raise."""
     with pytest.raises(ServerError) as caught:
         call()
@@ -95,17 +95,17 @@ def test_every_row_is_in_one_part(lake: Lake, query: str, told_by: str | None) -
 
 
 def test_what_cannot_be_proved_is_said_so(mt: Materialized) -> None:
-    assert "its newest version is 3" in refused(lambda: mt.verify(4))
-    assert "no refresh is recorded" in refused(lambda: mt.verify(0))
-    assert "another definition" in refused(lambda: mt.verify(definition_version=2))
+    assert "its newest version is 3" in rejection(lambda: mt.verify(4))
+    assert "no refresh is recorded" in rejection(lambda: mt.verify(0))
+    assert "another definition" in rejection(lambda: mt.verify(definition_version=2))
     mt.lake.sql("DROP TABLE t", "CREATE TABLE t (k STRING, n INT) USING delta")
-    assert "other tables" in refused(mt.verify)
+    assert "other tables" in rejection(mt.verify)
 
 
 def test_versions_that_were_vacuumed_cannot_be_verified(mt: Materialized) -> None:
     mt.lake.session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     mt.lake.sql("VACUUM t RETAIN 0 HOURS")
-    assert "cannot be read any more" in refused(lambda: mt.verify(1))
+    assert "cannot be read any more" in rejection(lambda: mt.verify(1))
     assert mt.verify(3).equal
 
 
@@ -115,7 +115,7 @@ def test_a_view_that_changed_is_not_taken_for_a_wrong_table(lake: Lake) -> None:
     mt.refresh()
     assert mt.verify().equal
     lake.sql("ALTER VIEW v AS SELECT upper(k) AS k FROM t")
-    assert "view" in refused(mt.verify)
+    assert "view" in rejection(mt.verify)
 
 
 def test_queries_of_the_moment_are_verified_at_their_moment(lake: Lake) -> None:
@@ -133,11 +133,11 @@ def test_random_queries_and_plain_sources_cannot_be_verified(lake: Lake) -> None
     lake.sql("CREATE TABLE t (k STRING) USING delta", "INSERT INTO t VALUES ('a')")
     mt = Materialized(lake, "SELECT k, rand() AS r FROM t")
     mt.refresh()
-    assert "rand" in refused(mt.verify)
+    assert "rand" in rejection(mt.verify)
     (source,) = mt.sources
     lake.sql("CREATE TABLE p (k STRING) USING parquet")
     mt.sources = (source.__class__(name=lake.name("p"), kind=SourceKind.PLAIN, table_id="p"),)
-    assert "keeps no versions" in refused(mt.verify)
+    assert "keeps no versions" in rejection(mt.verify)
 
 
 def test_rows_that_an_expectation_dropped_are_not_missing(lake: Lake) -> None:
@@ -151,7 +151,7 @@ def test_rows_that_an_expectation_dropped_are_not_missing(lake: Lake) -> None:
     outcome = mt.refresh()
     assert outcome.plan.strategy is Strategy.INCREMENTAL
     assert dict(outcome.metrics.expectations) == {"positive": 2}
-    assert mt.content() == counted([(1,), (2,), (None,)])
+    assert mt.content() == row_counts([(1,), (2,), (None,)])
     assert mt.verify().equal
 
 
@@ -199,12 +199,12 @@ def test_a_rollback_is_a_new_version_with_the_old_vector(mt: Materialized) -> No
         3,
         4,
     )
-    assert mt.content() == counted(old)
+    assert mt.content() == row_counts(old)
     assert (mt.last().strategy, mt.last().epoch) == ("ROLLBACK", mt.epoch)
     assert mt.verify().equal
     mt.lake.sql("INSERT INTO t VALUES ('z', 9)")
     assert mt.refresh().plan.strategy is Strategy.INCREMENTAL
-    assert mt.content() == counted([("a", 5), (None, 3), ("z", 9)])
+    assert mt.content() == row_counts([("a", 5), (None, 3), ("z", 9)])
     assert mt.verify().equal
 
 
@@ -222,9 +222,9 @@ def test_a_rollback_that_came_too_late_is_fenced(mt: Materialized) -> None:
 
 
 def test_versions_that_cannot_be_restored(mt: Materialized) -> None:
-    assert "no such version" in refused(lambda: mt.roll_back(9))
-    assert "no refresh is recorded" in refused(lambda: mt.roll_back(0))
+    assert "no such version" in rejection(lambda: mt.roll_back(9))
+    assert "no refresh is recorded" in rejection(lambda: mt.roll_back(0))
     mt.lake.sql("INSERT INTO mt VALUES ('foreign', 1)")
-    assert "not written by a refresh" in refused(lambda: mt.roll_back(4))
+    assert "not written by a refresh" in rejection(lambda: mt.roll_back(4))
     mt.lake.sql("ALTER TABLE mt ADD COLUMN more INT")
-    assert "other columns" in refused(lambda: mt.roll_back(1))
+    assert "other columns" in rejection(lambda: mt.roll_back(1))

@@ -1,4 +1,4 @@
-"""Environments with a wheel and what it needs, no more."""
+"""Environments with a wheel and its dependencies, no more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def succeed(*command: str | Path, timeout: float = 600) -> str:
 
 
 def install(folder: Path, wheel: Path, extras: str = "", *others: str) -> Path:
-    """Return the bin directory of an environment with the wheel and what it needs, no more."""
+    """Return the bin directory of an environment with the wheel and its dependencies only."""
     venv.create(folder, with_pip=True)
     pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet")
     succeed(*pip, f"{wheel}{extras}", *others, timeout=1800)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_server import Server
 from tests.package.environments import install, succeed
+from tests.support.fixtures.server import Server
 
 pytestmark = [pytest.mark.package, pytest.mark.spark]
 

@@ -1,4 +1,4 @@
-"""Superset in an environment of its own, as SQL Lab and its charts use a database."""
+"""Superset in a separate environment, as SQL Lab and its charts use a database."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.fix_server import Server
 from tests.package.environments import install, succeed
-from tests.size import FULL
+from tests.support.fixtures.server import Server
+from tests.support.full_run import FULL
 
 pytestmark = [
     pytest.mark.package,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_server import running_server
 from tests.package.environments import ROOT, install, run, succeed
+from tests.support.fixtures.server import running_server
 
 pytestmark = pytest.mark.package
 

@@ -44,12 +44,6 @@ def null_bitmap(values: Sequence[object]) -> bytes:
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
-def null_flags(bitmap: bytes, count: int) -> list[bool]:
-    """Return for each of ``count`` values whether it is null; a short bitmap means no more."""
-    flags = list(chain.from_iterable(map(_BITS.__getitem__, bitmap[: (count + 7) // 8])))
-    return flags[:count] + [False] * (count - len(flags))
-
-
 def encode_column(type_name: str, values: Sequence[Any]) -> Any:
     """Return the TColumn of ``values`` for a type name of TYPE_IDS.
 

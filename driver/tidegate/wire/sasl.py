@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -75,43 +74,3 @@ def _check_length(length: int, limit: int, what: str) -> int:
     if not 0 <= length <= limit:
         raise SaslError(f"expected a {what} of at most {limit} bytes, but {length} were announced")
     return length
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainCredentials:
-    """A client's message of the mechanism PLAIN; ``authorization`` is the user to act as."""
-
-    user: str
-    password: str
-    authorization: str = ""
-
-    def __repr__(self) -> str:
-        return f"PlainCredentials(user={self.user!r}, authorization={self.authorization!r})"
-
-
-def plain_response(credentials: PlainCredentials) -> bytes:
-    """Return the initial response of PLAIN (RFC 4616).
-
-    :raises SaslError: if a part contains the separator NUL.
-    """
-    parts = (credentials.authorization, credentials.user, credentials.password)
-    if any("\0" in part for part in parts):
-        raise SaslError("user and password must not contain the character NUL")
-    return "\0".join(parts).encode()
-
-
-def parse_plain_response(payload: bytes) -> PlainCredentials:
-    """Parse an initial response of PLAIN.
-
-    :raises SaslError: if it has not three parts in UTF-8 or names no user.
-    """
-    try:
-        parts = payload.decode().split("\0")
-    except UnicodeDecodeError:
-        raise SaslError("expected a PLAIN response in UTF-8") from None
-    if len(parts) != 3:
-        raise SaslError(f"expected 3 parts in the PLAIN response, but {len(parts)} came")
-    authorization, user, password = parts
-    if not user:
-        raise SaslError("the PLAIN response names no user")
-    return PlainCredentials(user=user, password=password, authorization=authorization)

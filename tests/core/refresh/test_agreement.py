@@ -28,7 +28,7 @@ VECTOR_ALONE = {
 }
 
 
-def made(label: str, *read: str) -> MaterializedTable:
+def table_over(label: str, *read: str) -> MaterializedTable:
     return table(
         id=f"id-{label}",
         name=name(label),
@@ -50,7 +50,7 @@ def wrote(owner: MaterializedTable, version: int, changes: object = (), **read: 
     return replace(done, **dict(changes))  # type: ignore[call-overload]
 
 
-DWD, DWS, TOP = made("dwd", "ods"), made("dws", "dwd"), made("top", "dwd", "ods")
+DWD, DWS, TOP = table_over("dwd", "ods"), table_over("dws", "dwd"), table_over("top", "dwd", "ods")
 
 
 def member(owner: MaterializedTable, *runs: RefreshRun, read: bool = True) -> Member:
@@ -79,7 +79,7 @@ def test_a_table_that_is_ahead_goes_back_to_what_its_consumer_read() -> None:
 
 
 def test_tables_made_of_one_source_agree_on_it_through_whatever_is_between() -> None:
-    other = made("other", "ods")
+    other = table_over("other", "ods")
     dwd = member(DWD, wrote(DWD, 1, ods=1), wrote(DWD, 2, ods=3), read=False)
     dws = member(DWS, wrote(DWS, 5, dwd=1), wrote(DWS, 6, dwd=2))
     found = member(other, wrote(other, 7, ods=1), wrote(other, 8, ods=2))
@@ -111,7 +111,7 @@ def test_what_was_never_refreshed_has_no_version() -> None:
 
 def test_partitions_of_several_times_agree_with_their_readers_alone() -> None:
     some = {"action": Strategy.PARTITION}
-    other = made("other", "ods")
+    other = table_over("other", "ods")
     dwd = member(DWD, wrote(DWD, 1, ods=1), wrote(DWD, 2, some, ods=2))
     dws = member(DWS, wrote(DWS, 1, dwd=1), wrote(DWS, 2, dwd=2))
     beside = member(other, wrote(other, 1, ods=1), wrote(other, 2, ods=2))
@@ -122,8 +122,8 @@ def test_partitions_of_several_times_agree_with_their_readers_alone() -> None:
 
 def test_sources_without_versions_agree_through_one_reader_alone() -> None:
     files = source("files", "delta-files", SourceKind.PLAIN)
-    one, two = (replace(made(label), sources=(files,)) for label in ("one", "two"))
-    below = made("below", "one")
+    one, two = (replace(table_over(label), sources=(files,)) for label in ("one", "two"))
+    below = table_over("below", "one")
     first = member(one, wrote(one, 1), wrote(one, 2))
     assert versions(first, member(below, wrote(below, 1, one=1))) == {"one": 1, "below": 1}
     assert "different versions of spark_catalog.d.files" in reason(
@@ -158,7 +158,7 @@ def test_a_backfill_alone_says_nothing_of_the_sources() -> None:
 
 
 def test_a_source_made_anew_is_another_one() -> None:
-    other = made("other", "ods")
+    other = table_over("other", "ods")
     dwd = member(DWD, wrote(DWD, 1, ods=9), wrote(DWD, 2, made_anew=1))
     assert versions(dwd, member(other, wrote(other, 4, made_anew=1))) == {"dwd": 2, "other": 4}
 
@@ -210,7 +210,7 @@ def lakes(draw: st.DrawFn) -> Lake:
     for label in NAMES:
         choices = ["a", "b", *tables]
         read = draw(st.lists(st.sampled_from(choices), min_size=1, max_size=3, unique=True))
-        tables[label] = made(label, *read)
+        tables[label] = table_over(label, *read)
     lake = Lake(tables)
     for label in draw(st.lists(st.sampled_from(["a", "b", *NAMES, *NAMES]), max_size=40)):
         lake.change(label)

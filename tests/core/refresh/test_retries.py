@@ -17,7 +17,7 @@ from tidegate_server.gateway.freshness.retries import (
 )
 
 
-def failed(error_class: str, sqlstate: str, attempt: int = 1) -> RefreshRun:
+def failed_run(error_class: str, sqlstate: str, attempt: int = 1) -> RefreshRun:
     return run(state=RunState.FAILED, error_class=error_class, sqlstate=sqlstate, attempt=attempt)
 
 
@@ -34,14 +34,14 @@ def failed(error_class: str, sqlstate: str, attempt: int = 1) -> RefreshRun:
     ],
 )
 def test_only_some_failures_may_pass(error_class: str, sqlstate: str, expected: bool) -> None:
-    assert transient(failed(error_class, sqlstate)) is expected
-    assert retries_left(failed(error_class, sqlstate), 1) is expected
+    assert transient(failed_run(error_class, sqlstate)) is expected
+    assert retries_left(failed_run(error_class, sqlstate), 1) is expected
 
 
 def test_retries_are_counted() -> None:
-    assert retries_left(failed("ENGINE_LOST", "08006", attempt=3), 3)
-    assert not retries_left(failed("ENGINE_LOST", "08006", attempt=4), 3)
-    assert not retries_left(failed("ENGINE_LOST", "08006"), 0)
+    assert retries_left(failed_run("ENGINE_LOST", "08006", attempt=3), 3)
+    assert not retries_left(failed_run("ENGINE_LOST", "08006", attempt=4), 3)
+    assert not retries_left(failed_run("ENGINE_LOST", "08006"), 0)
     assert not retries_left(run(state=RunState.CANCELLED, sqlstate="08006"), 3)
 
 
@@ -51,13 +51,13 @@ def test_pauses_double_up_to_a_bound() -> None:
 
 
 def test_an_absent_engine_is_no_failure_of_the_table() -> None:
-    assert counts_as_failure(failed("ENGINE_LOST", "08006"))
-    assert not counts_as_failure(failed("ENGINE_UNAVAILABLE", "08006"))
+    assert counts_as_failure(failed_run("ENGINE_LOST", "08006"))
+    assert not counts_as_failure(failed_run("ENGINE_UNAVAILABLE", "08006"))
     assert not counts_as_failure(run(state=RunState.UPSTREAM_FAILED))
 
 
 def test_the_reason_of_a_suspension_names_the_last_error() -> None:
-    assert suspension_reason(5, failed("DIVIDE_BY_ZERO", "22012")).startswith(
+    assert suspension_reason(5, failed_run("DIVIDE_BY_ZERO", "22012")).startswith(
         "SUSPENDED_DUE_TO_ERRORS: 5 refreshes failed in a row, the last with DIVIDE_BY_ZERO"
     )
 

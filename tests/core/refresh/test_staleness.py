@@ -32,7 +32,7 @@ def minute(number: int) -> datetime:
     return NOON + timedelta(minutes=number)
 
 
-def done(of: MaterializedTable, begun: int, version: int, **sources: int) -> RefreshRun:
+def finished_run(of: MaterializedTable, begun: int, version: int, **sources: int) -> RefreshRun:
     """Return a refresh that read at a minute after noon and left a version behind."""
     read = {key.replace("_", "-"): seen for key, seen in sources.items()}
     good: dict[str, Any] = {"state": RunState.SUCCEEDED, "action": Strategy.FULL, "sources": read}
@@ -40,7 +40,7 @@ def done(of: MaterializedTable, begun: int, version: int, **sources: int) -> Ref
     return run(table_id=of.id, to_version=version, data_timestamp=at, queued_at=at, **good)
 
 
-def known(
+def known_state(
     versions: Mapping[str, int],
     *runs: RefreshRun,
     changed: datetime | None = None,
@@ -57,54 +57,59 @@ def known(
 
 
 def test_content_over_unchanged_sources_is_of_now() -> None:
-    assert as_of(BASE, known({"ev": 3}, done(BASE, 0, 1, ev=3))) == LATER
+    assert as_of(BASE, known_state({"ev": 3}, finished_run(BASE, 0, 1, ev=3))) == LATER
 
 
 def test_content_behind_its_source_is_of_when_it_was_read() -> None:
-    assert as_of(BASE, known({"ev": 4}, done(BASE, 5, 1, ev=3))) == minute(5)
+    assert as_of(BASE, known_state({"ev": 4}, finished_run(BASE, 5, 1, ev=3))) == minute(5)
 
 
 def test_or_of_when_the_source_changed_first_where_that_is_known() -> None:
-    history = done(BASE, 5, 1, ev=3)
-    assert as_of(BASE, known({"ev": 4}, history, changed=minute(60))) == minute(60)
-    assert as_of(BASE, known({"ev": 4}, history, changed=minute(1))) == minute(5)
+    history = finished_run(BASE, 5, 1, ev=3)
+    assert as_of(BASE, known_state({"ev": 4}, history, changed=minute(60))) == minute(60)
+    assert as_of(BASE, known_state({"ev": 4}, history, changed=minute(1))) == minute(5)
 
 
 def test_a_source_without_versions_was_read_when_it_was() -> None:
     plain = Source(name=name("csv"), kind=SourceKind.PLAIN, table_id="csv")
     mixed = table(id="base", sources=(source("ev", "ev"), plain))
-    assert as_of(mixed, known({"ev": 3}, done(mixed, 5, 1, ev=3))) == minute(5)
+    assert as_of(mixed, known_state({"ev": 3}, finished_run(mixed, 5, 1, ev=3))) == minute(5)
 
 
 def test_a_source_that_is_gone_is_as_it_was_read() -> None:
-    assert as_of(BASE, known({}, done(BASE, 5, 1, ev=3))) == minute(5)
+    assert as_of(BASE, known_state({}, finished_run(BASE, 5, 1, ev=3))) == minute(5)
 
 
 def test_a_source_that_does_not_trigger_does_not_count() -> None:
-    assert as_of(BASE, known({"ev": 4}, done(BASE, 5, 1, ev=3), silent=("ev",))) == LATER
+    assert (
+        as_of(BASE, known_state({"ev": 4}, finished_run(BASE, 5, 1, ev=3), silent=("ev",))) == LATER
+    )
 
 
 def test_without_a_refresh_of_the_whole_table_nothing_is_known() -> None:
-    assert as_of(BASE, known({"ev": 3})) is None
-    assert as_of(TOP, known({"ev": 3, "base-delta": 1}, done(TOP, 5, 1, base_delta=1))) is None
+    assert as_of(BASE, known_state({"ev": 3})) is None
+    assert (
+        as_of(TOP, known_state({"ev": 3, "base-delta": 1}, finished_run(TOP, 5, 1, base_delta=1)))
+        is None
+    )
 
 
 def test_a_stale_table_makes_stale_what_reads_it() -> None:
-    runs = (done(BASE, 5, 1, ev=3), done(TOP, 50, 1, base_delta=1))
-    assert as_of(TOP, known({"ev": 3, "base-delta": 1}, *runs)) == LATER
-    assert as_of(TOP, known({"ev": 4, "base-delta": 1}, *runs)) == minute(5)
+    runs = (finished_run(BASE, 5, 1, ev=3), finished_run(TOP, 50, 1, base_delta=1))
+    assert as_of(TOP, known_state({"ev": 3, "base-delta": 1}, *runs)) == LATER
+    assert as_of(TOP, known_state({"ev": 4, "base-delta": 1}, *runs)) == minute(5)
 
 
 def test_an_earlier_version_of_a_source_is_as_old_as_that_one() -> None:
     runs = (
-        done(BASE, 5, 1, ev=3),
-        done(BASE, 10, 2, ev=4),
-        done(TOP, 12, 1, base_delta=2),
-        done(BASE, 60, 3, ev=5),
+        finished_run(BASE, 5, 1, ev=3),
+        finished_run(BASE, 10, 2, ev=4),
+        finished_run(TOP, 12, 1, base_delta=2),
+        finished_run(BASE, 60, 3, ev=5),
     )
-    assert as_of(TOP, known({"ev": 5, "base-delta": 3}, *runs)) == minute(10)
+    assert as_of(TOP, known_state({"ev": 5, "base-delta": 3}, *runs)) == minute(10)
     forgotten = (*runs[2:],)
-    assert as_of(TOP, known({"ev": 5, "base-delta": 3}, *forgotten)) is None
+    assert as_of(TOP, known_state({"ev": 5, "base-delta": 3}, *forgotten)) is None
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ FOUND = FilesFound(version=99, files=1, size=1000, retention=WEEK, log_retention
 RULES = UpkeepRules()
 
 
-def needed(left: timedelta, made: timedelta | None = None) -> NeededVersion:
+def needed_version(left: timedelta, made: timedelta | None = None) -> NeededVersion:
     """Return a version that was made and left so long ago."""
     return NeededVersion(made=NOW - (made or left), left=NOW - left)
 
@@ -97,12 +97,14 @@ def test_of_a_busy_table_only_the_newest_versions_stay() -> None:
 
 
 def test_a_version_with_which_a_reader_will_compare_stays_within_the_retention() -> None:
-    busy = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed(HOUR), needed(3 * DAY)))
+    busy = replace(
+        FOUND, oldest_wanted=NOW - DAY, needed=(needed_version(HOUR), needed_version(3 * DAY))
+    )
     assert horizon(busy, RULES, NOW) == Horizon(before=NOW - 3 * DAY, shortens_log=False)
     # Left late, made early: the log must tell of it as well.
-    late = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed(HOUR, made=2 * WEEK),))
+    late = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed_version(HOUR, made=2 * WEEK),))
     assert horizon(late, RULES, NOW) == Horizon(before=NOW - DAY, shortens_log=False)
-    given_up = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed(8 * DAY),))
+    given_up = replace(FOUND, oldest_wanted=NOW - DAY, needed=(needed_version(8 * DAY),))
     assert horizon(given_up, RULES, NOW) == Horizon(before=NOW - DAY, shortens_log=True)
 
 

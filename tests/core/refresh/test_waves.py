@@ -20,7 +20,7 @@ from tidegate_server.core.refresh.waves import (
 from tidegate_server.gateway.catalog.memory import MemoryCatalog
 
 
-def made(label: str, *read: str, keys: tuple[str, ...] = ("ds",)) -> MaterializedTable:
+def table_over(label: str, *read: str, keys: tuple[str, ...] = ("ds",)) -> MaterializedTable:
     """Return a table over others that passes their ``ds`` through."""
     return table(
         id=f"id-{label}",
@@ -34,8 +34,12 @@ def made(label: str, *read: str, keys: tuple[str, ...] = ("ds",)) -> Materialize
     )
 
 
-BASE, LEFT, RIGHT = made("base", "ev"), made("left", "base"), made("right", "base")
-TOP = made("top", "left", "right", "other")
+BASE, LEFT, RIGHT = (
+    table_over("base", "ev"),
+    table_over("left", "base"),
+    table_over("right", "base"),
+)
+TOP = table_over("top", "left", "right", "other")
 WAVE = [BASE, LEFT, RIGHT, TOP]
 DAY = ({"ds": "1"},)
 
@@ -48,7 +52,7 @@ def catalog(*tables: MaterializedTable) -> MemoryCatalog:
 
 
 def test_a_diamond_is_walked_sources_first_both_ways() -> None:
-    tables = catalog(*WAVE, made("elsewhere", "ev"))
+    tables = catalog(*WAVE, table_over("elsewhere", "ev"))
     down = [t.name.table for t in descendants(BASE, tables.consumers)]
     assert sorted(down[:2]) == ["left", "right"]
     assert down[2:] == ["top"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.core.sql.assertions import measures, misplaced, spark_condition
+from tidegate_server.core.sql.assertions import measures, find_misplaced, spark_condition
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_versions_are_compared_by_is_told_once() -> None:
     ],
 )
 def test_previous_stands_around_an_aggregate(condition: str, found: str, offset: int) -> None:
-    wrong = misplaced(condition)
+    wrong = find_misplaced(condition)
     assert wrong is not None
     assert (wrong.found, wrong.offset) == (found, offset)
-    assert misplaced("previous(a) + previous(b)") is None
+    assert find_misplaced("previous(a) + previous(b)") is None

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.core.sql.render import render
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.clauses import Expectation, Violation
 from tidegate_server.core.model.freshness import Freshness, TimeUnit
 from tidegate_server.core.sql.parse import parse
-from tidegate_server.core.sql.render import render
 from tidegate_server.core.sql.statements import (
     AlterRefresh,
     Cascade,

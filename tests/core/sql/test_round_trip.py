@@ -12,10 +12,10 @@ from collections import Counter
 from random import Random
 
 from tests.core.sql.generate import ALL_KINDS, KINDS, Generator
-from tests.size import FULL
+from tests.core.sql.render import render
+from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.sql.parse import parse
-from tidegate_server.core.sql.render import render
 from tidegate_server.core.sql.statements import (
     AlterAdd,
     AlterAsQuery,
@@ -56,14 +56,14 @@ def test_case_and_spaces_between_words_change_nothing() -> None:
         statement = Generator(seed).statement()
         if isinstance(statement, _WITH_TEXT):
             continue
-        text = _WORDS.sub(_swapped, render(statement))
+        text = _WORDS.sub(_vary_word, render(statement))
         assert parse(text) == statement, f"seed {seed}: {text!r}"
 
 
 def test_damaged_statements_are_refused_where_they_are_damaged() -> None:
     refused: Counter[str] = Counter()
     for seed in range(COUNT):
-        text = _damaged(render(Generator(seed).statement()), Random(seed))
+        text = _damage(render(Generator(seed).statement()), Random(seed))
         try:
             statement = parse(text)
         except ServerError as problem:
@@ -97,7 +97,7 @@ _GRAMMAR = {
 _PIECES = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`|\w+|\s+|.", re.DOTALL)
 
 
-def _damaged(text: str, random: Random) -> str:
+def _damage(text: str, random: Random) -> str:
     """Return a statement with some of its words lost, doubled, exchanged or cut."""
     pieces = _PIECES.findall(text)
     for _ in range(random.randint(1, 3)):
@@ -124,7 +124,7 @@ _WITH_TEXT = (
 _WORDS = re.compile(r"('(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`)|(\w+)| ", re.DOTALL)
 
 
-def _swapped(found: re.Match[str]) -> str:
+def _vary_word(found: re.Match[str]) -> str:
     if found[1] is not None:
         return found[1]
     return found[2].capitalize() if found[2] else "\n \t/* */ "

@@ -10,14 +10,14 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.sql.streams import KINDS, VIEW, Stream, find_stream
 
 
-def found(text: str) -> Stream:
+def find(text: str) -> Stream:
     stream = find_stream(text)
     assert stream is not None
     return stream
 
 
 def test_a_stream_of_files_in_sparks_words() -> None:
-    stream = found(
+    stream = find(
         "select a from stream READ_FILES ('/in', format => 'JSON', schema => 'a INT', "
         "fileNamePattern => '*.json', multiLine => true, n => 5) f where a > 1"
     )
@@ -28,7 +28,7 @@ def test_a_stream_of_files_in_sparks_words() -> None:
 
 def test_a_stream_of_kafka_is_the_same_whatever_its_brokers() -> None:
     call = "SELECT * FROM STREAM read_kafka(bootstrapServers => '{}', subscribe => 't')"
-    one, other = (found(call.format(broker)) for broker in ("a:1", "b:2"))
+    one, other = (find(call.format(broker)) for broker in ("a:1", "b:2"))
     assert one.source == "kafka"
     assert one.options == {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
     assert one.name == other.name
@@ -80,13 +80,13 @@ def test_a_stream_is_written_as_it_is_read(options: dict[str, str], path: str) -
     unique = len({key.lower() for key in parameters}) == len(parameters)
     stream = Stream(function="read_files", parameters=parameters, start=0, end=0)
     if unique:
-        read = found(f"SELECT * FROM {stream.sql()}")
+        read = find(f"SELECT * FROM {stream.sql()}")
         assert dict(read.parameters) == parameters
 
 
 def test_hiding_a_stream_moves_nothing_else() -> None:
     text = "SELECT a\nFROM STREAM read_files('/ü',\n  format => 'csv') f\nWHERE b"
-    hidden = found(text).with_view(text)
+    hidden = find(text).with_view(text)
     assert [len(line) for line in hidden.split("\n")] == [len(line) for line in text.split("\n")]
     assert VIEW in hidden
     assert hidden.endswith(" f\nWHERE b")

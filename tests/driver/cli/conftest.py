@@ -1,4 +1,4 @@
-"""The server by hand for tests of the command line."""
+"""A fake server for the tests of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection by hand: answers statements out of a table."""
+"""A fake connection that answers statements from a table."""
 
 from __future__ import annotations
 

@@ -17,22 +17,24 @@ COLUMNS = ["n", "text"]
 PAGES = [[(1, "a"), (None, None)], [(3, "x,y")]]
 
 
-def written(name: str, *, header: bool = True, columns: Any = COLUMNS, pages: Any = PAGES) -> str:
+def format_pages(
+    name: str, *, header: bool = True, columns: Any = COLUMNS, pages: Any = PAGES
+) -> str:
     out = io.StringIO()
     assert FORMATS[name](columns, pages, out, header) == sum(len(page) for page in pages)
     return out.getvalue()
 
 
 def test_csv_quotes_where_needed_and_leaves_null_empty() -> None:
-    assert written("csv") == 'n,text\n1,a\n,\n3,"x,y"\n'
+    assert format_pages("csv") == 'n,text\n1,a\n,\n3,"x,y"\n'
 
 
 def test_tsv_separates_by_tabs() -> None:
-    assert written("tsv", header=False) == "1\ta\n\t\n3\tx,y\n"
+    assert format_pages("tsv", header=False) == "1\ta\n\t\n3\tx,y\n"
 
 
 def test_json_writes_one_object_per_line() -> None:
-    rows = [json.loads(line) for line in written("json").splitlines()]
+    rows = [json.loads(line) for line in format_pages("json").splitlines()]
     assert rows == [
         {"n": 1, "text": "a"},
         {"n": None, "text": None},
@@ -41,13 +43,13 @@ def test_json_writes_one_object_per_line() -> None:
 
 
 def test_json_keeps_columns_of_the_same_name_apart() -> None:
-    text = written("json", columns=["a", "a", "a_2", "a"], pages=[[(1, 2, 3, 4)]])
+    text = format_pages("json", columns=["a", "a", "a_2", "a"], pages=[[(1, 2, 3, 4)]])
     assert json.loads(text) == {"a": 1, "a_3": 2, "a_2": 3, "a_4": 4}
 
 
 def test_json_is_valid_for_values_json_has_not() -> None:
     row = (Decimal("1.50"), float("nan"), datetime.date(2024, 1, 2), b"\xff", {"a": [Decimal(1)]})
-    text = written("json", columns=list("abcde"), pages=[[row]])
+    text = format_pages("json", columns=list("abcde"), pages=[[row]])
     assert json.loads(text) == {
         "a": "1.50",
         "b": "NaN",
@@ -58,11 +60,11 @@ def test_json_is_valid_for_values_json_has_not() -> None:
 
 
 def test_vertical_writes_a_line_per_value() -> None:
-    assert written("vertical", pages=[[(1, None)]]) == "-[ row 1 ]----\nn     1\ntext  NULL\n"
+    assert format_pages("vertical", pages=[[(1, None)]]) == "-[ row 1 ]----\nn     1\ntext  NULL\n"
 
 
 def test_a_table_is_laid_out_page_by_page() -> None:
-    assert written("table").splitlines() == [
+    assert format_pages("table").splitlines() == [
         "+------+--------+",
         "|    n | text   |",
         "|------+--------|",
@@ -78,21 +80,21 @@ def test_a_table_is_laid_out_page_by_page() -> None:
 
 
 def test_a_table_without_rows_still_shows_its_columns() -> None:
-    assert "| n   | text   |" in written("table", pages=[])
+    assert "| n   | text   |" in format_pages("table", pages=[])
 
 
 def test_a_table_keeps_text_that_looks_like_a_number() -> None:
-    assert "| 007  |" in written("table", columns=["id"], pages=[[("007",), ("1e3 ",)]])
+    assert "| 007  |" in format_pages("table", columns=["id"], pages=[[("007",), ("1e3 ",)]])
 
 
 def test_wide_characters_keep_the_columns_straight() -> None:
-    lines = written("table", columns=["x"], pages=[[("日本",), ("ab",)]]).splitlines()
+    lines = format_pages("table", columns=["x"], pages=[[("日本",), ("ab",)]]).splitlines()
     assert lines[3:5] == ["| 日本 |", "| ab   |"]
 
 
 @pytest.mark.parametrize("name", ["table", "vertical"])
 def test_a_value_cannot_steer_the_terminal(name: str) -> None:
-    text = written(name, columns=["x"], pages=[[("\x1b[2Jred\x07",)]])
+    text = format_pages(name, columns=["x"], pages=[[("\x1b[2Jred\x07",)]])
     assert "\x1b" not in text
     assert "\\x1b[2Jred\\x07" in text
 
@@ -120,4 +122,4 @@ def test_a_value_is_written_plainly(value: object, text: str) -> None:
 def test_a_table_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tabulate", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tidegate\[shell\]'"):
-        written("table")
+        format_pages("table")

@@ -1,4 +1,4 @@
-"""The interactive shell, with a keyboard by hand."""
+"""The interactive shell, with a simulated keyboard."""
 
 from __future__ import annotations
 

@@ -38,28 +38,3 @@ def test_a_negotiation_message_above_the_limit_is_refused() -> None:
 def test_a_negative_data_length_is_refused() -> None:
     with pytest.raises(sasl.SaslError, match="-1 were announced"):
         sasl.parse_data_header(b"\xff\xff\xff\xff")
-
-
-def test_a_plain_response_has_three_parts() -> None:
-    credentials = sasl.PlainCredentials(user="ann", password="sëcret")
-    assert sasl.plain_response(credentials) == b"\0ann\0s\xc3\xabcret"
-
-
-def test_a_plain_response_comes_back_as_it_went() -> None:
-    credentials = sasl.PlainCredentials(user="ann", password="x", authorization="bob")
-    assert sasl.parse_plain_response(sasl.plain_response(credentials)) == credentials
-
-
-@pytest.mark.parametrize("payload", [b"", b"ann\0x", b"\0\0x", b"\0\xff\0x", b"\0a\0b\0c"])
-def test_a_malformed_plain_response_is_refused(payload: bytes) -> None:
-    with pytest.raises(sasl.SaslError):
-        sasl.parse_plain_response(payload)
-
-
-def test_a_separator_inside_a_password_is_refused() -> None:
-    with pytest.raises(sasl.SaslError, match="NUL"):
-        sasl.plain_response(sasl.PlainCredentials(user="ann", password="a\0b"))
-
-
-def test_the_password_is_not_shown() -> None:
-    assert "secret" not in repr(sasl.PlainCredentials(user="ann", password="secret"))

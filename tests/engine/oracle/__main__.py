@@ -1,4 +1,4 @@
-"""Runs the oracle for as long as it is told: ``python -m tests.engine.oracle --help``."""
+"""Run the oracle for a given time: ``python -m tests.engine.oracle --help``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.engine.oracle.replay import Replay
 from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of
 from tests.engine.oracle.tally import Tally
-from tests.fix_spark import Lake, start_root
-from tests.small import IN_MEMORY, WITHOUT_FORKS
+from tests.support.fixtures.spark import Lake, start_root
+from tests.support.spark_settings import IN_MEMORY, WITHOUT_FORKS
 
 
 def main() -> int:
@@ -69,7 +69,7 @@ def _many(spark: SparkSession, asked: argparse.Namespace) -> Tally:
 def _tell(number: int, finished: Future[list[str]], tally: Tally) -> None:
     problem = finished.exception()
     if problem is not None:
-        tally.finished([f"stream {number} broke: {problem!r}"])
+        tally.count_stream([f"stream {number} broke: {problem!r}"])
     reports = [repr(problem)] if problem is not None else finished.result()
     done = f"stream {number}: {len(reports)} mismatches; {tally.comparisons} comparisons so far"
     sys.stdout.write("\n".join((done, *reports)) + "\n")
@@ -85,7 +85,7 @@ def _smallest(spark: SparkSession, asked: argparse.Namespace) -> Tally:
 
 
 def replay(spark: SparkSession, stream: Stream, tally: Tally) -> list[str]:
-    """Run one stream in a schema of its own."""
+    """Run one stream in a new schema."""
     lake = Lake(spark)
     try:
         return Replay(lake, tally).run(stream)

@@ -20,14 +20,14 @@ def alterations(draw: st.DrawFn, table: str) -> Change:
     return draw(st.sampled_from(_KINDS).flatmap(lambda kind: kind(table)))
 
 
-def _optimized(table: str) -> st.SearchStrategy[Change]:
+def _optimize(table: str) -> st.SearchStrategy[Change]:
     number = next((c.quoted for c in TABLES[table].columns[1:] if c.kind == "int"), "")
     ordered = f"OPTIMIZE {{{table}}} ZORDER BY ({number})" if number else f"OPTIMIZE {{{table}}}"
     return st.sampled_from(((f"OPTIMIZE {{{table}}}",), (ordered,)))
 
 
-def _purged(table: str) -> st.SearchStrategy[Change]:
-    """Write files anew without the rows that deletion vectors take out of them."""
+def _purge(table: str) -> st.SearchStrategy[Change]:
+    """Rewrite files without the rows that deletion vectors remove."""
     vectors = f"ALTER TABLE {{{table}}} SET TBLPROPERTIES ('{_VECTORS}' = 'true')"
     first = TABLES[table].columns[0]
     deleted = f"DELETE FROM {{{table}}} WHERE {first.quoted} <=> {VALUES[first.name][0]}"
@@ -35,13 +35,13 @@ def _purged(table: str) -> st.SearchStrategy[Change]:
     return st.sampled_from(((purge,), (vectors, deleted, purge)))
 
 
-def _vacuumed(table: str) -> st.SearchStrategy[Change]:
+def _vacuum(table: str) -> st.SearchStrategy[Change]:
     """Delete all files that the newest version does not need."""
     return st.just((f"VACUUM {{{table}}} RETAIN 0 HOURS",))
 
 
 @st.composite
-def _restored(draw: st.DrawFn, table: str) -> Change:
+def _restore(draw: st.DrawFn, table: str) -> Change:
     version = draw(st.integers(0, 9))
     restore = f"RESTORE TABLE {{{table}}} TO VERSION AS OF {version}"
     then = draw(st.sampled_from(((), (f"VACUUM {{{table}}} RETAIN 0 HOURS",))))
@@ -49,7 +49,7 @@ def _restored(draw: st.DrawFn, table: str) -> Change:
 
 
 @st.composite
-def _configured(draw: st.DrawFn, table: str) -> Change:
+def _set_property(draw: st.DrawFn, table: str) -> Change:
     """Change how changes are recorded from now on, then change something."""
     key = draw(st.sampled_from((_FEED, _FEED, _VECTORS)))
     value = draw(st.sampled_from(("true", "false")))
@@ -58,7 +58,7 @@ def _configured(draw: st.DrawFn, table: str) -> Change:
 
 
 @st.composite
-def _commented(draw: st.DrawFn, table: str) -> Change:
+def _comment(draw: st.DrawFn, table: str) -> Change:
     """Change what concerns no row."""
     column = draw(st.sampled_from(TABLES[table].columns))
     return (
@@ -76,7 +76,7 @@ def _commented(draw: st.DrawFn, table: str) -> Change:
 
 
 @st.composite
-def _extended(draw: st.DrawFn, table: str) -> Change:
+def _add_column(draw: st.DrawFn, table: str) -> Change:
     added = f"ALTER TABLE {{{table}}} ADD COLUMN extra STRING"
     evolved = (
         f"MERGE WITH SCHEMA EVOLUTION INTO {{{table}}} AS t USING"
@@ -89,7 +89,7 @@ def _extended(draw: st.DrawFn, table: str) -> Change:
 
 
 @st.composite
-def _renamed(draw: st.DrawFn, table: str) -> Change:
+def _rename_column(draw: st.DrawFn, table: str) -> Change:
     """Rename a column and back, or drop it and add it empty."""
     if table not in MAPPED:
         return (f"ALTER TABLE {{{table}}} SET TBLPROPERTIES ('told' = 'no')",)
@@ -103,10 +103,10 @@ def _renamed(draw: st.DrawFn, table: str) -> Change:
     return (*draw(st.sampled_from((back, anew))), draw(inserts(table)))
 
 
-def _widened(table: str) -> st.SearchStrategy[Change]:
+def _widen(table: str) -> st.SearchStrategy[Change]:
     """Give a column a wider type, which a table that reads it does not take without being asked."""
     if table not in _WIDENED:
-        return _optimized(table)
+        return _optimize(table)
     column, type_ = _WIDENED[table]
     alter = f"ALTER TABLE {{{table}}}"
     return st.just(
@@ -138,6 +138,6 @@ def _made_anew(draw: st.DrawFn, table: str) -> Change:
 
 
 _KINDS = (
-    *(_optimized, _purged, _purged, _vacuumed, _restored, _restored, _restored),
-    *(_configured, _configured, _commented, _extended, _renamed, _widened, _made_anew),
+    *(_optimize, _purge, _purge, _vacuum, _restore, _restore, _restore),
+    *(_set_property, _set_property, _comment, _add_column, _rename_column, _widen, _made_anew),
 )

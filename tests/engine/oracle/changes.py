@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.engine.oracle.alterations import Change, alterations
-from tests.engine.oracle.tables import TABLES, VALUES, inserts, listed, names, rows
+from tests.engine.oracle.tables import TABLES, VALUES, inserts, names, rows, values_query
 
 
 @st.composite
 def changes(draw: st.DrawFn, table: str) -> Change:
     """Return statements that change a table, or say they do."""
     one = st.one_of(inserts(table), *(kind(table) for kind in _SINGLE)).map(lambda text: (text,))
-    several = (_taken_out_and_back(table), _moved(table), alterations(table))
+    several = (_taken_out_and_back(table), _move_key(table), alterations(table))
     return draw(st.one_of(one, one, one, one, *several))
 
 
@@ -44,7 +44,7 @@ def _update(draw: st.DrawFn, table: str) -> str:
 
 
 @st.composite
-def _moved(draw: st.DrawFn, table: str) -> Change:
+def _move_key(draw: st.DrawFn, table: str) -> Change:
     """Move every row of one key to another: its group is empty afterwards."""
     key = TABLES[table].columns[0]
     before, after = draw(
@@ -59,15 +59,15 @@ def _taken_out_and_back(draw: st.DrawFn, table: str) -> Change:
     """Delete rows and insert some of them again, as if nothing had been."""
     given = draw(st.lists(rows(table), min_size=1, max_size=3))
     return (
-        f"INSERT INTO {{{table}}} ({names(table)}) {listed(table, given)}",
+        f"INSERT INTO {{{table}}} ({names(table)}) {values_query(table, given)}",
         f"DELETE FROM {{{table}}} WHERE {draw(_condition(table))}",
-        f"INSERT INTO {{{table}}} ({names(table)}) {listed(table, given[:1])}",
+        f"INSERT INTO {{{table}}} ({names(table)}) {values_query(table, given[:1])}",
     )
 
 
 @st.composite
 def _merge(draw: st.DrawFn, table: str) -> str:
-    """Update, delete and insert at once; each source row has a key of its own."""
+    """Update, delete and insert at once; each source row has a different key."""
     key, last = TABLES[table].columns[0], TABLES[table].columns[-1]
     values = draw(st.lists(st.sampled_from(VALUES[key.name]), min_size=1, max_size=3, unique=True))
     given = [draw(_row_with_key(table, value)) for value in values]
@@ -81,7 +81,7 @@ def _merge(draw: st.DrawFn, table: str) -> str:
         value = draw(st.sampled_from(VALUES[last.name]))
         unmatched += f" WHEN NOT MATCHED BY SOURCE THEN UPDATE SET t.{last.quoted} = {value}"
     return (
-        f"MERGE INTO {{{table}}} AS t USING ({listed(table, given)}) AS s"
+        f"MERGE INTO {{{table}}} AS t USING ({values_query(table, given)}) AS s"
         f" ON t.{key.quoted} <=> s.{key.quoted} {also}WHEN MATCHED THEN {matched}"
         f" WHEN NOT MATCHED THEN INSERT *{unmatched}"
     )
@@ -104,7 +104,9 @@ def _replace(draw: st.DrawFn, table: str) -> str:
     key = TABLES[table].columns[0]
     value = draw(st.sampled_from(VALUES[key.name][:-1]))
     row = draw(_row_with_key(table, value))
-    return f"INSERT INTO {{{table}}} REPLACE WHERE {key.quoted} = {value} {listed(table, [row])}"
+    return (
+        f"INSERT INTO {{{table}}} REPLACE WHERE {key.quoted} = {value} {values_query(table, [row])}"
+    )
 
 
 @st.composite
@@ -127,7 +129,7 @@ def _key_changed(draw: st.DrawFn, table: str) -> str:
 
 
 def _again(table: str) -> st.SearchStrategy[str]:
-    """Write every row anew, which changes files and no row."""
+    """Rewrite every row, which changes files and no row."""
     return st.just(f"INSERT OVERWRITE {{{table}}} SELECT * FROM {{{table}}}")
 
 

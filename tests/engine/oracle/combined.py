@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tests.engine.oracle.groups import grouped
-from tests.engine.oracle.joins import equal, joined
-from tests.engine.oracle.relations import KEYS, Below, Relation, numbered, united
+from tests.engine.oracle.groups import groupings
+from tests.engine.oracle.joins import equal, joins
+from tests.engine.oracle.relations import KEYS, Below, Relation, number_columns, set_operations
 from tests.engine.oracle.windows import SORTED
 
 _OUTER = ("JOIN", "LEFT JOIN", "LEFT JOIN", "FULL JOIN")
 
 
 @st.composite
-def chained(draw: st.DrawFn, below: Below) -> Relation:
+def join_chains(draw: st.DrawFn, below: Below) -> Relation:
     """Three relations joined one after the other by one key, named in each way SQL has for it."""
     sides = [draw(below) for _ in range(3)]
     shared = set.intersection(*({kind for _, kind in side.columns} for side in sides)) & set(KEYS)
@@ -24,7 +24,7 @@ def chained(draw: st.DrawFn, below: Below) -> Relation:
     kind = draw(st.sampled_from(sorted(shared)))
     parts = []
     for number, side in enumerate(sides):
-        key = draw(st.sampled_from(side.named(kind)))
+        key = draw(st.sampled_from(side.column_names(kind)))
         last = side.columns[-1][0]
         parts.append(f"(SELECT {key} AS k, {last} AS v{number} FROM ({side.sql})) AS s{number}")
     first, second = draw(st.sampled_from(_OUTER)), draw(st.sampled_from(_OUTER))
@@ -42,10 +42,10 @@ def chained(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def tallied(draw: st.DrawFn, below: Below) -> Relation:
+def grouped_groups(draw: st.DrawFn, below: Below) -> Relation:
     """Groups joined with groups, united with them, or grouped again."""
-    groups = grouped(below)
-    return draw(draw(st.sampled_from((joined, united, grouped)))(groups))
+    groups = groupings(below)
+    return draw(draw(st.sampled_from((joins, set_operations, groupings)))(groups))
 
 
 @st.composite
@@ -72,8 +72,8 @@ def lateral(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def asked(draw: st.DrawFn, below: Below) -> Relation:
-    """Subqueries with several columns, in HAVING, or as a column of their own."""
+def wide_subqueries(draw: st.DrawFn, below: Below) -> Relation:
+    """Subqueries with several columns, in HAVING, or as a column."""
     source, inner = draw(below), draw(below)
     pairs = equal(source, inner)
     if not pairs:
@@ -103,10 +103,10 @@ def asked(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def layered(draw: st.DrawFn, below: Below) -> Relation:
+def common_tables(draw: st.DrawFn, below: Below) -> Relation:
     """Common table expressions that read each other, also recursively."""
     source = draw(below)
-    keys = source.named(*KEYS)
+    keys = source.column_names(*KEYS)
     if not keys:
         return source
     key = draw(st.sampled_from(keys))
@@ -148,7 +148,7 @@ def leading(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def limited(draw: st.DrawFn, below: Below) -> Relation:
+def limits(draw: st.DrawFn, below: Below) -> Relation:
     """The first rows of all, every column breaking ties, or all rows in some order."""
     source = draw(below)
     if (sortable := _sortable(source)) is None:
@@ -164,5 +164,5 @@ def limited(draw: st.DrawFn, below: Below) -> Relation:
 def _sortable(source: Relation) -> Relation | None:
     """Return a relation's columns that can be sorted by; None if there are none."""
     columns = tuple(column for column in source.columns if column[1] in SORTED)
-    named, kept = numbered(columns)
+    named, kept = number_columns(columns)
     return Relation(f"SELECT {named} FROM ({source.sql}) AS q", kept) if columns else None

@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from tests.engine.oracle.streams import Step
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 
 _GENERATORS = {"tpch": "dbgen", "tpcds": "dsdgen"}
 # Tables that change, and a column whose change moves rows between groups.
@@ -63,7 +63,7 @@ class Benchmark:
         for number, text in texts:
             columns = self._database.execute(f"DESCRIBE {text}").fetchall()
             names = ", ".join(f"c{n}" for n in range(len(columns)))
-            found[number] = f"SELECT * FROM ({_translated(text, tables)}) AS q({names})"
+            found[number] = f"SELECT * FROM ({_translate(text, tables)}) AS q({names})"
         return found
 
     def steps(self, count: int) -> tuple[Step, ...]:
@@ -72,10 +72,10 @@ class Benchmark:
         made = []
         for number in range(count):
             tables = hot if number % 3 == 2 else hot[number % len(hot) :][:2]
-            made.append(tuple(s for table in tables for s in self._changed(table, number)))
+            made.append(tuple(s for table in tables for s in self._change(table, number)))
         return tuple(made)
 
-    def _changed(self, table: str, number: int) -> Step:
+    def _change(self, table: str, number: int) -> Step:
         names = [name for name, *_ in self._database.execute(f"DESCRIBE {table}").fetchall()]
 
         def some(offset: int) -> str:
@@ -95,7 +95,7 @@ def _extension(name: str) -> Path:
     return file
 
 
-def _translated(text: str, tables: set[str]) -> str:
+def _translate(text: str, tables: set[str]) -> str:
     (tree,) = sqlglot.parse(text.strip().removesuffix(";"), read="duckdb")
     if tree is None:
         raise AssertionError(f"no query: {text}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.engine.oracle.relations import KEYS, Below, Relation, numbered
+from tests.engine.oracle.relations import KEYS, Below, Relation, number_columns
 
 _ANY = ("count({0})", "count(DISTINCT {0})", "min({0})", "max({0})")
 # What rounds or overflows in one order of the rows and not in another is left out, but for errors.
@@ -58,15 +58,15 @@ _HOW = ("{}", "{}", "{}", "{}", "ALL", "ROLLUP({})", "CUBE({})", "sets")
 
 
 @st.composite
-def grouped(draw: st.DrawFn, below: Below) -> Relation:
+def groupings(draw: st.DrawFn, below: Below) -> Relation:
     """GROUP BY with or without keys, sometimes HAVING, ROLLUP, CUBE or GROUPING SETS."""
     source = draw(below)
-    groupable = source.named(*_GROUPED)
+    groupable = source.column_names(*_GROUPED)
     most = draw(st.sampled_from((1, 2, 2, 4)))
     keys = (
         draw(st.lists(st.sampled_from(groupable), max_size=most, unique=True)) if groupable else []
     )
-    aggregates = ["count(*)", *draw(st.lists(aggregated(source), max_size=2))]
+    aggregates = ["count(*)", *draw(st.lists(aggregations(source), max_size=2))]
     kinds = dict(source.columns)
     outputs = [(key, kinds[key]) for key in keys] + [(a, result_of(a, kinds)) for a in aggregates]
     texts = ", ".join(f"{text} AS c{i}" for i, (text, _) in enumerate(outputs))
@@ -101,10 +101,10 @@ _ADDED = {
 
 
 @st.composite
-def summarised(draw: st.DrawFn, below: Below) -> Relation:
+def summaries(draw: st.DrawFn, below: Below) -> Relation:
     """Expressions over what can be added up, of a few groups or of all rows."""
     source = draw(below)
-    groupable = source.named(*KEYS)
+    groupable = source.column_names(*KEYS)
     keys = [draw(st.sampled_from(groupable))] if groupable and draw(st.booleans()) else []
     known = [column for column in source.columns if column[1] in _ADDED]
     results = ["count(*)"]
@@ -121,9 +121,9 @@ def summarised(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def compared(draw: st.DrawFn, below: Below) -> Relation:
+def group_comparisons(draw: st.DrawFn, below: Below) -> Relation:
     """Few groups beside each other: places and shares, or what is to be said of all of them."""
-    source = draw(summarised(below))
+    source = draw(summaries(below))
     (first, kind), *_ = source.columns
     keyed = kind != "opaque"
     count = "c1" if keyed else "c0"
@@ -149,19 +149,19 @@ def compared(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def deduplicated(draw: st.DrawFn, below: Below) -> Relation:
+def distinct_rows(draw: st.DrawFn, below: Below) -> Relation:
     """DISTINCT."""
     source = draw(below)
     columns = (
         tuple(column for column in source.columns if column[1] not in _NOT_DISTINCT)
         or source.columns
     )
-    named, kept = numbered(columns)
+    named, kept = number_columns(columns)
     return Relation(f"SELECT DISTINCT {named} FROM ({source.sql})", kept)
 
 
 @st.composite
-def aggregated(draw: st.DrawFn, source: Relation) -> str:
+def aggregations(draw: st.DrawFn, source: Relation) -> str:
     """Return an aggregate of one of the columns."""
     name, kind = draw(st.sampled_from(source.columns))
     return draw(st.sampled_from(_AGGREGATES.get(kind, ("count({0})",)))).format(name)
@@ -174,11 +174,11 @@ def result_of(aggregate: str, kinds: dict[str, str]) -> str:
         return "int"
     name = rest.removesuffix(")").split(" ")[0]
     kind = kinds.get(name, "opaque")
-    # Sums and averages are wider than what they are made of.
+    # Sums and averages are wider than their arguments.
     return kind if word in _KEPT or (word, kind) in _SAME_SUM else "opaque"
 
 
 def _having(source: Relation) -> list[str]:
     counts = ["count(*) > 1", "count(*) = 1", "count(*) < 3"]
-    numbers = source.named("int")
+    numbers = source.column_names("int")
     return counts + [f"sum({name}) > 2" for name in numbers[:1]]

@@ -11,7 +11,7 @@ _ONE_SIDED = ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
 
 
 @st.composite
-def joined(draw: st.DrawFn, below: Below) -> Relation:
+def joins(draw: st.DrawFn, below: Below) -> Relation:
     """A join of any kind on equal keys, sometimes with NULL as a key or a further condition."""
     left, right = draw(below), draw(below)
     pairs = equal(left, right)
@@ -21,7 +21,7 @@ def joined(draw: st.DrawFn, below: Below) -> Relation:
     chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True))
     sign = draw(st.sampled_from(("=", "=", "=", "<=>")))
     condition = " AND ".join(f"l.{a[0]} {sign} r.{b[0]}" for a, b in chosen)
-    numbers = [(a, b) for a in left.named("int") for b in right.named("int")]
+    numbers = [(a, b) for a in left.column_names("int") for b in right.column_names("int")]
     if numbers and draw(st.integers(0, 3)) == 0:
         a, b = draw(st.sampled_from(numbers))
         condition += f" AND l.{a} <= r.{b}"
@@ -34,10 +34,10 @@ def joined(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def crossed(draw: st.DrawFn, below: Below) -> Relation:
+def cross_joins(draw: st.DrawFn, below: Below) -> Relation:
     """A few columns of two relations, every row with every row, or those in some order."""
     left, right = draw(below), draw(scans())
-    numbers = [(a, b) for a in left.named("int") for b in right.named("int")]
+    numbers = [(a, b) for a in left.column_names("int") for b in right.column_names("int")]
     how = "CROSS JOIN"
     on = ""
     if numbers and draw(st.booleans()):
@@ -51,7 +51,7 @@ def crossed(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def nested(draw: st.DrawFn, below: Below) -> Relation:
+def subquery_conditions(draw: st.DrawFn, below: Below) -> Relation:
     """A subquery in a condition."""
     source, inner = draw(below), draw(below)
     pairs = equal(source, inner)
@@ -96,7 +96,7 @@ def looked_up(draw: st.DrawFn, below: Below) -> Relation:
 def common(draw: st.DrawFn, below: Below) -> Relation:
     """A common table expression read twice: a self join."""
     source = draw(below)
-    keys = source.named(*KEYS)
+    keys = source.column_names(*KEYS)
     if not keys:
         return source
     key = draw(st.sampled_from(keys))

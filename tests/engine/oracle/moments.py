@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.engine.oracle.groups import aggregated
+from tests.engine.oracle.groups import aggregations
 from tests.engine.oracle.relations import KEYS, Below, Relation
 
 _WINDOWS = (
@@ -16,10 +16,10 @@ _WINDOWS = (
 
 
 @st.composite
-def timed(draw: st.DrawFn, below: Below) -> Relation:
-    """Groups by a window of time, alone or together with a key; the window is told or not."""
+def time_windows(draw: st.DrawFn, below: Below) -> Relation:
+    """Groups by a window of time, alone or together with a key; the window is selected or not."""
     source = draw(below)
-    moments, keys = source.named("moment", "wall"), source.named(*KEYS)
+    moments, keys = source.column_names("moment", "wall"), source.column_names(*KEYS)
     if not moments:
         return source
     moment = draw(st.sampled_from(moments))
@@ -41,7 +41,7 @@ def timed(draw: st.DrawFn, below: Below) -> Relation:
         key = draw(st.sampled_from(keys))
         groups.append(key)
         outputs = (*outputs, (key, dict(source.columns)[key]))
-    texts = [text for text, _ in outputs] + ["count(*)", draw(aggregated(source))]
+    texts = [text for text, _ in outputs] + ["count(*)", draw(aggregations(source))]
     kinds = [kind for _, kind in outputs] + ["int", "opaque"]
     named = ", ".join(f"{text} AS c{i}" for i, text in enumerate(texts))
     sql = f"SELECT {named} FROM ({source.sql}) GROUP BY {', '.join(groups)}"

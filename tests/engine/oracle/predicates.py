@@ -32,7 +32,7 @@ _SAFE = (
 
 
 @st.composite
-def judged(draw: st.DrawFn, below: Below) -> Relation:
+def subquery_predicates(draw: st.DrawFn, below: Below) -> Relation:
     """A predicate with a subquery in a condition, a column, an aggregate or a join."""
     source, inner = draw(below), draw(below)
     pairs = equal(source, inner)
@@ -90,7 +90,7 @@ def judged_groups(draw: st.DrawFn, below: Below) -> Relation:
 @st.composite
 def judged_pairs(draw: st.DrawFn, below: Below) -> Relation:
     """A predicate with a subquery in what a join is made on."""
-    left, right, inner = draw(below.map(_renamed)), draw(below), draw(below)
+    left, right, inner = draw(below.map(_with_unique_names)), draw(below), draw(below)
     keys, pairs = equal(left, right), equal(left, inner)
     if not keys or not pairs:
         return left
@@ -105,7 +105,7 @@ def judged_pairs(draw: st.DrawFn, below: Below) -> Relation:
     return Relation(sql, (("c0", kind), ("c1", kind)))
 
 
-def _renamed(source: Relation) -> Relation:
+def _with_unique_names(source: Relation) -> Relation:
     """Return a relation whose columns have names that no other one has."""
     named = ", ".join(f"{name} AS j{number}" for number, (name, _) in enumerate(source.columns))
     columns = tuple((f"j{number}", kind) for number, (_, kind) in enumerate(source.columns))

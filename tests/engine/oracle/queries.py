@@ -7,36 +7,76 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from tests.engine.oracle.combined import (
-    asked,
-    chained,
+    common_tables,
+    grouped_groups,
+    join_chains,
     lateral,
-    layered,
     leading,
-    limited,
-    tallied,
+    limits,
+    wide_subqueries,
 )
-from tests.engine.oracle.groups import compared, deduplicated, grouped, summarised
-from tests.engine.oracle.joins import common, crossed, joined, looked_up, nested
-from tests.engine.oracle.moments import timed
-from tests.engine.oracle.predicates import judged, judged_groups, judged_pairs
+from tests.engine.oracle.groups import distinct_rows, group_comparisons, groupings, summaries
+from tests.engine.oracle.joins import common, cross_joins, joins, looked_up, subquery_conditions
+from tests.engine.oracle.moments import time_windows
+from tests.engine.oracle.predicates import judged_groups, judged_pairs, subquery_predicates
 from tests.engine.oracle.relations import (
     Below,
     Relation,
-    exploded,
-    filtered,
-    projected,
+    filters,
+    projections,
+    row_generators,
     scans,
-    united,
+    set_operations,
 )
-from tests.engine.oracle.reshaped import generated, pivoted, unpivoted
-from tests.engine.oracle.windows import chosen, placed, topped, windowed
+from tests.engine.oracle.reshaped import pivots, unpivots, wide_generators
+from tests.engine.oracle.windows import ranks, row_choices, top_rows, window_functions
 
 OPERATORS: tuple[Callable[[Below], Below], ...] = (
-    *(filtered, projected, projected, exploded, united, joined, joined, joined, crossed),
-    *(grouped, grouped, grouped, deduplicated, windowed, windowed, topped, placed, nested),
-    *(common, timed, pivoted, unpivoted, generated, chained, tallied, lateral, asked, asked),
-    *(layered, limited, summarised, summarised, compared, looked_up, chosen, chosen),
-    *(judged, judged, judged, judged_groups, judged_pairs),
+    *(
+        filters,
+        projections,
+        projections,
+        row_generators,
+        set_operations,
+        joins,
+        joins,
+        joins,
+        cross_joins,
+    ),
+    *(
+        groupings,
+        groupings,
+        groupings,
+        distinct_rows,
+        window_functions,
+        window_functions,
+        top_rows,
+        ranks,
+        subquery_conditions,
+    ),
+    *(
+        common,
+        time_windows,
+        pivots,
+        unpivots,
+        wide_generators,
+        join_chains,
+        grouped_groups,
+        lateral,
+        wide_subqueries,
+        wide_subqueries,
+    ),
+    *(
+        common_tables,
+        limits,
+        summaries,
+        summaries,
+        group_comparisons,
+        looked_up,
+        row_choices,
+        row_choices,
+    ),
+    *(subquery_predicates, subquery_predicates, subquery_predicates, judged_groups, judged_pairs),
 )
 
 

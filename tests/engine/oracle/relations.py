@@ -20,12 +20,12 @@ JOINED = (*KEYS, "bytes", "struct", "list")
 
 @dataclass(frozen=True)
 class Relation:
-    """A SELECT with its columns; table names stand in braces."""
+    """A SELECT with its columns; table names are in braces."""
 
     sql: str
     columns: tuple[Column, ...]
 
-    def named(self, *kinds: str) -> list[str]:
+    def column_names(self, *kinds: str) -> list[str]:
         """Return the names of the columns of some kinds."""
         return [name for name, kind in self.columns if kind in kinds]
 
@@ -33,7 +33,7 @@ class Relation:
 Below = st.SearchStrategy[Relation]
 
 
-def numbered(columns: Sequence[Column]) -> tuple[str, tuple[Column, ...]]:
+def number_columns(columns: Sequence[Column]) -> tuple[str, tuple[Column, ...]]:
     """Return some columns under the names c0, c1 and so on: as a list in SQL, and as columns."""
     named = ", ".join(f"{name} AS c{number}" for number, (name, _) in enumerate(columns))
     return named, tuple((f"c{number}", kind) for number, (_, kind) in enumerate(columns))
@@ -52,7 +52,7 @@ def scans(draw: st.DrawFn) -> Relation:
 
 
 @st.composite
-def filtered(draw: st.DrawFn, below: Below) -> Relation:
+def filters(draw: st.DrawFn, below: Below) -> Relation:
     """WHERE."""
     source = draw(below)
     return Relation(
@@ -61,7 +61,7 @@ def filtered(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def projected(draw: st.DrawFn, below: Below) -> Relation:
+def projections(draw: st.DrawFn, below: Below) -> Relation:
     """Some columns, passed through or computed."""
     source = draw(below)
     chosen = draw(st.lists(st.sampled_from(source.columns), min_size=1, max_size=4, unique=True))
@@ -74,10 +74,10 @@ def projected(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def exploded(draw: st.DrawFn, below: Below) -> Relation:
+def row_generators(draw: st.DrawFn, below: Below) -> Relation:
     """A generator of rows."""
     source = draw(below)
-    names = source.named("int", "key")
+    names = source.column_names("int", "key")
     if not names:
         return source
     name = draw(st.sampled_from(names))
@@ -95,7 +95,7 @@ def exploded(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def united(draw: st.DrawFn, below: Below) -> Relation:
+def set_operations(draw: st.DrawFn, below: Below) -> Relation:
     """A set operation, with or without duplicates."""
     word = draw(
         st.sampled_from(

@@ -20,8 +20,8 @@ from tests.engine.oracle.streams import Step, Stream
 from tests.engine.oracle.tables import VIEWS
 from tests.engine.oracle.tally import Tally
 from tests.engine.oracle.windows import CHANCE
-from tests.fix_spark import Lake
-from tests.small import SMALL
+from tests.support.fixtures.spark import Lake
+from tests.support.spark_settings import SMALL
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Strategy, Trigger
@@ -105,9 +105,9 @@ class Replay:
         for key, value in self._settings.items():
             self._session.conf.set(key, value)
         for table, layout in stream.layouts.items():
-            self._session.sql(self._filled(layout.create(table)))
+            self._session.sql(self._with_table_names(layout.create(table)))
         for name, text in _views(stream).items():
-            self._session.sql(self._filled(f"CREATE VIEW {{{name}}} AS {text}"))
+            self._session.sql(self._with_table_names(f"CREATE VIEW {{{name}}} AS {text}"))
         for number, query in enumerate(stream.queries):
             self._create(number, query, _of_held(stream, query))
         done: list[Step] = []
@@ -115,7 +115,7 @@ class Replay:
             done.append(step)
             for statement in step:
                 self._change(statement)
-            with self._held(stream):
+            with self._keep_in_memory(stream):
                 for subject in list(self._subjects):
                     if subject.lazy and count % 2:
                         continue
@@ -123,12 +123,12 @@ class Replay:
                     if report is not None:
                         found.append(f"{report}\n{_history(subject, stream, done)}")
                         self._subjects.remove(subject)
-        self._tally.finished(found)
+        self._tally.count_stream(found)
         return found
 
     @contextmanager
-    def _held(self, stream: Stream) -> Iterator[None]:
-        """Keep what the tables hold now in memory, under names of their own.
+    def _keep_in_memory(self, stream: Stream) -> Iterator[None]:
+        """Keep the present rows of the tables in memory, under separate names.
 
         What is wanted is then computed from nothing that a refresh reads, and a third faster: Delta
         runs a query for the files of each table in a query.
@@ -142,22 +142,22 @@ class Replay:
                 held.createOrReplaceTempView(_HELD + table)
             for name, text in _views(stream).items():
                 view = f"CREATE OR REPLACE TEMP VIEW {_HELD}{name} AS {_of_held(stream, text)}"
-                self._session.sql(self._filled(view))
+                self._session.sql(self._with_table_names(view))
             yield
 
     def _change(self, statement: str) -> None:
         try:
-            self._session.sql(self._filled(statement))
+            self._session.sql(self._with_table_names(statement))
         except _REFUSALS as refused:
             self._tally.left_out(refused)
 
-    def _filled(self, text: str) -> str:
-        """Put the names of tables in place of ``{fact}``, ``{mt0}`` and so on."""
+    def _with_table_names(self, text: str) -> str:
+        """Replace placeholders by the names of tables: ``{fact}``, ``{mt0}`` and so on."""
         return _NAME.sub(lambda found: self._lake.name(found[1]).quoted(), text)
 
     def _create(self, number: int, query: str, held: str) -> None:
         """Create a query's table; queries that Spark or Delta refuses are left out."""
-        text = self._filled(query)
+        text = self._with_table_names(query)
         try:
             found = analyze(Child(self._session), text, self._lake.format)
             name, table_id = self._lake.name(f"mt{number}"), str(uuid.uuid4())
@@ -173,7 +173,7 @@ class Replay:
             table_id=table_id,
             policy=RefreshPolicy.AUTO if auto else RefreshPolicy.INCREMENTAL,
             query=query,
-            wanted=self._filled(held),
+            wanted=self._with_table_names(held),
             expanded=found.expanded_query,
             columns=found.schema.names(),
             sources=found.sources,
@@ -201,7 +201,7 @@ class Replay:
         except _REFUSALS as failed:
             self._tally.left_out(failed)
             return None if _overflows(str(failed)) else f"UNREADABLE {subject.query}: {failed}"
-        self._tally.compared(plan)
+        self._tally.count_comparison(plan)
         subject.rows = sum(found.values())
         if wanted == found:
             return None
@@ -273,7 +273,7 @@ def _of_held(stream: Stream, text: str) -> str:
 
 
 def bag(rows: Sequence[Row]) -> Rows:
-    """Return how often each row comes, equal ones told as one."""
+    """Return how often each row occurs; rows that SQL finds equal are one."""
     return Counter(tuple(map(_plain, row)) for row in rows)
 
 

@@ -8,10 +8,10 @@ from tests.engine.oracle.relations import KEYS, Below, Relation
 
 
 @st.composite
-def pivoted(draw: st.DrawFn, below: Below) -> Relation:
+def pivots(draw: st.DrawFn, below: Below) -> Relation:
     """PIVOT: values of one column become columns."""
     source = draw(below)
-    keys, numbers = source.named(*KEYS), source.named("int")
+    keys, numbers = source.column_names(*KEYS), source.column_names("int")
     if not keys or not numbers:
         return source
     key, number = draw(st.sampled_from(keys)), draw(st.sampled_from(numbers))
@@ -29,10 +29,10 @@ def pivoted(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def unpivoted(draw: st.DrawFn, below: Below) -> Relation:
+def unpivots(draw: st.DrawFn, below: Below) -> Relation:
     """Columns become rows, by UNPIVOT or by stack."""
     source = draw(below)
-    keys, numbers = source.named(*KEYS), source.named("int")
+    keys, numbers = source.column_names(*KEYS), source.column_names("int")
     if not keys or not numbers:
         return source
     key, first = draw(st.sampled_from(keys)), draw(st.sampled_from(numbers))
@@ -48,10 +48,10 @@ def unpivoted(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def generated(draw: st.DrawFn, below: Below) -> Relation:
+def wide_generators(draw: st.DrawFn, below: Below) -> Relation:
     """Generators of several columns."""
     source = draw(below)
-    numbers, lists = source.named("int"), source.named("list")
+    numbers, lists = source.column_names("int"), source.column_names("list")
     if not numbers and not lists:
         return source
     made = draw(st.sampled_from([*(f"array({n}, 1)" for n in numbers), *lists]))

@@ -18,7 +18,7 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Stream:
-    """Everything one run of the oracle does; table names stand in braces.
+    """Everything that one run of the oracle does; table names are in braces.
 
     ``queries`` define the materialized tables ``{mt0}``, ``{mt1}`` and so on; later ones may read
     earlier ones.
@@ -63,10 +63,10 @@ def stream_of(number: int, tables: int, steps: int, depth: int) -> Stream:
         suppress_health_check=list(HealthCheck),
     )
     @given(stream=streams(tables, steps, depth))
-    def look(stream: Stream) -> None:
+    def record(stream: Stream) -> None:
         seen.append(stream)
 
-    look()
+    record()
     # The first one is the simplest there is, whatever the number.
     return seen[-1]
 

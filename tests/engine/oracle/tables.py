@@ -18,7 +18,7 @@ class Column:
 
     @property
     def quoted(self) -> str:
-        """The name as it stands in SQL."""
+        """The name as SQL writes it."""
         return f"`{self.name}`"
 
 
@@ -174,7 +174,7 @@ def rows(table: str) -> st.SearchStrategy[str]:
     return values.map(lambda row: f"({', '.join(row)})")
 
 
-def listed(table: str, given: list[str]) -> str:
+def values_query(table: str, given: list[str]) -> str:
     """Return a query of the given rows, with the table's columns and types."""
     columns = TABLES[table].columns
     types = ", ".join(f"CAST({c.quoted} AS {_plain(c.type)}) AS {c.quoted}" for c in columns)
@@ -187,7 +187,7 @@ def inserts(draw: st.DrawFn, table: str, most: int = 6) -> str:
     given = draw(st.lists(rows(table), min_size=1, max_size=most))
     given += draw(st.lists(st.sampled_from(given), max_size=2))
     # By name, since the table may have got more columns.
-    return f"INSERT INTO {{{table}}} ({names(table)}) {listed(table, given)}"
+    return f"INSERT INTO {{{table}}} ({names(table)}) {values_query(table, given)}"
 
 
 def names(table: str) -> str:

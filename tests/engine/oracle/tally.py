@@ -24,7 +24,7 @@ class Tally:
     mismatches: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def compared(self, plan: RefreshPlan) -> None:
+    def count_comparison(self, plan: RefreshPlan) -> None:
         """Count a table that was refreshed and compared."""
         with self._lock:
             self.comparisons += 1
@@ -39,7 +39,7 @@ class Tally:
             told = str(getattr(why, "java_exception", why)).strip()
             self.invalid[told.split("]")[0][:60]] += 1
 
-    def finished(self, mismatches: list[str]) -> None:
+    def count_stream(self, mismatches: list[str]) -> None:
         """Count a stream."""
         with self._lock:
             self.streams += 1

@@ -10,8 +10,8 @@ from tests.engine.oracle.decision_support import Benchmark
 from tests.engine.oracle.replay import Replay
 from tests.engine.oracle.streams import Stream
 from tests.engine.oracle.tally import Tally
-from tests.fix_spark import Lake
-from tests.size import FULL
+from tests.support.fixtures.spark import Lake
+from tests.support.full_run import FULL
 
 pytestmark = [
     pytest.mark.spark,

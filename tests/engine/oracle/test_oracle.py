@@ -20,7 +20,7 @@ from tests.engine.oracle.smaller import smaller
 from tests.engine.oracle.streams import Stream, stream_of, streams
 from tests.engine.oracle.tables import TABLES, VIEWS
 from tests.engine.oracle.tally import Tally
-from tests.size import FULL
+from tests.support.full_run import FULL
 
 TABLES_EACH, STEPS, DEPTH = (25, 6, 3) if FULL else (8, 2, 2)
 STREAMS = int(os.environ.get("TIDEGATE_ORACLE_STREAMS", "200" if FULL else "1"))

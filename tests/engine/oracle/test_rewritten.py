@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.engine.oracle.predicates import judged, judged_groups, judged_pairs
+from tests.engine.oracle.predicates import judged_groups, judged_pairs, subquery_predicates
 from tests.engine.oracle.queries import relations
 from tests.engine.oracle.replay import bag
-from tests.engine.oracle.tables import TABLES, VIEWS, listed, rows
-from tests.size import FULL
-from tests.small import SMALL
+from tests.engine.oracle.tables import TABLES, VIEWS, rows, values_query
+from tests.support.full_run import FULL
+from tests.support.spark_settings import SMALL
 from tidegate_server.engine.incremental.analysis.simplify import push_down_filters, simplify
 from tidegate_server.engine.incremental.analysis.windows import window_refusals
 from tidegate_server.engine.query.catalyst import Catalyst, descend
@@ -37,11 +37,13 @@ _LONGEST = 2_500
 @st.composite
 def _cases(draw: st.DrawFn) -> str:
     """Return a query with a predicate subquery, over a table or one operator."""
-    form = draw(st.sampled_from((judged, judged, judged_groups, judged_pairs)))
+    form = draw(
+        st.sampled_from((subquery_predicates, subquery_predicates, judged_groups, judged_pairs))
+    )
     return draw(form(relations(draw(st.sampled_from((0, 0, 1)))))).sql
 
 
-def _drawn(strategy: st.SearchStrategy[T], number: int, count: int) -> list[T]:
+def _draw_examples(strategy: st.SearchStrategy[T], number: int, count: int) -> list[T]:
     """Return the examples that belong to a number."""
     found: list[T] = []
 
@@ -54,39 +56,39 @@ def _drawn(strategy: st.SearchStrategy[T], number: int, count: int) -> list[T]:
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def look(each: T) -> None:
+    def record(each: T) -> None:
         found.append(each)
 
-    look()
+    record()
     return found
 
 
 @pytest.fixture(scope="module")
-def filled(spark_root: SparkSession) -> Iterator[SparkSession]:
+def oracle_session(spark_root: SparkSession) -> Iterator[SparkSession]:
     """A session in which the oracle's tables and views have rows, without any storage."""
     session = spark_root.newSession()
     for key, value in SMALL.items():
         session.conf.set(key, value)
     for table in TABLES:
-        (content,) = _drawn(st.lists(rows(table), min_size=12, max_size=20), FIRST, 2)[1:]
-        frame = session.sql(listed(table, content)).coalesce(1).localCheckpoint()
+        (content,) = _draw_examples(st.lists(rows(table), min_size=12, max_size=20), FIRST, 2)[1:]
+        frame = session.sql(values_query(table, content)).coalesce(1).localCheckpoint()
         frame.createOrReplaceTempView(table)
     for name, (text, _) in VIEWS.items():
-        session.sql(f"CREATE TEMP VIEW {name} AS {_filled(text)}")
+        session.sql(f"CREATE TEMP VIEW {name} AS {_with_plain_names(text)}")
     yield session
     for name in (*TABLES, *VIEWS):
         session.catalog.dropTempView(name)
 
 
 @pytest.mark.timeout(0 if FULL else 900)
-def test_a_simplified_plan_gives_the_rows_of_the_query(filled: SparkSession) -> None:
-    catalyst = Catalyst(filled)
+def test_a_simplified_plan_gives_the_rows_of_the_query(oracle_session: SparkSession) -> None:
+    catalyst = Catalyst(oracle_session)
     found: Counter[str] = Counter()
-    for text in dict.fromkeys(_drawn(_cases(), FIRST, QUERIES)):
+    for text in dict.fromkeys(_draw_examples(_cases(), FIRST, QUERIES)):
         if len(text) > _LONGEST or "(SELECT" not in text:
             continue
         try:
-            frame = filled.sql(_filled(text))
+            frame = oracle_session.sql(_with_plain_names(text))
             wanted = bag(frame.collect())
         except PySparkException:
             found["refused by Spark"] += 1
@@ -108,7 +110,7 @@ def _refuses_window(plan: Any) -> bool:
     return any(True for window in windows for _ in window_refusals(window))
 
 
-def _filled(text: str) -> str:
+def _with_plain_names(text: str) -> str:
     for name in (*TABLES, *VIEWS):
         text = text.replace(f"{{{name}}}", name)
     return text

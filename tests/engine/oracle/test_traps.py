@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.engine.oracle.__main__ import replay
 from tests.engine.oracle.tally import Tally
 from tests.engine.oracle.traps import TRAPS
-from tests.size import FULL
+from tests.support.full_run import FULL
 
 pytestmark = pytest.mark.spark
 

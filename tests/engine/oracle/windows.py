@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.engine.oracle.relations import KEYS, Below, Relation, numbered
+from tests.engine.oracle.relations import KEYS, Below, Relation, number_columns
 
 _ORDERED = ("int", "exact", "day", "moment", "big", "tiny", "wall")
 _SUMMED = ("int", "exact", "tiny")
@@ -15,10 +15,10 @@ CHANCE = "/* chance */"
 
 
 @st.composite
-def windowed(draw: st.DrawFn, below: Below) -> Relation:
+def window_functions(draw: st.DrawFn, below: Below) -> Relation:
     """A window function whose value does not depend on the order of equal rows."""
     source = draw(below)
-    keys, numbers = source.named(*KEYS, "struct"), source.named(*_ORDERED)
+    keys, numbers = source.column_names(*KEYS, "struct"), source.column_names(*_ORDERED)
     if not keys or not numbers:
         return source
     partition = draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True))
@@ -33,10 +33,10 @@ def windowed(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def topped(draw: st.DrawFn, below: Below) -> Relation:
+def top_rows(draw: st.DrawFn, below: Below) -> Relation:
     """The first rows of each key, all columns breaking ties."""
     source = draw(below)
-    keys = source.named(*KEYS)
+    keys = source.column_names(*KEYS)
     columns = tuple(column for column in source.columns if column[1] in SORTED)
     if not keys:
         return source
@@ -44,7 +44,7 @@ def topped(draw: st.DrawFn, below: Below) -> Relation:
     down = draw(st.sampled_from(("", " DESC", " DESC NULLS LAST", " NULLS LAST")))
     first = draw(st.sampled_from(columns))[0]
     order = ", ".join((f"{first}{down}", *(name for name, _ in columns if name != first)))
-    named, kept = numbered(columns)
+    named, kept = number_columns(columns)
     most = draw(st.integers(1, 3))
     sql = (
         f"SELECT {named} FROM (SELECT *, row_number() OVER (PARTITION BY {key}"
@@ -55,10 +55,10 @@ def topped(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def placed(draw: st.DrawFn, below: Below) -> Relation:
+def ranks(draw: st.DrawFn, below: Below) -> Relation:
     """Places of groups within a key; the rest of the groups' keys alone breaks ties."""
     source = draw(below)
-    keys, values = source.named(*KEYS), source.named(*_ORDERED)
+    keys, values = source.column_names(*KEYS), source.column_names(*_ORDERED)
     if len(keys) < 2 or not values:
         return source
     first, second = draw(st.permutations(keys))[:2]
@@ -100,11 +100,11 @@ def placed(draw: st.DrawFn, below: Below) -> Relation:
 
 
 @st.composite
-def chosen(draw: st.DrawFn, below: Below) -> Relation:
+def row_choices(draw: st.DrawFn, below: Below) -> Relation:
     """One of the rows of each key, or values that depend on their order, whatever ties."""
     source = draw(below)
     columns = [column for column in source.columns if column[1] in SORTED]
-    keys = source.named(*KEYS)
+    keys = source.column_names(*KEYS)
     if not keys:
         return source
     key = draw(st.sampled_from(keys))
@@ -125,7 +125,7 @@ def chosen(draw: st.DrawFn, below: Below) -> Relation:
         kinds = dict(source.columns)
         sql = f"SELECT {CHANCE} {key} AS c0, {function} AS c1 FROM ({rows}) GROUP BY {key}"
         return Relation(sql, (("c0", kinds[key]), ("c1", kinds[value])))
-    named, kept = numbered(shown)
+    named, kept = number_columns(shown)
     functions = ("row_number()", f"lag({value})", "ntile(2)", f"first_value({value})", "count(*)")
     function = draw(st.sampled_from(("row_number()", *functions)))
     if function == "count(*)":

@@ -65,7 +65,7 @@ def missing() -> list[str]:
 
 @contextmanager
 def running_kdc(folder: Path, *principals: str) -> Iterator[Realm]:
-    """Run a KDC that knows these principals, each with a keytab of its own."""
+    """Run a KDC that knows these principals, each with its own keytab."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     realm = Realm(folder)

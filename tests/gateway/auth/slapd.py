@@ -111,7 +111,7 @@ def _prepare(folder: Path) -> None:
 
 def _people() -> str:
     entries = [
-        f"dn: uid={_escaped(user)},ou=people,{BASE}\nobjectClass: inetOrgPerson\n"
+        f"dn: uid={_escape(user)},ou=people,{BASE}\nobjectClass: inetOrgPerson\n"
         f"uid: {user}\ncn: {user}\nsn: {user}\nuserPassword: {password}\n"
         for user, password in PEOPLE.items()
     ]
@@ -122,7 +122,7 @@ def _people() -> str:
     return "\n" + "\n".join(entries)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace(",", "\\,")
 
 

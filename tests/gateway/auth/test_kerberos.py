@@ -48,7 +48,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
 
 
 @pytest.fixture(scope="module")
-def guarded(realm: Realm) -> Iterator[Gateway]:
+def kerberos_gateway(realm: Realm) -> Iterator[Gateway]:
     """A server that wants tickets."""
     config = Config(
         server={"port": 0, "workers": 4, "auth": "KERBEROS", "disconnect_grace": 0.0},
@@ -114,14 +114,14 @@ def who(java: Any, port: int, rest: str, sql: str = "SELECT user") -> list[str]:
 
 @pytest.mark.jdbc
 @pytest.mark.parametrize("qop", ["", ";saslQop=auth", ";saslQop=auth-int", ";saslQop=auth-conf"])
-def test_hives_jdbc_driver_logs_in(guarded: Gateway, java: Any, qop: str) -> None:
-    assert who(java, guarded.port, qop) == ["ada"]
-    assert who(java, guarded.port, qop, "SELECT much") == ["x" * 1000] * 3000
+def test_hives_jdbc_driver_logs_in(kerberos_gateway: Gateway, java: Any, qop: str) -> None:
+    assert who(java, kerberos_gateway.port, qop) == ["ada"]
+    assert who(java, kerberos_gateway.port, qop, "SELECT much") == ["x" * 1000] * 3000
 
 
 @pytest.mark.jdbc
-def test_hives_jdbc_driver_logs_in_over_http(guarded: Gateway, java: Any) -> None:
-    assert who(java, guarded.port, ";transportMode=http;httpPath=cliservice") == ["ada"]
+def test_hives_jdbc_driver_logs_in_over_http(kerberos_gateway: Gateway, java: Any) -> None:
+    assert who(java, kerberos_gateway.port, ";transportMode=http;httpPath=cliservice") == ["ada"]
 
 
 @pytest.mark.jdbc
@@ -166,8 +166,8 @@ def ticket(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("transport", ["binary", "http"])
 @pytest.mark.usefixtures("ticket")
-def test_the_driver_logs_in(guarded: Gateway, transport: str) -> None:
-    url = f"tidegate://localhost:{guarded.port}/?auth=KERBEROS&transport={transport}"
+def test_the_driver_logs_in(kerberos_gateway: Gateway, transport: str) -> None:
+    url = f"tidegate://localhost:{kerberos_gateway.port}/?auth=KERBEROS&transport={transport}"
     with tidegate.connect(url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT user")
         assert cursor.fetchall() == [("ada",)]
@@ -196,16 +196,16 @@ def test_the_driver_takes_what_is_offered(
 
 
 @pytest.mark.usefixtures("ticket")
-def test_the_driver_tells_what_is_wrong_with_its_ticket(guarded: Gateway) -> None:
+def test_the_driver_tells_what_is_wrong_with_its_ticket(kerberos_gateway: Gateway) -> None:
     options: dict[str, Any] = {"auth": "KERBEROS", "principal": "nobody/_HOST"}
     for transport in ("binary", "http"):
         with pytest.raises(tidegate.OperationalError, match="Kerberos") as caught:
-            tidegate.connect("localhost", guarded.port, transport=transport, **options)
+            tidegate.connect("localhost", kerberos_gateway.port, transport=transport, **options)
         assert caught.value.sqlstate == "28000"
         assert "kinit" in (caught.value.hint or "")
 
 
-# ---- SASL by hand --------------------------------------------------------------------------
+# ---- raw SASL messages ---------------------------------------------------------------------
 
 
 class Conversation:
@@ -237,20 +237,24 @@ def agree(realm: Realm, gateway: Gateway, choice: bytes, user: str = "ada") -> t
         return talk.hear()
 
 
-def test_mits_library_logs_in(realm: Realm, guarded: Gateway) -> None:
-    assert agree(realm, guarded, b"\x01\x00\xff\xff") == (5, b"")
+def test_mits_library_logs_in(realm: Realm, kerberos_gateway: Gateway) -> None:
+    assert agree(realm, kerberos_gateway, b"\x01\x00\xff\xff") == (5, b"")
 
 
 @pytest.mark.parametrize("choice", [b"", b"\x01", b"\x00\x00\x00\x00", b"\x07\xff\xff\xff"])
-def test_a_choice_that_is_none_is_refused(realm: Realm, guarded: Gateway, choice: bytes) -> None:
-    status, text = agree(realm, guarded, choice)
+def test_a_choice_that_is_none_is_refused(
+    realm: Realm, kerberos_gateway: Gateway, choice: bytes
+) -> None:
+    status, text = agree(realm, kerberos_gateway, choice)
     assert status == 3
     assert b"security layer" in text
 
 
 @pytest.mark.parametrize("token", [b"x", b"\x60" + b"\xff" * 100, b"\x00" * 5000])
-def test_what_is_no_ticket_is_refused(guarded: Gateway, token: bytes) -> None:
-    with socket.create_connection((guarded.host, guarded.port), timeout=10) as raw:
+def test_what_is_no_ticket_is_refused(kerberos_gateway: Gateway, token: bytes) -> None:
+    with socket.create_connection(
+        (kerberos_gateway.host, kerberos_gateway.port), timeout=10
+    ) as raw:
         talk = Conversation(raw)
         talk.say(2, token)
         status, text = talk.hear()
@@ -258,8 +262,10 @@ def test_what_is_no_ticket_is_refused(guarded: Gateway, token: bytes) -> None:
     assert b"LOGIN_REFUSED" in text
 
 
-def test_passwords_are_refused_with_a_hint(guarded: Gateway) -> None:
-    with socket.create_connection((guarded.host, guarded.port), timeout=10) as raw:
+def test_passwords_are_refused_with_a_hint(kerberos_gateway: Gateway) -> None:
+    with socket.create_connection(
+        (kerberos_gateway.host, kerberos_gateway.port), timeout=10
+    ) as raw:
         raw.sendall(b"\x01\x00\x00\x00\x05PLAIN\x02\x00\x00\x00\x06\x00ada\x00x")
         assert b"Kerberos ticket" in raw.recv(1000)
 
@@ -276,9 +282,9 @@ def post(gateway: Gateway, token: bytes, path: str = "/cliservice") -> tuple[int
         return response.status, response.headers
 
 
-def test_a_ticket_logs_in_over_http(realm: Realm, guarded: Gateway) -> None:
+def test_a_ticket_logs_in_over_http(realm: Realm, kerberos_gateway: Gateway) -> None:
     context = client(realm)
-    status, headers = post(guarded, context.step())
+    status, headers = post(kerberos_gateway, context.step())
     assert status == 200
     assert headers["Set-Cookie"].startswith("hive.server2.auth=")
     scheme, _, proof = headers["WWW-Authenticate"].partition(" ")
@@ -288,11 +294,13 @@ def test_a_ticket_logs_in_over_http(realm: Realm, guarded: Gateway) -> None:
 
 
 def test_a_service_is_known_by_its_first_part_and_may_have_a_rule(
-    realm: Realm, guarded: Gateway
+    realm: Realm, kerberos_gateway: Gateway
 ) -> None:
     context = client_of_service(realm)
-    assert post(guarded, context.step(), "/cliservice?doAs=eva")[0] == 200
-    assert post(guarded, client_of_service(realm).step(), "/cliservice?doAs=root")[0] == 403
+    assert post(kerberos_gateway, context.step(), "/cliservice?doAs=eva")[0] == 200
+    assert (
+        post(kerberos_gateway, client_of_service(realm).step(), "/cliservice?doAs=root")[0] == 403
+    )
 
 
 def client_of_service(realm: Realm) -> Any:
@@ -305,6 +313,6 @@ def client_of_service(realm: Realm) -> Any:
     return gssapi.SecurityContext(name=target, creds=credentials, usage="initiate")
 
 
-def test_what_is_no_ticket_is_refused_over_http(guarded: Gateway) -> None:
-    status, headers = post(guarded, b"no ticket")
+def test_what_is_no_ticket_is_refused_over_http(kerberos_gateway: Gateway) -> None:
+    status, headers = post(kerberos_gateway, b"no ticket")
     assert (status, headers["WWW-Authenticate"]) == (401, "Negotiate")

@@ -24,7 +24,7 @@ HERE = Peer(address="127.0.0.1")
 
 
 class FakeClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ class FakeClock:
 
 
 class Answering:
-    """An authenticator that does what it is told."""
+    """An authenticator whose answers a test sets."""
 
     def __init__(self, work: Callable[[str, str], str]) -> None:
         self.authenticate = work
@@ -98,11 +98,13 @@ def test_only_so_many_checks_may_wait() -> None:
 def test_what_an_authenticator_raises_reaches_neither_client_nor_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def broken(user: str, password: str) -> str:
+    def fail_to_check(user: str, password: str) -> str:
         raise RuntimeError(f"cannot check {password}")
 
     with caplog.at_level(logging.DEBUG), pytest.raises(ServerError) as caught:
-        asyncio.run(Logins(LoginSection()).check(Answering(broken), "CUSTOM", "ada", "s3cret"))
+        asyncio.run(
+            Logins(LoginSection()).check(Answering(fail_to_check), "CUSTOM", "ada", "s3cret")
+        )
     assert caught.value.code == "LOGIN_UNAVAILABLE"
     assert "RuntimeError" in caplog.text
     assert "s3cret" not in caplog.text + str(caught.value)

@@ -1,4 +1,4 @@
-"""The engine's storage in memory: what stands in the warehouse after a command, or after half."""
+"""The engine's storage in memory: the warehouse after a command, complete or interrupted."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FakeStorage:
                 return self._place(places)
             case PutView(name=name):
                 if name in self.tables:
-                    raise taken()
+                    raise already_exists()
                 self.views[name] = request
             case DropView(name=name, table_id=table_id):
                 if (view := self.views.get(name)) is not None and view.table_id == table_id:
@@ -137,7 +137,7 @@ class FakeStorage:
         version = self.commits.get(table_id, _COMMIT).version
         return self.rows.get(version, version)
 
-    def listed(self) -> tuple[TableInfo, ...]:
+    def table_infos(self) -> tuple[TableInfo, ...]:
         """What the metastore lists."""
         tables = (TableInfo(name=name, type="TABLE") for name in self.tables)
         views = (
@@ -148,7 +148,7 @@ class FakeStorage:
 
     def _create(self, name: TableName, request: CreateTable) -> TableCreated:
         if name in self.tables or name in self.views:
-            raise taken()
+            raise already_exists()
         owner = request.properties["tidegate.id"]
         location = f"/warehouse/{visible_name(name).table}-{owner}"
         self.tables[name] = Stored(
@@ -183,7 +183,7 @@ class FakeStorage:
         found = self.tables.get(request.name)
         if found is not None and found.owner == request.table_id:
             if request.new_name in self.tables or request.new_name in self.views:
-                raise taken()
+                raise already_exists()
             self.tables[request.new_name] = self.tables.pop(request.name)
 
     def _place(self, places: Sequence[TablePlace]) -> TablesPlaced:
@@ -247,5 +247,5 @@ class FakeStorage:
         return ExpressionsChecked(computed=Schema(tuple(columns)))
 
 
-def taken() -> ServerError:
+def already_exists() -> ServerError:
     return ServerError(code="TABLE_OR_VIEW_ALREADY_EXISTS", sqlstate="42P07", message="exists")

@@ -1,4 +1,4 @@
-"""Hand-made stand-ins for what commands use, and a world that holds them."""
+"""Fakes of everything that commands use, and a world that holds them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class FakeEngine:
                 return self.analyses.get(sql) or analysis()
             case ListTables():
                 return TableList(
-                    schemas=("d", "default"), tables=(*self.plain, *self.storage.listed())
+                    schemas=("d", "default"), tables=(*self.plain, *self.storage.table_infos())
                 )
             case Execute(sql=sql):
                 schema = "other" if sql.startswith("USE ") else "d"
@@ -146,7 +146,7 @@ class FakeEngine:
     def read(self, ticket: ChunkTicket) -> Iterator[pa.RecordBatch]:
         raise AssertionError(f"unexpected {ticket}")
 
-    def asked(self, kind: type) -> list[Request]:
+    def requests_of(self, kind: type) -> list[Request]:
         return [request for request in self.requests if isinstance(request, kind)]
 
 
@@ -279,7 +279,7 @@ class FakeQueue:
 
 
 class FixedClock:
-    """Time that stands still."""
+    """A clock that does not move."""
 
     def now(self) -> datetime:
         return NOW
@@ -423,5 +423,5 @@ class World:
         return run
 
 
-def lost() -> ServerError:
+def engine_lost() -> ServerError:
     return error(Code.ENGINE_LOST)

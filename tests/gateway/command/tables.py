@@ -36,16 +36,16 @@ def column(name: str, type: str = "string", *, nullable: bool = True) -> Column:
 
 def produces(world: World, query: str, *columns: Column, source: str = "t3") -> str:
     """Let the engine answer these columns for a query, and return the query."""
-    world.engine.analyses[query] = produced(query, *columns, source=source)
+    world.engine.analyses[query] = analysis_of(query, *columns, source=source)
     return query
 
 
-def produced(query: str, *columns: Column, source: str = "t3") -> Analysis:
+def analysis_of(query: str, *columns: Column, source: str = "t3") -> Analysis:
     expanded = query.replace(f"FROM {source}", f"FROM c.d.{source}")
     return analysis(Schema(columns), source, expanded=expanded)
 
 
-def widened(world: World) -> str:
+def wider_query(world: World) -> str:
     """Return a query that gives the columns of t1 and two more."""
     query = "SELECT a, b, c, d, d AS e, CAST('123' AS STRING) AS f FROM t3"
     return produces(world, query, *T1, column("e"), column("f", nullable=False))

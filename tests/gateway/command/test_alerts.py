@@ -1,4 +1,4 @@
-"""Which failures, suspensions and lags are told, and how often."""
+"""Which failures, suspensions and lags raise an alert, and how often."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class World:
     def events(self) -> list[str]:
         return [alert.event.value for alert in self.told]
 
-    def refreshed(self, number: int, table_id: str = "t-1") -> None:
+    def record_refresh(self, number: int, table_id: str = "t-1") -> None:
         now = self.clock.now()
         good = {"state": RunState.SUCCEEDED, "action": Strategy.FULL, "sources": {"delta-ev": 1}}
         times = {"queued_at": now, "started_at": now, "finished_at": now, "data_timestamp": now}
@@ -68,7 +68,7 @@ class World:
             run(refresh_id=f"r-{number}", table_id=table_id, epoch=number, **good, **times)
         )
 
-    def look(self, seconds: float) -> list[str]:
+    def check_later(self, seconds: float) -> list[str]:
         self.clock.advance(seconds)
         self.alerts.look()
         return self.events()
@@ -81,7 +81,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.database.close()
 
 
-def failed(**changes: Any) -> RefreshRun:
+def failed_run(**changes: Any) -> RefreshRun:
     return run(**{"state": RunState.FAILED, "trigger": Trigger.SCHEDULED, **LOST, **changes})
 
 
@@ -89,7 +89,7 @@ def failed(**changes: Any) -> RefreshRun:
 
 
 def test_a_failed_refresh_is_told_with_its_cause(world: World) -> None:
-    world.alerts.refresh_ended(failed(trigger=Trigger.MANUAL))
+    world.alerts.refresh_ended(failed_run(trigger=Trigger.MANUAL))
     [alert] = world.told
     assert (alert.id, alert.server, alert.time) == ("a-1", "gate", NOON)
     assert (alert.table, alert.table_id, alert.refresh_id) == (
@@ -105,16 +105,18 @@ def test_a_failed_refresh_is_told_with_its_cause(world: World) -> None:
     "state", [RunState.SUCCEEDED, RunState.SKIPPED, RunState.CANCELLED, RunState.UPSTREAM_FAILED]
 )
 def test_other_ends_are_not_told(world: World, state: RunState) -> None:
-    world.alerts.refresh_ended(failed(state=state))
+    world.alerts.refresh_ended(failed_run(state=state))
     assert world.told == []
 
 
 def test_a_fire_that_is_tried_again_is_told_when_it_is_given_up(world: World) -> None:
     world.catalog.create(table(options={"materialized-table.refresh.retries": "1"}))
-    world.alerts.refresh_ended(failed(attempt=1))
+    world.alerts.refresh_ended(failed_run(attempt=1))
     assert world.told == []
-    world.alerts.refresh_ended(failed(attempt=2))
-    world.alerts.refresh_ended(failed(attempt=1, error_class="DIVIDE_BY_ZERO", sqlstate="22012"))
+    world.alerts.refresh_ended(failed_run(attempt=2))
+    world.alerts.refresh_ended(
+        failed_run(attempt=1, error_class="DIVIDE_BY_ZERO", sqlstate="22012")
+    )
     assert [(a.attempt, a.error_class) for a in world.told] == [
         (2, "ENGINE_LOST"),
         (1, "DIVIDE_BY_ZERO"),
@@ -123,19 +125,19 @@ def test_a_fire_that_is_tried_again_is_told_when_it_is_given_up(world: World) ->
 
 def test_what_another_scheduler_fires_is_told_at_once(world: World) -> None:
     world.catalog.create(table())
-    world.another(scheduler={"type": "airflow"}).refresh_ended(failed(attempt=1))
+    world.another(scheduler={"type": "airflow"}).refresh_ended(failed_run(attempt=1))
     assert world.events() == ["REFRESH_FAILED"]
 
 
 def test_news_that_cannot_be_told_harm_no_refresh(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(alert: Alert) -> None:
+    def fail(alert: Alert) -> None:
         raise RuntimeError("no way out")
 
     alerts = world.another()
-    alerts._tell = (broken,)
-    alerts.refresh_ended(failed())
+    alerts._tell = (fail,)
+    alerts.refresh_ended(failed_run())
     assert "could not be told" in caplog.text
 
 
@@ -151,7 +153,7 @@ def test_a_suspended_table_is_told_with_the_reason(world: World) -> None:
 def test_only_chosen_events_are_told(world: World) -> None:
     alerts = world.another(alerts={"events": ["suspended"]})
     assert not alerts.watches_lag
-    alerts.refresh_ended(failed())
+    alerts.refresh_ended(failed_run())
     alerts.suspended(table(), "it failed")
     assert world.events() == ["TABLE_SUSPENDED"]
 
@@ -161,13 +163,13 @@ def test_only_chosen_events_are_told(world: World) -> None:
 
 def test_a_breach_is_told_once_and_once_more_when_it_is_over(world: World) -> None:
     world.catalog.create(table(sources=(source("ev", "delta-ev"),)))
-    world.refreshed(1)
-    assert world.look(HOUR + 59) == []
-    assert world.look(2) == ["LAG_EXCEEDED"]
-    assert world.look(HOUR) == ["LAG_EXCEEDED"]
-    world.refreshed(2)
-    assert world.look(1) == ["LAG_EXCEEDED", "LAG_RECOVERED"]
-    assert world.look(HOUR + 60) == ["LAG_EXCEEDED", "LAG_RECOVERED", "LAG_EXCEEDED"]
+    world.record_refresh(1)
+    assert world.check_later(HOUR + 59) == []
+    assert world.check_later(2) == ["LAG_EXCEEDED"]
+    assert world.check_later(HOUR) == ["LAG_EXCEEDED"]
+    world.record_refresh(2)
+    assert world.check_later(1) == ["LAG_EXCEEDED", "LAG_RECOVERED"]
+    assert world.check_later(HOUR + 60) == ["LAG_EXCEEDED", "LAG_RECOVERED", "LAG_EXCEEDED"]
     first, over, _ = world.told
     assert (first.lag_seconds, first.target_seconds, first.cause) == (HOUR + 61, HOUR, "SCHEDULE")
     assert over.lag_seconds == 1
@@ -176,10 +178,10 @@ def test_a_breach_is_told_once_and_once_more_when_it_is_over(world: World) -> No
 
 def test_a_breach_is_not_told_again_after_a_restart_or_by_another_server(world: World) -> None:
     world.catalog.create(table())
-    world.refreshed(1)
-    world.look(3 * HOUR)
+    world.record_refresh(1)
+    world.check_later(3 * HOUR)
     world.alerts = world.another()
-    assert world.look(1) == ["LAG_EXCEEDED"]
+    assert world.check_later(1) == ["LAG_EXCEEDED"]
 
 
 def test_servers_that_look_at_once_tell_once(world: World) -> None:
@@ -203,21 +205,21 @@ def test_tables_that_need_not_keep_pace_are_left_out(
     world: World, changes: dict[str, object]
 ) -> None:
     world.catalog.create(table(**changes))
-    world.refreshed(1)
-    assert world.look(5 * HOUR) == []
+    world.record_refresh(1)
+    assert world.check_later(5 * HOUR) == []
 
 
 def test_a_table_that_was_never_refreshed_has_no_lag(world: World) -> None:
     world.catalog.create(table())
-    assert world.look(5 * HOUR) == []
+    assert world.check_later(5 * HOUR) == []
 
 
 def test_a_dropped_table_is_forgotten_in_silence(world: World) -> None:
     world.catalog.create(table())
-    world.refreshed(1)
-    world.look(3 * HOUR)
+    world.record_refresh(1)
+    world.check_later(3 * HOUR)
     world.catalog.drop("t-1")
-    assert world.look(1) == ["LAG_EXCEEDED"]
+    assert world.check_later(1) == ["LAG_EXCEEDED"]
     assert Breaches(world.database).open_tables() == frozenset()
 
 

@@ -21,7 +21,7 @@ from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import RefreshMode
 
 
-def refreshed(world: World, table: str, epoch: int) -> None:
+def record_refresh(world: World, table: str, epoch: int) -> None:
     found = world.table(table)
     world.ledger.history.append(
         RefreshRun(
@@ -44,7 +44,7 @@ def test_options_restart_a_continuous_table_alone(world: World, change: str) -> 
     world.execute(CONT.replace(" AS", " WITH ('format'='json') AS"))
     world.execute(BASE)
     for table in ("cont", "base"):
-        refreshed(world, table, epoch=9)
+        record_refresh(world, table, epoch=9)
         workflow = world.workflow(table)
         world.execute(f"{ALTER} {table} {change}")
         assert world.workflow(table) == workflow
@@ -55,7 +55,7 @@ def test_options_restart_a_continuous_table_alone(world: World, change: str) -> 
 
 def test_a_suspended_continuous_table_loses_its_checkpoint_and_stays(world: World) -> None:
     world.execute(CONT)
-    refreshed(world, "cont", epoch=2)
+    record_refresh(world, "cont", epoch=2)
     world.execute(f"{ALTER} cont SUSPEND")
     world.execute(f"{ALTER} cont SET ('k'='v')")
     table = world.table("cont")
@@ -64,7 +64,7 @@ def test_a_suspended_continuous_table_loses_its_checkpoint_and_stays(world: Worl
 
 def test_options_that_change_nothing_restart_nothing(world: World) -> None:
     world.execute(CONT)
-    refreshed(world, "cont", epoch=2)
+    record_refresh(world, "cont", epoch=2)
     world.execute(f"{ALTER} cont RESET ('unknown')")
     assert world.table("cont").checkpoint_floor == 0
 

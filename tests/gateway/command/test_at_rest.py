@@ -9,11 +9,11 @@ import pytest
 
 from tests.contract.examples import run as queued
 from tests.gateway.command.fakes import World
-from tests.gateway.command.tables import ALTER, BASE, CONT, refusal, widened
+from tests.gateway.command.tables import ALTER, BASE, CONT, refusal, wider_query
 from tidegate_server.core.config import Config
 from tidegate_server.core.model.states import RunState
 
-WIDER = widened(World())
+WIDER = wider_query(World())
 CHANGES = {
     "options": f"{ALTER} base SET ('k' = 'v')",
     "freshness": f"{ALTER} base SET FRESHNESS = INTERVAL '1' DAY",
@@ -27,7 +27,7 @@ CHANGES = {
 
 def world_with(statement: str, patience: float) -> World:
     world = World(config=Config(scheduler={"patience": patience}))  # type: ignore[arg-type]
-    widened(world)
+    wider_query(world)
     world.execute(statement)
     return world
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.command.fake_storage import Stored
 from tests.gateway.command.fakes import T1, World, name
-from tests.gateway.command.tables import ALTER, produces, widened
+from tests.gateway.command.tables import ALTER, produces, wider_query
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import (
     CreateTable,
@@ -57,9 +57,9 @@ class Saboteur:
         self._replace(world.engine, "call", call)
         for part, names in ((world.catalog, _CATALOG), (world.scheduler, _SCHEDULER)):
             for method in names:
-                self._replace(part, method, self._wrapped(part, method))
+                self._replace(part, method, self._wrap(part, method))
 
-    def _wrapped(self, part: object, method: str) -> Callable[..., Any]:
+    def _wrap(self, part: object, method: str) -> Callable[..., Any]:
         original = getattr(part, method)
         label = f"{type(part).__name__}.{method}"
         return lambda *given: self._count(label, lambda: original(*given))
@@ -96,7 +96,7 @@ def world_before() -> World:
     world.execute(create.format("apart", "t1"))
     plain = Stored(schema=Schema((T1.columns[1],)), properties={"k": "v"})
     world.engine.storage.tables[name("plain")] = plain
-    widened(world)
+    wider_query(world)
     # A second definition, from which there is a way back to the first one.
     later = produces(world, "SELECT * FROM t2", *T1, source="t2")
     world.execute(f"CREATE OR ALTER MATERIALIZED TABLE viewed {DAY} AS {later}")
@@ -151,7 +151,7 @@ STATEMENTS = {
 
 
 def picture(world: World) -> object:
-    """Everything that a statement may change; places are those the engine told later."""
+    """Everything that a statement may change; locations are those reported by the engine."""
     stored = {
         table: (found.schema, found.partition_keys, found.comment, _facts(found))
         for table, found in world.engine.storage.tables.items()
@@ -167,7 +167,7 @@ def picture(world: World) -> object:
 def _facts(found: Stored) -> dict[str, object]:
     facts: dict[str, object] = dict(found.properties)
     if text := found.properties.get("tidegate.definition"):
-        # The status that stands there is nobody's: a rebuilt table is suspended.
+        # The stored status does not matter: a rebuilt table is suspended.
         untold = {"location": "", "refresh_status": ""}
         facts["tidegate.definition"] = {**json.loads(text), **untold}
     return facts

@@ -20,10 +20,10 @@ CHAIN = ("m", "z", "a", "last")
 
 @pytest.fixture
 def chain(world: World) -> World:
-    return chained(world)
+    return create_chain(world)
 
 
-def chained(world: World) -> World:
+def create_chain(world: World) -> World:
     world.execute(CREATE.format("m", "SELECT * FROM t1"))
     for table in ("z", "a"):
         world.execute(CREATE.format(table, produces(world, "SELECT * FROM m", *T1, source="m")))
@@ -111,12 +111,12 @@ def test_clients_are_told_to_fetch() -> None:
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("action", ["SUSPEND", "RESUME WITH ('k' = 'v')"])
 def test_a_failure_anywhere_leaves_the_whole_chain_as_it_was(action: str, done: bool) -> None:
-    counting = _prepared(action)
+    counting = _prepare(action)
     saboteur = Saboteur(counting, 0, done=done)
     counting.execute(f"{ALTER} m {action} CASCADE")
     assert len(saboteur.calls) >= 8
     for at in range(1, len(saboteur.calls) + 1):
-        world = _prepared(action)
+        world = _prepare(action)
         before = picture(world)
         Saboteur(world, at, done=done)
         with pytest.raises(ServerError):
@@ -124,8 +124,8 @@ def test_a_failure_anywhere_leaves_the_whole_chain_as_it_was(action: str, done: 
         assert picture(world) == before, saboteur.calls[at - 1]
 
 
-def _prepared(action: str) -> World:
-    world = chained(World())
+def _prepare(action: str) -> World:
+    world = create_chain(World())
     if action.startswith("RESUME"):
         world.execute(f"{ALTER} m SUSPEND CASCADE")
     return world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformity import TESTS, index, places, rows
+from tests.support.conformity import TESTS, index, places, rows
 
 CASES = {
     "C": "01 02 03 04 06 07 09 10 12 13 14 15 16 18 19 20 21 23 24 25",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformity import rows
 from tests.gateway.command.fakes import T1, Column, Schema, World, analysis
-from tests.gateway.command.tables import BASE, META, NOPK, WM, column, produced
+from tests.gateway.command.tables import BASE, META, NOPK, WM, analysis_of, column
+from tests.support.conformity import rows
 from tidegate_server.core.errors import Code, ServerError
 
 HERE = Path(__file__).parent
@@ -53,7 +53,7 @@ def world_of_cases() -> World:
     world = World()
     world.engine.analyses["SELECT * FROM ev"] = analysis(EV, "ev")
     for query, columns in QUERIES.items():
-        world.engine.analyses[query] = produced(query, *columns)
+        world.engine.analyses[query] = analysis_of(query, *columns)
     for statement in (FULL_MT, CONT_MT, BASE, NOPK, WM, META):
         world.execute(statement)
     return world

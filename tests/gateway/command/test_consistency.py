@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.examples import run
 from tests.gateway.command.fakes import NOW, World, analysis
-from tests.gateway.command.test_privileges import SurveyingEngine
+from tests.gateway.command.guarded import SurveyingEngine
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
@@ -78,8 +78,8 @@ class Torn(World):
         )
         self.ledger.history.append(done)
 
-    def pinned(self) -> PinnedVersions | None:
-        return self.engine.asked(Execute)[-1].pinned
+    def pinned_versions(self) -> PinnedVersions | None:
+        return self.engine.requests_of(Execute)[-1].pinned
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def code(world: Torn, text: str) -> str:
 
 def test_a_query_on_several_tables_reads_versions_that_agree(torn: Torn) -> None:
     torn.execute(BOTH)
-    assert torn.pinned() == PinnedVersions(
+    assert torn.pinned_versions() == PinnedVersions(
         tables=(
             TableVersion(name=name("m"), version=3),
             TableVersion(name=name("n"), version=8),
@@ -110,7 +110,7 @@ def test_a_query_on_several_tables_reads_versions_that_agree(torn: Torn) -> None
 
 def test_a_source_beside_its_consumer_is_read_as_that_knows_it(torn: Torn) -> None:
     torn.execute("SELECT * FROM n, t1")
-    assert torn.pinned() == PinnedVersions(
+    assert torn.pinned_versions() == PinnedVersions(
         tables=(TableVersion(name=name("n"), version=8),), sources={"id-t1": 6}
     )
 
@@ -120,12 +120,12 @@ def test_a_source_beside_its_consumer_is_read_as_that_knows_it(torn: Torn) -> No
 )
 def test_a_table_alone_is_read_at_its_newest(torn: Torn, text: str) -> None:
     torn.execute(text)
-    assert torn.pinned() is None
+    assert torn.pinned_versions() is None
 
 
 def test_every_mention_of_one_table_reads_one_version(torn: Torn) -> None:
     torn.execute("SELECT * FROM m a, m b")
-    assert torn.pinned() == PinnedVersions(tables=(TableVersion(name=name("m")),))
+    assert torn.pinned_versions() == PinnedVersions(tables=(TableVersion(name=name("m")),))
 
 
 def test_no_versions_that_agree_is_an_error_with_a_way_out(torn: Torn) -> None:
@@ -139,7 +139,7 @@ def test_no_versions_that_agree_is_an_error_with_a_way_out(torn: Torn) -> None:
     assert f"SET '{KEY}' = 'LATEST'" in caught.value.hint
     torn.execute(f"SET '{KEY}' = 'latest'")
     torn.execute(BOTH)
-    assert torn.pinned() is None
+    assert torn.pinned_versions() is None
 
 
 def test_a_run_without_work_tells_of_a_version_whose_own_run_is_lost(torn: Torn) -> None:
@@ -166,7 +166,7 @@ def test_versions_that_agree_are_as_fresh_as_the_session_asks_for(torn: Torn) ->
     torn.execute(f"SET '{BOUND}' = '1 h FAIL'")
     torn.execute(BOTH)
     torn.refreshed_to("m", 5, {"id-t1": 7}, hours=0)
-    assert torn.engine.asked(Execute)[-1].sql == BOTH
+    assert torn.engine.requests_of(Execute)[-1].sql == BOTH
 
 
 def test_versions_that_are_too_old_are_not_read(torn: Torn) -> None:
@@ -190,20 +190,20 @@ def test_a_statement_that_cannot_be_judged_is_refused(torn: Torn) -> None:
 def test_what_reads_no_rows_goes_on(torn: Torn, text: str) -> None:
     torn.engine.surveys[text] = reading("m", "n")
     torn.execute(text)
-    assert torn.pinned() is None
+    assert torn.pinned_versions() is None
 
 
 def test_without_the_option_nothing_is_asked(torn: Torn) -> None:
     torn.execute(f"RESET '{KEY}'")
     torn.execute(BOTH)
-    assert torn.engine.asked(Survey) == []
+    assert torn.engine.requests_of(Survey) == []
 
 
 def test_the_option_may_come_with_the_statement_or_from_the_server(torn: Torn) -> None:
     torn.execute(f"RESET '{KEY}'")
     torn.execute(BOTH, {KEY: "snapshot"})
-    assert torn.pinned() is not None
+    assert torn.pinned_versions() is not None
     torn.config = Config(options={KEY: "SNAPSHOT"})
     torn.execute(BOTH)
-    assert torn.pinned() is not None
+    assert torn.pinned_versions() is not None
     assert code(torn, f"SET '{KEY}' = 'SOMETIMES'") == "MT_OPTION_VALUE"

@@ -18,7 +18,7 @@ PLAIN = Stored(schema=Schema((T1.columns[1], T1.columns[0])), properties={"k": "
 
 
 @pytest.fixture
-def allowed(world: World) -> World:
+def convertible_world(world: World) -> World:
     world.config = type(world.config)(options={CONVERSION_KEY: "true"})
     world.engine.storage.tables[name("plain")] = PLAIN
     return world
@@ -30,66 +30,69 @@ def test_it_is_refused_unless_the_server_allows_it(world: World) -> None:
     assert refusal(world, STATEMENT.format("")).code == Code.MT_CONVERSION_DISABLED.name
 
 
-def test_a_plain_table_is_taken_over_with_its_columns_in_front(allowed: World) -> None:
-    allowed.execute(STATEMENT.format(""))
-    table = allowed.table("plain")
+def test_a_plain_table_is_taken_over_with_its_columns_in_front(convertible_world: World) -> None:
+    convertible_world.execute(STATEMENT.format(""))
+    table = convertible_world.table("plain")
     assert table.schema.names() == ("b", "a", "c", "d")
     assert [c.nullable for c in table.schema] == [True, False, True, True]
     assert table.expanded_query == ("SELECT `b`, `a`, `c`, `d` FROM (\nSELECT * FROM c.d.t1\n)")
     assert (table.location, table.primary_key) == ("/warehouse/plain", None)
     assert table.refresh_status is RefreshStatus.ACTIVATED
-    stored = allowed.engine.storage.tables[name("plain")]
+    stored = convertible_world.engine.storage.tables[name("plain")]
     assert (stored.properties["k"], stored.owner) == ("v", table.id)
-    assert allowed.workflow("plain").active
+    assert convertible_world.workflow("plain").active
 
 
-def test_explain_checks_and_leaves_the_table_alone(allowed: World) -> None:
-    allowed.execute("EXPLAIN " + STATEMENT.format(""))
-    assert allowed.engine.storage.tables == {name("plain"): PLAIN}
-    problem = refusal(allowed, "EXPLAIN " + STATEMENT.format("PARTITIONED BY (b)"))
+def test_explain_checks_and_leaves_the_table_alone(convertible_world: World) -> None:
+    convertible_world.execute("EXPLAIN " + STATEMENT.format(""))
+    assert convertible_world.engine.storage.tables == {name("plain"): PLAIN}
+    problem = refusal(convertible_world, "EXPLAIN " + STATEMENT.format("PARTITIONED BY (b)"))
     assert problem.code == Code.MT_EVOLUTION_PARTITIONING.name
 
 
-def test_a_declared_key_is_taken(allowed: World) -> None:
-    allowed.execute(STATEMENT.format("(PRIMARY KEY (a) NOT ENFORCED)"))
-    assert allowed.table("plain").primary_key is not None
+def test_a_declared_key_is_taken(convertible_world: World) -> None:
+    convertible_world.execute(STATEMENT.format("(PRIMARY KEY (a) NOT ENFORCED)"))
+    assert convertible_world.table("plain").primary_key is not None
 
 
-def test_a_column_the_query_lacks_is_refused(allowed: World) -> None:
+def test_a_column_the_query_lacks_is_refused(convertible_world: World) -> None:
     extra = Stored(schema=Schema((*T1.columns, column("z"))))
-    allowed.engine.storage.tables[name("plain")] = extra
-    problem = refusal(allowed, STATEMENT.format(""))
+    convertible_world.engine.storage.tables[name("plain")] = extra
+    problem = refusal(convertible_world, STATEMENT.format(""))
     assert problem.code == Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name
 
 
 @pytest.mark.parametrize("found", [column("c"), column("b", nullable=False)])
-def test_a_column_of_another_type_is_refused(allowed: World, found: object) -> None:
+def test_a_column_of_another_type_is_refused(convertible_world: World, found: object) -> None:
     stored = Stored(schema=Schema((found,)))  # type: ignore[arg-type]
-    allowed.engine.storage.tables[name("plain")] = stored
-    problem = refusal(allowed, STATEMENT.format(""))
+    convertible_world.engine.storage.tables[name("plain")] = stored
+    problem = refusal(convertible_world, STATEMENT.format(""))
     assert problem.code == Code.MT_INCOMPATIBLE_TYPE.name
 
 
-def test_another_partitioning_is_refused(allowed: World) -> None:
-    problem = refusal(allowed, STATEMENT.format("PARTITIONED BY (b)"))
+def test_another_partitioning_is_refused(convertible_world: World) -> None:
+    problem = refusal(convertible_world, STATEMENT.format("PARTITIONED BY (b)"))
     assert problem.code == Code.MT_EVOLUTION_PARTITIONING.name
 
 
-def test_derived_columns_come_afterwards(allowed: World) -> None:
-    problem = refusal(allowed, STATEMENT.format("(x AS upper(b))"))
+def test_derived_columns_come_afterwards(convertible_world: World) -> None:
+    problem = refusal(convertible_world, STATEMENT.format("(x AS upper(b))"))
     assert problem.code == Code.NOT_SUPPORTED.name
 
 
-def test_a_view_is_never_taken_over(allowed: World) -> None:
+def test_a_view_is_never_taken_over(convertible_world: World) -> None:
     view = PutView(name=name("plain"), table_id="", storage=name("x"), columns=(), comment=None)
-    allowed.engine.storage.views[name("plain")] = view
-    del allowed.engine.storage.tables[name("plain")]
-    assert refusal(allowed, STATEMENT.format("")).code == Code.MT_WRONG_KIND.name
+    convertible_world.engine.storage.views[name("plain")] = view
+    del convertible_world.engine.storage.tables[name("plain")]
+    assert refusal(convertible_world, STATEMENT.format("")).code == Code.MT_WRONG_KIND.name
 
 
-def test_a_take_over_that_was_cut_off_can_be_repeated(allowed: World) -> None:
-    produces(allowed, "SELECT * FROM t1", *T1, source="t1")
+def test_a_take_over_that_was_cut_off_can_be_repeated(convertible_world: World) -> None:
+    produces(convertible_world, "SELECT * FROM t1", *T1, source="t1")
     lost = Stored(schema=PLAIN.schema, properties={"tidegate.id": "of-a-lost-store"})
-    allowed.engine.storage.tables[name("plain")] = lost
-    allowed.execute(STATEMENT.format(""))
-    assert allowed.engine.storage.tables[name("plain")].owner == allowed.table("plain").id
+    convertible_world.engine.storage.tables[name("plain")] = lost
+    convertible_world.execute(STATEMENT.format(""))
+    assert (
+        convertible_world.engine.storage.tables[name("plain")].owner
+        == convertible_world.table("plain").id
+    )

@@ -31,7 +31,7 @@ def test_storage_stays_as_a_plain_table(pair: World) -> None:
     pair.execute(CONVERT)
     after = pair.engine.storage.tables[name("m")]
     assert after == replace(before, properties={})
-    assert pair.engine.asked(DropTable) == []
+    assert pair.engine.requests_of(DropTable) == []
     assert pair.catalog.find(name("m")) is None
     assert list(pair.scheduler.workflows) == [pair.table("n").id]
     assert pair.rows("SHOW MATERIALIZED TABLES") == [("n",)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.gateway.command.fakes import NOW, T1, Column, Schema, World, analysis, lost, name
+from tests.gateway.command.fakes import NOW, T1, Column, Schema, World, analysis, engine_lost, name
 from tests.gateway.command.tables import column, produces, refusal
 from tidegate_server.core.config import Config
 from tidegate_server.core.errors import Code, ServerError, error
@@ -47,7 +47,7 @@ def test_names_are_folded_and_completed_by_the_session(world: World) -> None:
 
 def test_the_definition_stands_in_the_table_properties(world: World) -> None:
     world.execute(CREATE)
-    [request] = world.engine.asked(CreateTable)
+    [request] = world.engine.requests_of(CreateTable)
     assert isinstance(request, CreateTable)
     table = world.table("m")
     assert request.properties["tidegate.id"] == table.id
@@ -193,21 +193,21 @@ def test_a_scheduler_that_cannot_register_leaves_nothing_behind(world: World) ->
     with pytest.raises(ServerError, match="no scheduler today"):
         world.execute(CREATE)
     assert world.catalog.tables() == ()
-    assert len(world.engine.asked(DropTable)) == 1
+    assert len(world.engine.requests_of(DropTable)) == 1
 
 
 def test_an_engine_lost_while_it_makes_the_storage_leaves_nothing_behind(world: World) -> None:
-    world.engine.failures[CreateTable] = lost()
+    world.engine.failures[CreateTable] = engine_lost()
     with pytest.raises(ServerError) as caught:
         world.execute(CREATE)
     assert caught.value.code == Code.ENGINE_LOST.name
     assert world.catalog.tables() == ()
-    assert len(world.engine.asked(DropTable)) == 1
+    assert len(world.engine.requests_of(DropTable)) == 1
 
 
 def test_an_entry_whose_storage_cannot_be_removed_waits_for_recovery(world: World) -> None:
-    world.engine.failures[CreateTable] = lost()
-    world.engine.failures[DropTable] = lost()
+    world.engine.failures[CreateTable] = engine_lost()
+    world.engine.failures[DropTable] = engine_lost()
     with pytest.raises(ServerError):
         world.execute(CREATE)
     assert [t.refresh_status for t in world.catalog.tables()] == [RefreshStatus.INITIALIZING]
@@ -335,7 +335,7 @@ def test_columns_that_are_named_as_those_are_stored(world: World, type: str) -> 
 def test_explain_create_plans_and_creates_nothing(world: World) -> None:
     world.execute("EXPLAIN " + CREATE)
     assert world.catalog.tables() == ()
-    assert world.engine.asked(CreateTable) == []
+    assert world.engine.requests_of(CreateTable) == []
 
 
 def test_an_analysis_error_is_placed_in_the_whole_statement(world: World) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.gateway.command.fakes import NOW, T1, World, analysis, name
-from tests.gateway.command.tables import ALTER, BASE, column, produces, refusal, widened
+from tests.gateway.command.tables import ALTER, BASE, column, produces, refusal, wider_query
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import Analyze
 from tidegate_server.core.model.runs import Strategy
@@ -22,7 +22,7 @@ BACK = f"{ALTER} m ROLLBACK DEFINITION"
 SHOW = "SHOW VERSIONS m DEFINITION"
 
 
-def known(world: World, query: str, *, expanded: str) -> str:
+def register_query(world: World, query: str, *, expanded: str) -> str:
     """Let the engine know a query, and the same query with its names in full."""
     world.engine.analyses[query] = analysis(T1, "t1", expanded=expanded)
     world.engine.analyses[expanded] = analysis(T1, "t1", expanded=expanded)
@@ -32,21 +32,21 @@ def known(world: World, query: str, *, expanded: str) -> str:
 @pytest.fixture
 def twice(world: World) -> World:
     """A table with two definition versions that differ in their query."""
-    known(world, FIRST, expanded="SELECT a, b, c, d FROM c.d.t1")
-    known(world, SECOND, expanded="SELECT a, b, c, d FROM c.d.t1 WHERE c > 0")
+    register_query(world, FIRST, expanded="SELECT a, b, c, d FROM c.d.t1")
+    register_query(world, SECOND, expanded="SELECT a, b, c, d FROM c.d.t1 WHERE c > 0")
     world.execute(f"CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS {FIRST}")
     world.session.user = "bob"
     world.execute(f"{ALTER} m AS {SECOND}")
     return world
 
 
-def shown(world: World) -> list[dict[str, object]]:
+def definition_rows(world: World) -> list[dict[str, object]]:
     result = world.execute(SHOW)
     return [row for batch in result.batches(0) for row in batch.to_pylist()]
 
 
 def test_every_version_has_its_text_its_author_and_what_it_changed(twice: World) -> None:
-    second, first = shown(twice)
+    second, first = definition_rows(twice)
     assert (first["definition_version"], first["query"]) == (1, FIRST)
     assert (first["defined_by"], first["defined_at"], first["changes"]) == ("ann", NOW, None)
     assert (second["definition_version"], second["query"]) == (2, SECOND)
@@ -61,7 +61,7 @@ def test_every_version_has_its_text_its_author_and_what_it_changed(twice: World)
 def test_a_version_is_kept_as_it_last_was(twice: World) -> None:
     twice.execute(f"{ALTER} m SET ('k' = 'v')")
     twice.execute(f"{ALTER} m AS {FIRST}")
-    rows = shown(twice)
+    rows = definition_rows(twice)
     assert [row["definition_version"] for row in rows] == [3, 2, 1]
     assert "'k' = 'v'" in str(rows[1]["definition"])
     assert "'k' = 'v'" not in str(rows[2]["definition"])
@@ -106,7 +106,7 @@ def test_back_again_is_the_other_way_round(twice: World) -> None:
 
 def test_the_whole_definition_comes_back_options_and_comment_too(world: World) -> None:
     world.execute(BASE)
-    query = widened(world)
+    query = wider_query(world)
     first = world.table("base")
     again = produces(world, first.expanded_query, *T1, source="t1")
     assert again == first.expanded_query
@@ -127,8 +127,8 @@ def test_the_whole_definition_comes_back_options_and_comment_too(world: World) -
 
 
 def test_settings_of_the_session_come_back_with_the_query(world: World) -> None:
-    known(world, FIRST, expanded="SELECT 1st")
-    known(world, SECOND, expanded="SELECT 2nd")
+    register_query(world, FIRST, expanded="SELECT 1st")
+    register_query(world, SECOND, expanded="SELECT 2nd")
     world.execute("SET 'spark.sql.shuffle.partitions' = '7'")
     world.execute(f"CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS {FIRST}")
     world.execute("SET 'spark.sql.shuffle.partitions' = '9'")
@@ -168,7 +168,7 @@ def test_unknown_versions_are_told_with_their_place_and_those_there_are(twice: W
 
 
 @pytest.fixture
-def dated(twice: World) -> World:
+def dated_versions(twice: World) -> World:
     """The same; its first definition made version 7 of the data, its second version 8."""
     table = twice.table("m")
     twice.execute(f"{ALTER} m REFRESH")
@@ -181,42 +181,44 @@ def dated(twice: World) -> World:
     return twice
 
 
-def test_the_definition_of_a_version_of_the_data_comes_back_alone(dated: World) -> None:
-    dated.execute(f"{ALTER} m ROLLBACK TO VERSION 7 DEFINITION")
-    after = dated.table("m")
+def test_the_definition_of_a_version_of_the_data_comes_back_alone(dated_versions: World) -> None:
+    dated_versions.execute(f"{ALTER} m ROLLBACK TO VERSION 7 DEFINITION")
+    after = dated_versions.table("m")
     assert (after.restored_from, after.original_query) == (1, FIRST)
-    assert (after.refresh_status, dated.refreshed) == (RefreshStatus.ACTIVATED, [])
+    assert (after.refresh_status, dated_versions.refreshed) == (RefreshStatus.ACTIVATED, [])
 
 
-def test_definition_and_data_come_back_together(dated: World) -> None:
-    dated.execute(f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
-    (request,) = dated.refreshed
+def test_definition_and_data_come_back_together(dated_versions: World) -> None:
+    dated_versions.execute(f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
+    (request,) = dated_versions.refreshed
     assert request.task == Rollback(version=7)
-    after = dated.table("m")
+    after = dated_versions.table("m")
     assert (after.restored_from, after.original_query) == (1, FIRST)
     assert after.refresh_status is RefreshStatus.SUSPENDED
 
 
-def test_data_whose_definition_cannot_come_back_stay(dated: World) -> None:
-    dated.engine.failures[Analyze] = error(Code.MT_NOT_FOUND, table="t1")
-    before = dated.table("m")
-    refusal(dated, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
-    assert (dated.table("m"), dated.refreshed) == (before, [])
+def test_data_whose_definition_cannot_come_back_stay(dated_versions: World) -> None:
+    dated_versions.engine.failures[Analyze] = error(Code.MT_NOT_FOUND, table="t1")
+    before = dated_versions.table("m")
+    refusal(dated_versions, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
+    assert (dated_versions.table("m"), dated_versions.refreshed) == (before, [])
 
 
-def test_a_definition_stays_when_its_data_cannot_come_back(dated: World) -> None:
-    before = dated.table("m")
+def test_a_definition_stays_when_its_data_cannot_come_back(dated_versions: World) -> None:
+    before = dated_versions.table("m")
     failure = error(Code.MT_ROLLBACK_IMPOSSIBLE, table="m", version=7, reason="it is gone", hint="")
-    dated.refresh_failure = failure
-    problem = refusal(dated, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
+    dated_versions.refresh_failure = failure
+    problem = refusal(dated_versions, f"{ALTER} m ROLLBACK TO VERSION 7 BOTH")
     assert problem.code == Code.MT_ROLLBACK_IMPOSSIBLE.name
-    assert dated.table("m").definition_version == before.definition_version
-    assert dated.table("m").refresh_status is RefreshStatus.ACTIVATED
+    assert dated_versions.table("m").definition_version == before.definition_version
+    assert dated_versions.table("m").refresh_status is RefreshStatus.ACTIVATED
 
 
 @pytest.mark.parametrize("what", ["DEFINITION", "BOTH"])
-def test_of_data_that_no_known_refresh_made_there_is_no_definition(dated: World, what: str) -> None:
-    problem = refusal(dated, f"{ALTER} m ROLLBACK TO\nVERSION 9 {what}")
+def test_of_data_that_no_known_refresh_made_there_is_no_definition(
+    dated_versions: World, what: str
+) -> None:
+    problem = refusal(dated_versions, f"{ALTER} m ROLLBACK TO\nVERSION 9 {what}")
     assert (problem.code, problem.line, problem.column) == ("MT_ROLLBACK_IMPOSSIBLE", 2, 9)
     assert "SHOW VERSIONS" in problem.hint
 
@@ -242,7 +244,7 @@ def test_a_suspended_table_stays_suspended_and_a_new_one_is_refused(twice: World
 def test_a_failed_change_leaves_no_version_behind(twice: World) -> None:
     twice.scheduler.broken = error(Code.INTERNAL, reason="down")
     assert refusal(twice, BACK).code == Code.INTERNAL.name
-    assert [row["definition_version"] for row in shown(twice)] == [2, 1]
+    assert [row["definition_version"] for row in definition_rows(twice)] == [2, 1]
 
 
 def test_a_rename_names_all_versions_anew_and_a_drop_forgets_them(twice: World) -> None:
@@ -259,8 +261,8 @@ def test_new_columns_and_dropped_expectations_are_versions_too(world: World) -> 
         "FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1"
     )
     world.execute(f"{ALTER} m DROP CONSTRAINT few")
-    world.execute(f"{ALTER} m AS {widened(world)}")
-    changes = [json.loads(str(row["changes"] or "[]")) for row in shown(world)]
+    world.execute(f"{ALTER} m AS {wider_query(world)}")
+    changes = [json.loads(str(row["changes"] or "[]")) for row in definition_rows(world)]
     assert [[c["object"] for c in told] for told in changes] == [
         ["COLUMN e", "COLUMN f", "QUERY"],
         ["EXPECTATIONS"],
@@ -270,7 +272,7 @@ def test_new_columns_and_dropped_expectations_are_versions_too(world: World) -> 
 
 def test_a_column_that_was_added_can_be_kept_and_its_query_taken_back(world: World) -> None:
     world.execute("CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT * FROM t1")
-    world.execute(f"{ALTER} m AS {widened(world)}")
+    world.execute(f"{ALTER} m AS {wider_query(world)}")
     second = world.table("m")
     columns = (*T1, column("e"), column("f", nullable=False))
     world.engine.analyses[second.expanded_query] = analysis(

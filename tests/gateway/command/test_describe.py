@@ -18,7 +18,7 @@ TEXT = (
 
 
 @pytest.fixture
-def described(world: World) -> World:
+def described_world(world: World) -> World:
     columns = (
         Column(name="a", type="bigint", nullable=False, comment="id"),
         Column(name="b", type="string"),
@@ -30,8 +30,8 @@ def described(world: World) -> World:
     return world
 
 
-def test_columns_stand_where_the_table_shows_them(described: World) -> None:
-    assert described.rows("DESCRIBE m")[:6] == [
+def test_columns_stand_where_the_table_shows_them(described_world: World) -> None:
+    assert described_world.rows("DESCRIBE m")[:6] == [
         ("u", "string", "loud"),
         ("file", "string", None),
         ("a", "bigint", "id"),
@@ -41,16 +41,16 @@ def test_columns_stand_where_the_table_shows_them(described: World) -> None:
     ]
 
 
-def test_partition_columns_are_repeated_below(described: World) -> None:
-    assert described.rows("DESC m")[6:] == [
+def test_partition_columns_are_repeated_below(described_world: World) -> None:
+    assert described_world.rows("DESC m")[6:] == [
         ("# Partition Information", "", ""),
         ("# col_name", "data_type", "comment"),
         ("b", "string", None),
     ]
 
 
-def test_extended_adds_the_facts(described: World) -> None:
-    facts = {row[0]: row[1] for row in described.rows("DESC EXTENDED d.m")}
+def test_extended_adds_the_facts(described_world: World) -> None:
+    facts = {row[0]: row[1] for row in described_world.rows("DESC EXTENDED d.m")}
     assert facts["logical_refresh_mode"] == "AUTOMATIC"
     assert facts["refresh_mode"] == "CONTINUOUS"
     assert facts["refresh_status"] == "ACTIVATED"
@@ -61,28 +61,28 @@ def test_extended_adds_the_facts(described: World) -> None:
     assert facts["derived_columns"] == ("`u` AS upper(b); `file` METADATA FROM 'file_name' VIRTUAL")
 
 
-def test_the_lag_and_its_cause_follow_from_the_history(described: World) -> None:
-    described.execute("ALTER MATERIALIZED TABLE m REFRESH")
-    facts = {row[0]: row[1] for row in described.rows("DESC EXTENDED m")}
+def test_the_lag_and_its_cause_follow_from_the_history(described_world: World) -> None:
+    described_world.execute("ALTER MATERIALIZED TABLE m REFRESH")
+    facts = {row[0]: row[1] for row in described_world.rows("DESC EXTENDED m")}
     assert facts["data_timestamp"] == f"{NOW:%Y-%m-%d %H:%M:%S} UTC"
     assert facts["actual_lag"] == "at most 0 s"
     assert facts["continuous_strategy"] == "FULL"
 
 
-def test_json_has_the_columns_and_the_same_facts(described: World) -> None:
-    [(text,)] = described.rows("DESCRIBE m AS JSON")
+def test_json_has_the_columns_and_the_same_facts(described_world: World) -> None:
+    [(text,)] = described_world.rows("DESCRIBE m AS JSON")
     answer = json.loads(str(text))
-    extended = [row[0] for row in described.rows("DESC EXTENDED m")]
+    extended = [row[0] for row in described_world.rows("DESC EXTENDED m")]
     facts = extended[extended.index("# Materialized Table Information") + 1 :]
     assert [key for key in answer if key != "columns"] == facts
     assert [column["name"] for column in answer["columns"] if not column["stored"]] == ["u", "file"]
 
 
-def test_flinks_format_has_keys_extras_and_watermarks(described: World) -> None:
-    described.execute("SET 'materialized-table.describe.format'='flink'")
-    result = described.execute("DESCRIBE m")
+def test_flinks_format_has_keys_extras_and_watermarks(described_world: World) -> None:
+    described_world.execute("SET 'materialized-table.describe.format'='flink'")
+    result = described_world.execute("DESCRIBE m")
     assert result.schema.names() == ("name", "type", "null", "key", "extras", "watermark")
-    assert described.rows("DESCRIBE m") == [
+    assert described_world.rows("DESCRIBE m") == [
         ("u", "STRING", "TRUE", None, "AS upper(b)", None),
         ("file", "STRING", "TRUE", None, "METADATA FROM 'file_name' VIRTUAL", None),
         ("a", "BIGINT", "FALSE", "PRI(a)", None, None),
@@ -94,4 +94,4 @@ def test_flinks_format_has_keys_extras_and_watermarks(described: World) -> None:
 
 def test_anything_else_goes_to_spark_as_written(world: World) -> None:
     world.execute("DESC  plain -- x")
-    assert [request.sql for request in world.engine.asked(Execute)] == ["DESC  plain -- x"]
+    assert [request.sql for request in world.engine.requests_of(Execute)] == ["DESC  plain -- x"]

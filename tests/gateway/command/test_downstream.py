@@ -20,7 +20,7 @@ def make(world: World, table: str, source: str, freshness: str) -> None:
     world.execute(f"CREATE MATERIALIZED TABLE {table} FRESHNESS = {freshness} {mode} AS {query}")
 
 
-def scheduled(world: World, table: str) -> RefreshRequest:
+def scheduled_request(world: World, table: str) -> RefreshRequest:
     return RefreshRequest(
         table_id=world.table(table).id, trigger=Trigger.SCHEDULED, requested_by="ann"
     )
@@ -69,7 +69,7 @@ def test_a_table_gets_and_loses_its_own_freshness(chain: World) -> None:
 
 
 def test_such_a_table_is_refreshed_as_a_part_of_its_consumers_runs(chain: World) -> None:
-    run = chain.waves.refresh(scheduled(chain, "often"))
+    run = chain.waves.refresh(scheduled_request(chain, "often"))
     assert run.table.table == "often"
     first, second = chain.refreshed
     assert (first.table_id, first.trigger) == (chain.table("base").id, Trigger.CASCADE)
@@ -88,26 +88,26 @@ def test_a_refresh_by_hand_takes_that_part_along_too(chain: World) -> None:
 
 def test_a_consumer_is_not_refreshed_when_that_part_failed(chain: World) -> None:
     chain.refresh_failure = error(Code.MT_DATA_LOST, table="c.d.base", reason="gone")
-    run = chain.waves.refresh(scheduled(chain, "often"))
+    run = chain.waves.refresh(scheduled_request(chain, "often"))
     assert (run.state, run.reason_code) == (RunState.UPSTREAM_FAILED, "UPSTREAM_FAILED")
 
 
 def test_a_suspended_part_is_left_as_it_is(chain: World) -> None:
     chain.execute("ALTER MATERIALIZED TABLE base SUSPEND")
-    chain.waves.refresh(scheduled(chain, "often"))
+    chain.waves.refresh(scheduled_request(chain, "often"))
     assert [r.table_id for r in chain.refreshed] == [chain.table("often").id]
 
 
 def test_a_part_with_a_held_version_is_left_as_it_is(chain: World) -> None:
     held = HeldVersion(refresh_id="r", since=NOW, reason="too few rows")
     chain.catalog.hold(chain.table("base").id, held)
-    chain.waves.refresh(scheduled(chain, "often"))
+    chain.waves.refresh(scheduled_request(chain, "often"))
     assert [r.table_id for r in chain.refreshed] == [chain.table("often").id]
 
 
 def test_without_an_engine_the_run_itself_says_so(chain: World) -> None:
     chain.engine.failures[SourceVersions] = error(Code.ENGINE_UNAVAILABLE, reason="down")
-    chain.waves.refresh(scheduled(chain, "often"))
+    chain.waves.refresh(scheduled_request(chain, "often"))
     assert [r.table_id for r in chain.refreshed] == [chain.table("often").id]
     assert chain.queue.waiting == {}
 
@@ -115,7 +115,7 @@ def test_without_an_engine_the_run_itself_says_so(chain: World) -> None:
 def test_other_tables_are_not_refreshed_along(world: World) -> None:
     make(world, "base", "t1", "INTERVAL '1' HOUR")
     make(world, "top", "base", "INTERVAL '1' HOUR")
-    world.waves.refresh(scheduled(world, "top"))
+    world.waves.refresh(scheduled_request(world, "top"))
     assert [r.table_id for r in world.refreshed] == [world.table("top").id]
 
 

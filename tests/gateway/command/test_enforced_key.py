@@ -1,4 +1,4 @@
-"""The option constraint.enforce: what it may be, when it is refused, what refreshes are told."""
+"""The option constraint.enforce: its values, when it is rejected, and what refreshes get of it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.gateway.command.tables import (
     column,
     produces,
     refusal,
-    widened,
+    wider_query,
 )
 from tidegate_server.core.errors import Code
 from tidegate_server.core.messages.requests import EvolveTable, ExplainRefresh, SetTableProperties
@@ -39,7 +39,7 @@ def base(world: World) -> World:
 
 def test_alter_as_appends_nullable_columns_and_keeps_the_rest(base: World) -> None:
     before, workflow = base.table("base"), base.workflow("base")
-    query = widened(base)
+    query = wider_query(base)
     base.execute(f"{ALTER} base AS {query}")
     after = base.table("base")
     assert [(c.name, c.nullable) for c in after.schema][4:] == [("e", True), ("f", True)]
@@ -77,7 +77,7 @@ def test_changes_of_existing_columns_are_refused_with_their_position(
 
 
 def test_an_appended_column_may_go_on_being_never_null(base: World) -> None:
-    first = widened(base)
+    first = wider_query(base)
     base.execute(f"{ALTER} base AS {first}")
     base.engine.analyses[base.table("base").expanded_query] = base.engine.analyses[first]
     second = produces(
@@ -92,7 +92,7 @@ def test_an_appended_column_may_go_on_being_never_null(base: World) -> None:
 
 def test_columns_not_stored_hinder_another_schema_but_not_another_query(world: World) -> None:
     world.execute(WM)
-    problem = refusal(world, f"{ALTER} wm AS {widened(world)}")
+    problem = refusal(world, f"{ALTER} wm AS {wider_query(world)}")
     assert problem.code == Code.MT_EVOLUTION_NON_PERSISTED.name
     assert "CREATE OR ALTER" in problem.hint
     same = produces(world, "SELECT a, b, c, d FROM t3", *T1)
@@ -115,11 +115,11 @@ def test_alter_as_of_the_same_query_changes_nothing(base: World) -> None:
     base.engine.requests.clear()
     base.execute(f"{ALTER} base AS SELECT * FROM t1")
     assert base.table("base") == before
-    assert base.engine.asked(SetTableProperties) == base.engine.asked(EvolveTable) == []
+    assert base.engine.requests_of(SetTableProperties) == base.engine.requests_of(EvolveTable) == []
 
 
 def test_a_full_table_waits_for_its_next_refresh(base: World) -> None:
-    base.execute(f"{ALTER} base AS {widened(base)}")
+    base.execute(f"{ALTER} base AS {wider_query(base)}")
     assert base.refreshed == []
     assert base.table("base").checkpoint_floor == 0
 
@@ -145,7 +145,7 @@ def running(world: World, table: str, epoch: int) -> RefreshRun:
 def test_a_continuous_table_starts_from_the_beginning(world: World) -> None:
     world.execute(CONT)
     running(world, "cont", epoch=7)
-    world.execute(f"{ALTER} cont AS {widened(world)}")
+    world.execute(f"{ALTER} cont AS {wider_query(world)}")
     table = world.table("cont")
     assert (table.definition_version, table.checkpoint_floor) == (2, 7)
     assert table.refresh_status is RefreshStatus.ACTIVATED
@@ -156,7 +156,7 @@ def test_a_suspended_continuous_table_stays_suspended_without_its_checkpoint(wor
     world.execute(CONT)
     running(world, "cont", epoch=3)
     world.execute(f"{ALTER} cont SUSPEND")
-    world.execute(f"{ALTER} cont AS {widened(world)}")
+    world.execute(f"{ALTER} cont AS {wider_query(world)}")
     table = world.table("cont")
     assert (table.refresh_status, table.checkpoint_floor) == (RefreshStatus.SUSPENDED, 3)
     assert not world.workflow("cont").active
@@ -252,7 +252,7 @@ def test_the_defaults_of_another_session_change_no_definition(
 
 
 def test_or_alter_appends_columns_and_replaces_the_query(base: World) -> None:
-    query = widened(base)
+    query = wider_query(base)
     base.execute(OR_ALTER.replace("SELECT * FROM t1", query))
     table = base.table("base")
     assert table.schema.names() == ("a", "b", "c", "d", "e", "f")
@@ -322,7 +322,7 @@ def test_a_new_query_takes_the_settings_of_its_session_along(base: World) -> Non
     base.execute("SET spark.sql.ansi.enabled=false")
     base.execute(f"{ALTER} base SET ('k'='v')")
     assert base.table("base").settings == {}
-    base.execute(f"{ALTER} base AS {widened(base)}")
+    base.execute(f"{ALTER} base AS {wider_query(base)}")
     assert base.table("base").settings == {"spark.sql.ansi.enabled": "false"}
 
 
@@ -331,7 +331,7 @@ def test_a_new_query_takes_the_settings_of_its_session_along(base: World) -> Non
 
 def test_explain_or_alter_lists_every_change_with_its_effect(base: World) -> None:
     before = base.catalog.tables()
-    statement = OR_ALTER.replace("SELECT * FROM t1", widened(base)).replace("'x'", "'y'")
+    statement = OR_ALTER.replace("SELECT * FROM t1", wider_query(base)).replace("'x'", "'y'")
     rows = base.rows(f"EXPLAIN {statement}")
     effects = {row[0]: row[3] for row in rows[:-1]}
     assert effects == {
@@ -352,9 +352,9 @@ def test_explain_shows_rejections_instead_of_failing(base: World) -> None:
 
 def test_explain_of_a_rebuild_names_the_refresh_that_follows(world: World) -> None:
     world.execute(CONT)
-    rows = world.rows(f"EXPLAIN {ALTER} cont AS {widened(world)}")
+    rows = world.rows(f"EXPLAIN {ALTER} cont AS {wider_query(world)}")
     assert [row[3] for row in rows[:-1]] == ["REBUILD"] * 3
-    [request] = world.engine.asked(ExplainRefresh)
+    [request] = world.engine.requests_of(ExplainRefresh)
     assert isinstance(request, ExplainRefresh)
     assert (request.order.definition_version, request.order.trigger) == (2, Trigger.EVOLUTION)
 

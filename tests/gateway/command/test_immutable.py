@@ -21,7 +21,7 @@ REGION = f"IMMUTABLE WHERE ({PREDICATE}\n)"
 ALTER = "ALTER MATERIALIZED TABLE m"
 
 
-def refused(world: World, text: str) -> ServerError:
+def refusal_without_effect(world: World, text: str) -> ServerError:
     before = world.catalog.tables(), dict(world.engine.storage.tables)
     with pytest.raises(ServerError) as caught:
         world.execute(text)
@@ -36,7 +36,7 @@ def test_the_clause_is_kept_checked_and_told(world: World) -> None:
     world.execute(f"{CREATE} {REGION} AS SELECT * FROM t1")
     table = world.table("m")
     assert (table.immutable, table.backfilled_from) == ("a < 5", None)
-    (request,) = world.engine.asked(CheckExpressions)
+    (request,) = world.engine.requests_of(CheckExpressions)
     assert isinstance(request, CheckExpressions)
     assert (request.region, request.columns) == ("a < 5", table.schema)
     [(text,)] = world.rows("DESCRIBE m AS JSON")
@@ -67,7 +67,7 @@ def test_a_condition_that_is_no_use_is_refused_at_its_place(world: World, text: 
     world.engine.storage.unusable["a < 5"] = ServerError(
         code="UNRESOLVED_COLUMN", sqlstate="42703", message="there is no a.", line=1, column=3
     )
-    problem = refused(world, text)
+    problem = refusal_without_effect(world, text)
     assert (problem.code, problem.line) == (Code.MT_PREDICATE.name, 1)
     assert problem.column == text.index("a < 5") + 1
     assert "a < 5 cannot choose rows of the table: there is no a." in problem.message
@@ -75,10 +75,10 @@ def test_a_condition_that_is_no_use_is_refused_at_its_place(world: World, text: 
     world.engine.storage.unusable["a < 5"] = error(
         Code.MT_PREDICATE, predicate="a < 5", reason=reason
     )
-    problem = refused(world, text)
+    problem = refusal_without_effect(world, text)
     assert (problem.code, problem.column) == (Code.MT_PREDICATE.name, text.index("a < 5") + 1)
     world.engine.storage.unusable["a < 5"] = error(Code.ENGINE_LOST)
-    assert refused(world, text).code == Code.ENGINE_LOST.name
+    assert refusal_without_effect(world, text).code == Code.ENGINE_LOST.name
 
 
 def test_setting_and_dropping_it_make_definition_versions(world: World) -> None:
@@ -155,7 +155,7 @@ def test_a_source_that_does_not_fit_is_refused_by_its_column(
     world: World, columns: tuple[object, ...], reason: str
 ) -> None:
     world.engine.analyses[COPIED] = analysis(Schema(columns))  # type: ignore[arg-type]
-    problem = refused(world, f"{BACKFILL} AS SELECT * FROM t1")
+    problem = refusal_without_effect(world, f"{BACKFILL} AS SELECT * FROM t1")
     assert (problem.code, problem.line) == (Code.MT_BACKFILL.name, 1)
     assert problem.column == BACKFILL.index("old") + 1
     assert reason in problem.message
@@ -170,7 +170,10 @@ def test_columns_are_matched_by_name_and_may_be_narrower(world: World) -> None:
 
 def test_nothing_is_left_when_the_copy_fails(world: World) -> None:
     world.refresh_failure = error(Code.ENGINE_LOST)
-    assert refused(world, f"{BACKFILL} AS SELECT * FROM t1").code == Code.ENGINE_LOST.name
+    assert (
+        refusal_without_effect(world, f"{BACKFILL} AS SELECT * FROM t1").code
+        == Code.ENGINE_LOST.name
+    )
 
 
 def test_a_table_that_exists_is_not_filled_again(world: World) -> None:
@@ -189,6 +192,6 @@ def test_a_plain_table_is_not_taken_over_with_a_region(world: World) -> None:
     world.execute(f"{ALTER} CONVERT TO TABLE")
     world.config.options["table.materialized-table.conversion-from-table.enabled"] = "true"
     text = CREATE.replace("CREATE", "CREATE OR ALTER") + " IMMUTABLE WHERE (a < 5)"
-    problem = refused(world, f"{text} AS SELECT * FROM t1")
+    problem = refusal_without_effect(world, f"{text} AS SELECT * FROM t1")
     assert problem.code == Code.NOT_SUPPORTED.name
     assert "BACKFILL FROM" in problem.hint

@@ -31,7 +31,7 @@ def world() -> World:
     return made
 
 
-def refused(world: World, statement: str) -> ServerError:
+def refusal(world: World, statement: str) -> ServerError:
     with pytest.raises(ServerError) as caught:
         world.execute(statement)
     return caught.value
@@ -53,7 +53,7 @@ def refused(world: World, statement: str) -> ServerError:
 def test_parts_that_look_at_other_rows_are_refused(
     world: World, columns: str, clauses: str, said: str
 ) -> None:
-    problem = refused(world, f"CREATE MATERIALIZED TABLE raw {columns} {clauses} AS {QUERY}")
+    problem = refusal(world, f"CREATE MATERIALIZED TABLE raw {columns} {clauses} AS {QUERY}")
     assert (problem.code, said in problem.message) == ("MT_STREAM_UNSUPPORTED", True)
     assert world.catalog.tables() == ()
 
@@ -62,7 +62,7 @@ def test_parts_that_look_at_other_rows_are_refused(
 def test_rows_are_not_asked_for_again(world: World, what: str) -> None:
     world.execute(f"CREATE MATERIALIZED TABLE raw AS {QUERY}")
     for explain in ("", "EXPLAIN "):
-        problem = refused(world, f"{explain}ALTER MATERIALIZED TABLE raw REFRESH {what}")
+        problem = refusal(world, f"{explain}ALTER MATERIALIZED TABLE raw REFRESH {what}")
         assert (problem.code, bool(problem.hint)) == ("MT_STREAM_UNSUPPORTED", True)
 
 
@@ -75,7 +75,7 @@ def test_lineage_shows_the_stream(world: World) -> None:
 @pytest.mark.parametrize("query", [OTHER, "SELECT a FROM t"])
 def test_a_table_stays_with_its_stream(world: World, query: str) -> None:
     world.execute(f"CREATE MATERIALIZED TABLE raw AS {QUERY}")
-    problem = refused(world, f"ALTER MATERIALIZED TABLE raw AS {query}")
+    problem = refusal(world, f"ALTER MATERIALIZED TABLE raw AS {query}")
     assert problem.code == "MT_STREAM_CHANGED"
-    problem = refused(world, f"CREATE OR ALTER MATERIALIZED TABLE raw AS {query}")
+    problem = refusal(world, f"CREATE OR ALTER MATERIALIZED TABLE raw AS {query}")
     assert problem.code == "MT_STREAM_CHANGED"

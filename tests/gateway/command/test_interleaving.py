@@ -88,7 +88,7 @@ class Between:
             return
 
 
-def tried(world: World, statement: str) -> str | None:
+def error_code(world: World, statement: str) -> str | None:
     """Execute a statement and return the code of its error."""
     try:
         world.execute(statement)
@@ -98,22 +98,22 @@ def tried(world: World, statement: str) -> str | None:
 
 
 @contextmanager
-def stored(directory: Path, store: str = "sqlite") -> Iterator[World]:
-    """Yield a world over a store of its own, with tables to change."""
+def open_world(directory: Path, store: str = "sqlite") -> Iterator[World]:
+    """Yield a world over a new store, with tables to change."""
     config = Config(scheduler={"patience": 10})  # type: ignore[arg-type]
     if store == "memory":
-        yield peopled(World(config=config))
+        yield create_tables(World(config=config))
         return
     database = Database(f"sqlite:///{directory / 'store.db'}")
     database.open()
     catalog, ledger = SqlCatalog(database), SqlLedger(database)
     try:
-        yield peopled(World(config=config, catalog=catalog, ledger=ledger))  # type: ignore[arg-type]
+        yield create_tables(World(config=config, catalog=catalog, ledger=ledger))  # type: ignore[arg-type]
     finally:
         database.close()
 
 
-def peopled(world: World) -> World:
+def create_tables(world: World) -> World:
     create = "CREATE MATERIALIZED TABLE {} FRESHNESS = {} REFRESH_MODE = FULL AS SELECT * FROM {}"
     for table in ("m", "led"):
         produces(world, f"SELECT * FROM {table}", *T1, source=table)
@@ -134,9 +134,9 @@ def picture(world: World) -> tuple[object, ...]:
 
 
 def one_after_the_other(*statements: str) -> tuple[object, ...]:
-    with stored(Path(), "memory") as world:
+    with open_world(Path(), "memory") as world:
         for statement in statements:
-            tried(world, statement)
+            error_code(world, statement)
         return picture(world)
 
 
@@ -152,9 +152,9 @@ def test_statements_that_meet_leave_what_one_after_the_other_leaves(
     for at in count(1):
         directory = tmp_path / f"at-{at}"
         directory.mkdir()
-        with stored(directory, store) as world:
-            between = Between(world, at, lambda world=world: tried(world, second))
-            refused = tried(world, first)
+        with open_world(directory, store) as world:
+            between = Between(world, at, lambda world=world: error_code(world, second))
+            refused = error_code(world, first)
             if between.came is None:
                 assert at > 3
                 return
@@ -166,7 +166,7 @@ def test_statements_that_meet_leave_what_one_after_the_other_leaves(
 
 
 def test_a_lease_is_prolonged_while_a_statement_goes_on(tmp_path: Path) -> None:
-    with stored(tmp_path) as world:
+    with open_world(tmp_path) as world:
         world.config = Config(scheduler={"patience": 0, "lease": 1.05})  # type: ignore[arg-type]
         extended = threading.Event()
         extend = world.ledger.extend

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.gateway.command.fakes import World, lost, name
+from tests.gateway.command.fakes import World, engine_lost, name
 from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.answers import TableInfo
 from tidegate_server.core.messages.requests import DropTable, SetTableProperties
@@ -21,7 +21,7 @@ def full(world: World) -> World:
     return world
 
 
-def refused(world: World, statement: str) -> str:
+def refusal_code(world: World, statement: str) -> str:
     with pytest.raises(ServerError) as caught:
         world.execute(statement)
     return caught.value.code
@@ -47,9 +47,9 @@ def test_suspend_and_resume_need_no_engine(full: World) -> None:
 
 
 def test_statuses_that_do_not_allow_it_are_refused(full: World) -> None:
-    assert refused(full, "ALTER MATERIALIZED TABLE m RESUME") == Code.MT_STATE.name
+    assert refusal_code(full, "ALTER MATERIALIZED TABLE m RESUME") == Code.MT_STATE.name
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
-    assert refused(full, "ALTER MATERIALIZED TABLE m SUSPEND") == Code.MT_STATE.name
+    assert refusal_code(full, "ALTER MATERIALIZED TABLE m SUSPEND") == Code.MT_STATE.name
 
 
 def test_suspending_a_continuous_table_twice_names_its_pipeline(world: World) -> None:
@@ -79,7 +79,7 @@ def test_resume_with_options_holds_until_the_next_resume(full: World) -> None:
 def test_options_of_a_resume_are_checked(full: World) -> None:
     full.execute("ALTER MATERIALIZED TABLE m SUSPEND")
     statement = "ALTER MATERIALIZED TABLE m RESUME WITH ('materialized-table.nonsense'='v')"
-    assert refused(full, statement) == Code.MT_OPTION_UNKNOWN.name
+    assert refusal_code(full, statement) == Code.MT_OPTION_UNKNOWN.name
     assert full.table("m").refresh_status is RefreshStatus.SUSPENDED
 
 
@@ -88,13 +88,13 @@ def test_a_resume_that_fails_leaves_status_and_options(full: World) -> None:
     before = full.table("m")
     full.scheduler.broken = error(Code.INTERNAL, reason="down")
     statement = "ALTER MATERIALIZED TABLE m RESUME WITH ('k'='v')"
-    assert refused(full, statement) == Code.INTERNAL.name
+    assert refusal_code(full, statement) == Code.INTERNAL.name
     assert full.table("m") == before
 
 
 def test_a_scheduler_that_fails_leaves_the_status(full: World) -> None:
     full.scheduler.broken = error(Code.INTERNAL, reason="down")
-    assert refused(full, "ALTER MATERIALIZED TABLE m SUSPEND") == Code.INTERNAL.name
+    assert refusal_code(full, "ALTER MATERIALIZED TABLE m SUSPEND") == Code.INTERNAL.name
     assert full.table("m").refresh_status is RefreshStatus.ACTIVATED
 
 
@@ -103,8 +103,8 @@ def test_an_initializing_table_cannot_be_altered(full: World, action: str) -> No
     table = full.table("m")
     full.catalog.drop(table.id)
     full.catalog.create(replace(table, refresh_status=RefreshStatus.INITIALIZING))
-    assert refused(full, f"ALTER MATERIALIZED TABLE m {action}") == Code.MT_STATE.name
-    assert refused(full, "DROP MATERIALIZED TABLE m") == Code.MT_STATE.name
+    assert refusal_code(full, f"ALTER MATERIALIZED TABLE m {action}") == Code.MT_STATE.name
+    assert refusal_code(full, "DROP MATERIALIZED TABLE m") == Code.MT_STATE.name
 
 
 def test_drop_removes_workflow_storage_and_definition(full: World) -> None:
@@ -112,7 +112,7 @@ def test_drop_removes_workflow_storage_and_definition(full: World) -> None:
     full.execute("DROP MATERIALIZED TABLE m")
     assert full.catalog.tables() == ()
     assert full.scheduler.workflows == {}
-    [drop] = full.engine.asked(DropTable)
+    [drop] = full.engine.requests_of(DropTable)
     assert drop == DropTable(name=table.name, table_id=table.id, location=table.location)
 
 
@@ -123,8 +123,8 @@ def test_drop_succeeds_when_the_workflow_is_gone_already(full: World) -> None:
 
 
 def test_a_drop_without_engine_keeps_the_table_whole(full: World) -> None:
-    full.engine.failures[DropTable] = lost()
-    assert refused(full, "DROP MATERIALIZED TABLE m") == Code.ENGINE_LOST.name
+    full.engine.failures[DropTable] = engine_lost()
+    assert refusal_code(full, "DROP MATERIALIZED TABLE m") == Code.ENGINE_LOST.name
     assert full.workflow("m").active
 
 
@@ -135,8 +135,8 @@ def test_drop_if_exists_of_nothing_does_nothing(world: World) -> None:
 def test_a_plain_table_is_never_dropped_as_materialized(world: World) -> None:
     world.engine.plain = (TableInfo(name=name("plain"), type="TABLE"),)
     statement = "DROP MATERIALIZED TABLE IF EXISTS plain"
-    assert refused(world, statement) == Code.MT_WRONG_KIND.name
-    assert refused(world, "ALTER MATERIALIZED TABLE plain SUSPEND") == Code.MT_WRONG_KIND.name
+    assert refusal_code(world, statement) == Code.MT_WRONG_KIND.name
+    assert refusal_code(world, "ALTER MATERIALIZED TABLE plain SUSPEND") == Code.MT_WRONG_KIND.name
 
 
 def test_set_freshness_crosses_the_threshold_in_automatic_mode(full: World) -> None:
@@ -168,15 +168,15 @@ def test_set_freshness_keeps_a_suspended_table_suspended(full: World) -> None:
 def test_a_freshness_that_cron_cannot_express_changes_nothing(full: World) -> None:
     before = full.table("m")
     statement = "ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '5' HOUR"
-    assert refused(full, statement) == Code.MT_FRESHNESS_NOT_FACTOR.name
+    assert refusal_code(full, statement) == Code.MT_FRESHNESS_NOT_FACTOR.name
     assert full.table("m") == before
 
 
 def test_a_failed_change_restores_definition_and_workflow(full: World) -> None:
     before, workflow = full.table("m"), full.workflow("m")
-    full.engine.failures[SetTableProperties] = lost()
+    full.engine.failures[SetTableProperties] = engine_lost()
     statement = "ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '1' MINUTE"
-    assert refused(full, statement) == Code.ENGINE_LOST.name
+    assert refusal_code(full, statement) == Code.ENGINE_LOST.name
     assert full.table("m") == before
     assert full.workflow("m") == workflow
 

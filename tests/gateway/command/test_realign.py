@@ -46,7 +46,7 @@ CASES = [
 ]
 
 
-def revived(world: World) -> World:
+def world_after_restart(world: World) -> World:
     """Return a world over what is left, as the next server finds it."""
     after = World(config=world.config)
     for table in world.catalog.tables():
@@ -61,7 +61,7 @@ def revived(world: World) -> World:
     return after
 
 
-def realigned(world: World) -> tuple[TableName, ...]:
+def realign_all(world: World) -> tuple[TableName, ...]:
     """Do what a gateway does when it starts, and again when its engine is up."""
     return realigned_by("server-2", world)
 
@@ -81,8 +81,8 @@ def test_storage_and_schedules_follow_the_catalog_after_a_death(statement: str, 
     try:
         world.execute(statement)
     except (KeyboardInterrupt, ServerError):
-        world = revived(world)
-    realigned(world)
+        world = world_after_restart(world)
+    realign_all(world)
     storage = world.engine.storage
     for table in world.catalog.tables():
         assert table.refresh_status is not RefreshStatus.INITIALIZING
@@ -97,7 +97,7 @@ def test_storage_and_schedules_follow_the_catalog_after_a_death(statement: str, 
         n: v.holding for n, v in wanted.items()
     }
     assert world.ledger.leases == {}
-    assert realigned(world) == ()
+    assert realign_all(world) == ()
 
 
 BOTH = f"{ALTER} viewed ROLLBACK TO VERSION 101 BOTH"
@@ -112,11 +112,11 @@ def test_rows_and_definition_come_back_together_or_not_at_all(at: int, repeated:
     try:
         world.execute(BOTH)
     except KeyboardInterrupt:
-        world = revived(world)
+        world = world_after_restart(world)
     if repeated:  # as with several gateways
         world.ledger.leases.clear()
         world.execute(BOTH)
-    realigned(world)
+    realign_all(world)
     after, rows = world.table("viewed"), world.engine.storage.content(before.id)
     assert after.rolling_back is None
     assert (after.restored_from, rows) == ((1, 101) if repeated or rows == 101 else (None, 102))
@@ -125,7 +125,7 @@ def test_rows_and_definition_come_back_together_or_not_at_all(at: int, repeated:
     assert world.workflow("viewed") == workflow_for(after, "UTC")
     if rows == 102:
         assert after == before
-    assert realigned(world) == ()
+    assert realign_all(world) == ()
 
 
 def before_its_refresh(world: World, act: Callable[[], object]) -> None:
@@ -166,16 +166,16 @@ def test_what_this_server_is_moving_is_left_to_it() -> None:
     stored = world.engine.storage.tables.pop(name("m"))
     world.engine.storage.tables[name("__tidegate_m")] = stored
     world.ledger.leases[world.table("m").id] = "server-2/op"
-    assert realigned(world) == ()
+    assert realign_all(world) == ()
     world.ledger.leases.clear()
-    assert realigned(world) == (name("m"),)
+    assert realign_all(world) == (name("m"),)
 
 
 def test_what_is_gone_stays_gone() -> None:
     world = world_before()
     table = world.table("m")
     world.engine.call(DropTable(name=table.name, table_id=table.id))
-    assert realigned(world) == ()
+    assert realign_all(world) == ()
     world.execute(f"{ALTER} v SET ('k'='v')")
 
 

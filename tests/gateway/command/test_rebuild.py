@@ -16,7 +16,7 @@ from tidegate_server.gateway.recovery.catalog import rebuild
 
 
 @pytest.fixture
-def lost(world: World) -> World:
+def world_without_store(world: World) -> World:
     """A world with two tables whose store is gone."""
     world.execute(BASE)
     world.execute("CREATE MATERIALIZED TABLE v (x AS upper(b)) AS SELECT * FROM t1")
@@ -48,35 +48,35 @@ def test_definitions_come_back_suspended(world: World) -> None:
     assert world.ledger.epochs == {table.id: 5 for table in kept.tables()}
 
 
-def test_a_held_version_comes_back_with_its_table(lost: World) -> None:
+def test_a_held_version_comes_back_with_its_table(world_without_store: World) -> None:
     held = CommittedRefresh(
         epoch=6, version=1, definition_version=1, vector={}, refresh_id="r", breaks="some assertion"
     )
-    lost.engine.storage.held[name("base")] = held
-    rebuilt(lost)
-    mark = lost.table("base").held
+    world_without_store.engine.storage.held[name("base")] = held
+    rebuilt(world_without_store)
+    mark = world_without_store.table("base").held
     assert mark is not None
     assert (mark.refresh_id, "breaks some assertion" in mark.reason) == ("r", True)
-    assert lost.table("v").held is None
+    assert world_without_store.table("v").held is None
 
 
-def test_doing_it_again_adds_nothing(lost: World) -> None:
-    rebuilt(lost)
-    lost.execute(f"{ALTER} base RESUME")
-    assert rebuilt(lost) == 0
-    assert lost.table("base").refresh_status is RefreshStatus.ACTIVATED
+def test_doing_it_again_adds_nothing(world_without_store: World) -> None:
+    rebuilt(world_without_store)
+    world_without_store.execute(f"{ALTER} base RESUME")
+    assert rebuilt(world_without_store) == 0
+    assert world_without_store.table("base").refresh_status is RefreshStatus.ACTIVATED
 
 
-def test_a_name_taken_meanwhile_is_left_alone(lost: World) -> None:
-    rebuilt(lost)
-    stored = lost.engine.storage.tables.pop(name("base"))
-    lost.engine.storage.tables[name("__tidegate_v")] = stored
-    lost.catalog.drop(lost.table("base").id)
-    assert rebuilt(lost) == 0
+def test_a_name_taken_meanwhile_is_left_alone(world_without_store: World) -> None:
+    rebuilt(world_without_store)
+    stored = world_without_store.engine.storage.tables.pop(name("base"))
+    world_without_store.engine.storage.tables[name("__tidegate_v")] = stored
+    world_without_store.catalog.drop(world_without_store.table("base").id)
+    assert rebuilt(world_without_store) == 0
 
 
-def test_a_damaged_definition_hides_no_other(lost: World) -> None:
-    stored = lost.engine.storage.tables[name("base")]
+def test_a_damaged_definition_hides_no_other(world_without_store: World) -> None:
+    stored = world_without_store.engine.storage.tables[name("base")]
     damaged = {**stored.properties, "tidegate.definition": "{"}
-    lost.engine.storage.tables[name("base")] = replace(stored, properties=damaged)
-    assert rebuilt(lost) == 1
+    world_without_store.engine.storage.tables[name("base")] = replace(stored, properties=damaged)
+    assert rebuilt(world_without_store) == 1

@@ -57,7 +57,7 @@ def make(
     world.catalog.replace(replace(world.table(table), lineage=lineage))
 
 
-def refreshed(world: World) -> list[tuple[str, list[dict[str, str]]]]:
+def refreshes(world: World) -> list[tuple[str, list[dict[str, str]]]]:
     found = []
     for request in world.refreshed:
         table = world.catalog.by_id(request.table_id)
@@ -84,7 +84,7 @@ def test_refresh_full_is_forced(world: World) -> None:
 def test_partition_values_travel_as_data(world: World) -> None:
     make(world, "m", "t1", partitioned="d")
     world.execute("ALTER MATERIALIZED TABLE m REFRESH PARTITION (D = 'x'' OR 1=1')")
-    assert refreshed(world) == [("m", [{"d": "x' OR 1=1"}])]
+    assert refreshes(world) == [("m", [{"d": "x' OR 1=1"}])]
 
 
 def test_a_partition_column_that_is_no_string_is_refused(world: World) -> None:
@@ -101,7 +101,7 @@ def test_cascade_goes_down_in_topological_order(world: World) -> None:
     make(world, "top", "a", "z", partitioned="b, d")
     make(world, "elsewhere", "t1")
     rows = world.rows("ALTER MATERIALIZED TABLE base REFRESH PARTITION (d = '1') CASCADE")
-    order = refreshed(world)
+    order = refreshes(world)
     assert len(rows) == 4
     assert order[0] == ("base", [{"d": "1"}])
     assert sorted(order[1:3]) == [("a", [{"d": "1"}]), ("z", [])]
@@ -136,7 +136,7 @@ def test_explain_plans_with_what_a_run_plans_with(world: World) -> None:
     ended = finished(table_id=world.table("m").id, action=Strategy.FULL, **SUCCEEDED)
     world.ledger.history.append(ended)
     world.execute("EXPLAIN REFRESH m")
-    [asked] = world.engine.asked(ExplainRefresh)
+    [asked] = world.engine.requests_of(ExplainRefresh)
     assert isinstance(asked, ExplainRefresh)
     assert [past.strategy for past in asked.order.history] == [Strategy.FULL]
     assert asked.order.has_consumers
@@ -180,7 +180,7 @@ def test_a_range_is_refreshed_one_partition_at_a_time_on_one_vector(world: World
     rows = world.rows(
         "ALTER MATERIALIZED TABLE m REFRESH PARTITION FROM (d='2024-01-01') TO (d='2024-01-03')"
     )
-    assert [specs for _, specs in refreshed(world)] == [
+    assert [specs for _, specs in refreshes(world)] == [
         [{"d": f"2024-01-0{day}"}] for day in (1, 2, 3)
     ]
     assert {r.trigger for r in world.refreshed} == {Trigger.BACKFILL}
@@ -201,7 +201,7 @@ def test_an_interrupted_range_goes_on_where_it_was(world: World) -> None:
     world.failing_partition = None
     world.refreshed.clear()
     world.execute(statement)
-    assert [specs for _, specs in refreshed(world)] == [
+    assert [specs for _, specs in refreshes(world)] == [
         [{"d": "2024-01-02"}],
         [{"d": "2024-01-03"}],
     ]
@@ -218,14 +218,14 @@ def test_a_range_goes_on_below_with_all_its_partitions(world: World) -> None:
         "ALTER MATERIALIZED TABLE m REFRESH PARTITION FROM (d='2024-01-01') TO (d='2024-01-02') "
         "CASCADE"
     )
-    assert refreshed(world)[-1] == ("n", [{"d": "2024-01-01"}, {"d": "2024-01-02"}])
+    assert refreshes(world)[-1] == ("n", [{"d": "2024-01-01"}, {"d": "2024-01-02"}])
 
 
 def test_a_range_without_date_pattern_asks_which_partitions_there_are(world: World) -> None:
     make(world, "m", "t1", partitioned="d")
     with pytest.raises(ServerError, match="no partition"):
         world.execute("ALTER MATERIALIZED TABLE m REFRESH PARTITION FROM (d='a') TO (d='b''')")
-    [asked] = world.engine.asked(Execute)
+    [asked] = world.engine.requests_of(Execute)
     assert isinstance(asked, Execute)
     assert "struct(`d`) BETWEEN struct('a') AND struct('b\\'')" in asked.sql
 
@@ -286,7 +286,7 @@ def test_a_failed_step_stops_only_what_reads_it(world: World) -> None:
     with pytest.raises(ServerError, match="2 of 5 refreshes succeeded") as caught:
         world.execute("ALTER MATERIALIZED TABLE base REFRESH CASCADE")
     assert caught.value.code == Code.MT_DATA_LOST.name
-    assert sorted(table for table, _ in refreshed(world)) == ["bad", "base", "good"]
+    assert sorted(table for table, _ in refreshes(world)) == ["bad", "base", "good"]
     stopped = [run for run in world.ledger.history if run.state is RunState.UPSTREAM_FAILED]
     assert [run.reason_code for run in stopped] == ["UPSTREAM_FAILED"] * 2
     assert world.queue.waiting == {}
@@ -298,7 +298,7 @@ def test_cascade_upstream_refreshes_what_it_reads_first(world: World) -> None:
     make(world, "right", "base")
     make(world, "top", "left", "right")
     rows = world.rows("ALTER MATERIALIZED TABLE top REFRESH CASCADE UPSTREAM")
-    order = [table for table, _ in refreshed(world)]
+    order = [table for table, _ in refreshes(world)]
     assert (order[0], sorted(order[1:3]), order[3]) == ("base", ["left", "right"], "top")
     assert rows[-1][0] == f"op{world.operations}"
 

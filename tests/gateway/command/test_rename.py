@@ -68,7 +68,7 @@ def test_taken_names_and_other_schemas_are_refused(pair: World) -> None:
 def test_its_own_name_changes_nothing(pair: World) -> None:
     pair.engine.requests.clear()
     pair.execute(f"{ALTER} m RENAME TO M")
-    assert pair.engine.asked(RewriteNames) == []
+    assert pair.engine.requests_of(RewriteNames) == []
 
 
 def test_a_running_refresh_is_not_moved_away_from(pair: World) -> None:

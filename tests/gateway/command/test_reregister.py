@@ -56,7 +56,7 @@ class Warehouse:
                 raise AssertionError(request)
 
 
-def found(location: str, table_id: str = "", definition: str | None = None) -> FoundTable:
+def found_table(location: str, table_id: str = "", definition: str | None = None) -> FoundTable:
     directory = name(location.rsplit("/", 1)[-1])
     return FoundTable(
         directory=directory, location=location, table_id=table_id, definition=definition
@@ -70,13 +70,13 @@ def catalog() -> MemoryCatalog:
     return kept
 
 
-def done(catalog: MemoryCatalog, engine: Warehouse) -> Reregistered:
+def reregister_all(catalog: MemoryCatalog, engine: Warehouse) -> Reregistered:
     return reregister(catalog, engine)  # type: ignore[arg-type]
 
 
 def test_the_catalog_knows_a_table_by_its_id_wherever_it_lies(catalog: MemoryCatalog) -> None:
-    engine = Warehouse([found("/elsewhere/daily", "t-1"), found("/w/d.db/plain")])
-    assert done(catalog, engine) == Reregistered(materialized=1, plain=1)
+    engine = Warehouse([found_table("/elsewhere/daily", "t-1"), found_table("/w/d.db/plain")])
+    assert reregister_all(catalog, engine) == Reregistered(materialized=1, plain=1)
     assert engine.asked == ("/elsewhere/daily",)
     assert ("spark_catalog.d.daily", "/elsewhere/daily", "t-1") in engine.registered
     assert ("spark_catalog.d.plain", "/w/d.db/plain", "") in engine.registered
@@ -84,42 +84,42 @@ def test_the_catalog_knows_a_table_by_its_id_wherever_it_lies(catalog: MemoryCat
 
 def test_without_the_catalog_its_definition_says_its_name() -> None:
     definition = msgspec.json.encode(table(id="t-2", name=name("renamed"))).decode()
-    engine = Warehouse([found("/w/d.db/first_name", "t-2", definition)])
-    assert done(MemoryCatalog(), engine).materialized == 1
+    engine = Warehouse([found_table("/w/d.db/first_name", "t-2", definition)])
+    assert reregister_all(MemoryCatalog(), engine).materialized == 1
     assert engine.registered == [("spark_catalog.d.renamed", "/w/d.db/first_name", "t-2")]
 
 
 def test_of_copies_only_the_one_that_the_catalog_knows_is_taken(catalog: MemoryCatalog) -> None:
-    engine = Warehouse([found("/w/d.db/copy", "t-1"), found("/elsewhere/daily", "t-1")])
-    assert done(catalog, engine).materialized == 1
+    engine = Warehouse([found_table("/w/d.db/copy", "t-1"), found_table("/elsewhere/daily", "t-1")])
+    assert reregister_all(catalog, engine).materialized == 1
     assert engine.registered[0][1] == "/elsewhere/daily"
-    assert done(MemoryCatalog(), engine).materialized == 0
+    assert reregister_all(MemoryCatalog(), engine).materialized == 0
 
 
 def test_other_tables_are_left_alone_in_a_metastore_that_is_not_lost(
     catalog: MemoryCatalog,
 ) -> None:
-    engine = Warehouse([found("/w/d.db/plain")], entries=[SYSTEM, name("kept")])
-    assert done(catalog, engine) == Reregistered()
+    engine = Warehouse([found_table("/w/d.db/plain")], entries=[SYSTEM, name("kept")])
+    assert reregister_all(catalog, engine) == Reregistered()
 
 
 def test_a_name_that_is_taken_is_left_alone(catalog: MemoryCatalog) -> None:
-    engine = Warehouse([found("/elsewhere/daily", "t-1")], entries=[name("Daily")])
-    assert done(catalog, engine) == Reregistered()
+    engine = Warehouse([found_table("/elsewhere/daily", "t-1")], entries=[name("Daily")])
+    assert reregister_all(catalog, engine) == Reregistered()
 
 
 def test_a_table_that_cannot_be_had_hides_no_other(catalog: MemoryCatalog) -> None:
-    engine = Warehouse([found("/w/d.db/a"), found("/w/d.db/b")])
+    engine = Warehouse([found_table("/w/d.db/a"), found_table("/w/d.db/b")])
     engine.refuses["/w/d.db/a"] = error(Code.MT_DATA_LOST, table="a", reason="gone")
-    assert done(catalog, engine).plain == 1
+    assert reregister_all(catalog, engine).plain == 1
     engine.refuses["/w/d.db/a"] = error(Code.ENGINE_LOST)
     with pytest.raises(ServerError):
-        done(catalog, engine)
+        reregister_all(catalog, engine)
 
 
 def test_a_definition_that_cannot_be_read_is_left_alone() -> None:
-    engine = Warehouse([found("/w/d.db/a", "t-9", "{")])
-    assert done(MemoryCatalog(), engine) == Reregistered()
+    engine = Warehouse([found_table("/w/d.db/a", "t-9", "{")])
+    assert reregister_all(MemoryCatalog(), engine) == Reregistered()
 
 
 def test_a_metastore_without_tables_is_lost_if_there_should_be_some(

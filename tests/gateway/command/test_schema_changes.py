@@ -76,7 +76,7 @@ def test_modify_widens_a_stored_column(tables: World) -> None:
     table = tables.table("base")
     assert table.schema.columns[2].type == "bigint"
     assert "CAST(`c` AS bigint) AS `c`" in table.expanded_query
-    [request] = tables.engine.asked(EvolveTable)
+    [request] = tables.engine.requests_of(EvolveTable)
     assert isinstance(request, EvolveTable)
     assert request.widened == ("c",)
 

@@ -1,4 +1,4 @@
-"""Scripts in the manner of Flink's pages and lakehouse tutorials run as they stand."""
+"""Scripts in the style of Flink's pages and lakehouse tutorials run unchanged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sqlglot
 
+from tests.core.sql.render import render
 from tests.gateway.command.fakes import Column, Schema, World, analysis
 from tidegate.cli.split import split
 from tidegate_server.core.errors import ServerError
@@ -14,7 +15,6 @@ from tidegate_server.core.messages.answers import Analysis
 from tidegate_server.core.messages.requests import Execute
 from tidegate_server.core.model.table import RefreshMode
 from tidegate_server.core.sql.parse import parse
-from tidegate_server.core.sql.render import render
 from tidegate_server.core.sql.statements import SparkStatement
 
 FIXTURES = Path(__file__).parents[2] / "sql" / "fixtures"
@@ -22,7 +22,7 @@ _TEXTS = frozenset({"ds", "hh", "product_id", "product_name"})
 
 
 class _Selected(dict[str, Analysis]):
-    """What queries produce, by their SELECT lists alone; * stands for three columns."""
+    """The columns of queries, from their SELECT lists alone; * is three columns."""
 
     def get(self, key: str, default: object = None) -> Analysis:  # type: ignore[override]
         names = [item.alias_or_name for item in sqlglot.parse_one(key, read="spark").selects]

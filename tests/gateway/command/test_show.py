@@ -130,7 +130,7 @@ def test_what_a_new_engine_lacks_is_told_once(world: World) -> None:
         world.execute("SELECT * FROM v")
     assert caught.value.code == Code.SESSION_OBJECTS_LOST.name
     assert "this session lost variable x, view v" in caught.value.message
-    assert len(world.engine.asked(OpenSession)) == 2
+    assert len(world.engine.requests_of(OpenSession)) == 2
     world.execute("SELECT 1")
     world.engine.generation += 1
     world.execute("SELECT 1")
@@ -139,13 +139,13 @@ def test_what_a_new_engine_lacks_is_told_once(world: World) -> None:
 def test_the_child_session_is_opened_once(world: World) -> None:
     world.execute("SELECT 1")
     world.execute("SELECT 2")
-    assert len(world.engine.asked(OpenSession)) == 1
+    assert len(world.engine.requests_of(OpenSession)) == 1
 
 
 def test_spark_statements_are_sent_byte_for_byte(world: World) -> None:
     text = "select  1 -- it's \n;"
     world.execute(text)
-    [request] = world.engine.asked(Execute)
+    [request] = world.engine.requests_of(Execute)
     assert isinstance(request, Execute)
     assert (request.sql, request.session_id, request.operation_id) == (text, "s1", "op1")
 
@@ -165,7 +165,7 @@ def test_all_settings_are_tidegates_and_then_sparks(world: World) -> None:
     world.engine.requests.clear()
     assert world.rows("SET") == [("execution.mode", "embedded")]
     assert world.rows("SET -v") == [("execution.mode", "embedded", None, None)]
-    assert [request.sql for request in world.engine.asked(Execute)] == ["SET", "SET -v"]
+    assert [request.sql for request in world.engine.requests_of(Execute)] == ["SET", "SET -v"]
 
 
 @pytest.mark.parametrize(

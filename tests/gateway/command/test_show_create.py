@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.gateway.command.fakes import Column, Schema, World, analysis
-from tests.size import FULL
+from tests.support.full_run import FULL
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.names import quote_identifier, quote_literal
 from tidegate_server.core.model.table import LogicalRefreshMode, MaterializedTable
@@ -98,7 +98,7 @@ class Definitions:
         return self._random.choice(of)
 
 
-def made(world: World, text: str) -> MaterializedTable:
+def create_table(world: World, text: str) -> MaterializedTable:
     world.engine.analyses[QUERY] = analysis(SOURCE, "src", expanded="SELECT * FROM `c`.`d`.`src`")
     world.execute(text)
     return world.table("m")
@@ -111,7 +111,7 @@ def test_generated_definitions_come_back_equal(words: str) -> None:
         world = World()
         text = Definitions(seed).statement()
         try:
-            first = made(world, text)
+            first = create_table(world, text)
         except ServerError:
             refused += 1
             continue
@@ -137,13 +137,13 @@ def as_recreated(first: MaterializedTable, second: MaterializedTable) -> Materia
     )
 
 
-def printed(world: World, words: str = "") -> str:
+def show_create(world: World, words: str = "") -> str:
     [(text,)] = world.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
     return str(text)
 
 
 def test_all_clauses_stand_in_their_order(world: World) -> None:
-    made(
+    create_table(
         world,
         "CREATE MATERIALIZED TABLE m (u AS upper(ds), id BIGINT NOT NULL METADATA FROM 'k', "
         "WATERMARK FOR ts AS ts, f STRING METADATA FROM 'file_path' VIRTUAL, "
@@ -151,7 +151,7 @@ def test_all_clauses_stand_in_their_order(world: World) -> None:
         "COMMENT 'x' DISTRIBUTED INTO 4 BUCKETS PARTITIONED BY (ds) WITH ('b'='2', 'a'='1') "
         f"START_MODE = FROM_BEGINNING AS {QUERY}",
     )
-    assert printed(world) == (
+    assert show_create(world) == (
         "CREATE MATERIALIZED TABLE `c`.`d`.`m` (\n"
         "  `u` AS upper(ds),\n"
         "  `id` bigint NOT NULL METADATA FROM 'k',\n"
@@ -184,23 +184,23 @@ PARTITIONED = (
 
 
 def test_a_relative_start_says_what_it_came_to(world: World) -> None:
-    made(world, PARTITIONED.format(mode="FROM_NOW(INTERVAL '3' MINUTE)"))
-    [line] = [part for part in printed(world).splitlines() if part.startswith("START_MODE")]
+    create_table(world, PARTITIONED.format(mode="FROM_NOW(INTERVAL '3' MINUTE)"))
+    [line] = [part for part in show_create(world).splitlines() if part.startswith("START_MODE")]
     assert line == (
         "START_MODE = FROM_NOW(INTERVAL '3' MINUTE) "
         "/* Evaluated to FROM_TIMESTAMP(TIMESTAMP '2024-01-02 11:57:00') at execution */"
     )
-    assert isinstance(parse(printed(world)), CreateMaterializedTable)
+    assert isinstance(parse(show_create(world)), CreateMaterializedTable)
 
 
 def test_what_resumes_begins_in_a_plain_create(world: World) -> None:
-    made(world, PARTITIONED.format(mode="RESUME_OR_FROM_NOW(INTERVAL '1' DAY)"))
-    assert "START_MODE = FROM_NOW(INTERVAL '1' DAY)" in printed(world)
-    assert "START_MODE = RESUME_OR_FROM_NOW(INTERVAL '1' DAY)" in printed(world, "OR ALTER ")
+    create_table(world, PARTITIONED.format(mode="RESUME_OR_FROM_NOW(INTERVAL '1' DAY)"))
+    assert "START_MODE = FROM_NOW(INTERVAL '1' DAY)" in show_create(world)
+    assert "START_MODE = RESUME_OR_FROM_NOW(INTERVAL '1' DAY)" in show_create(world, "OR ALTER ")
 
 
 def test_columns_that_an_alter_added_come_back_as_they_are(world: World) -> None:
-    first = made(world, f"CREATE MATERIALIZED TABLE m AS {QUERY}")
+    first = create_table(world, f"CREATE MATERIALIZED TABLE m AS {QUERY}")
     added = Column(name="again", type="int", nullable=False)
     query = "SELECT *, id AS again FROM src"
     wider = Schema((*SOURCE.columns, added))
@@ -209,12 +209,12 @@ def test_columns_that_an_alter_added_come_back_as_they_are(world: World) -> None
     altered = world.table("m")
     assert altered.schema.columns == (*first.schema.columns, replace(added, nullable=True))
     world.engine.analyses[altered.expanded_query] = analysis(wider, "src")
-    text = printed(world)
+    text = show_create(world)
     world.execute("DROP MATERIALIZED TABLE m")
     world.execute(text)
     assert world.table("m").schema == altered.schema
 
 
 def test_a_freshness_of_the_consumers_is_printed_as_such(world: World) -> None:
-    made(world, f"CREATE MATERIALIZED TABLE m FRESHNESS = DOWNSTREAM AS {QUERY}")
-    assert "FRESHNESS = DOWNSTREAM\nREFRESH_MODE = FULL" in printed(world)
+    create_table(world, f"CREATE MATERIALIZED TABLE m FRESHNESS = DOWNSTREAM AS {QUERY}")
+    assert "FRESHNESS = DOWNSTREAM\nREFRESH_MODE = FULL" in show_create(world)

@@ -212,7 +212,7 @@ class World:
             if self.ledger.extend(order.table_id, owner, self.clock.now(), LEASE):
                 self.renewed[order.refresh_id] = self.clock.now()
 
-    def settle(self) -> None:
+    def end_all(self) -> None:
         """Let every wait and lease end without further trouble."""
         self.clock.advance(7300)
         for server in self.servers:
@@ -353,7 +353,7 @@ def test_nothing_is_done_twice_and_nothing_is_left_undone(happening: list[Event]
         try:
             while world.go_on() is not None:
                 pass
-            world.settle()
+            world.end_all()
             world.check()
         finally:
             world.database.close()

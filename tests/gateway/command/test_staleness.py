@@ -1,4 +1,4 @@
-"""The age that a session allows of what it reads."""
+"""The staleness that a session allows for its reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.examples import run
 from tests.gateway.command.fakes import NOW, World, analysis
-from tests.gateway.command.test_privileges import SurveyingEngine
+from tests.gateway.command.guarded import SurveyingEngine
 from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reach, Reading, Surveyed
@@ -76,7 +76,7 @@ class Stale(World):
         self.execute(f"SET '{KEY}' = '{bound}'")
 
     def statements(self) -> list[str]:
-        return [r.sql for r in self.engine.asked(Execute) if "HISTORY" not in r.sql]
+        return [r.sql for r in self.engine.requests_of(Execute) if "HISTORY" not in r.sql]
 
     def _services(self) -> Services:
         return replace(super()._services(), privileges=self.privileges)
@@ -100,7 +100,7 @@ def code(world: Stale, text: str) -> str:
 
 def test_without_the_setting_nothing_is_asked(stale: Stale) -> None:
     stale.execute(SELECT)
-    assert stale.engine.asked(Survey) == []
+    assert stale.engine.requests_of(Survey) == []
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_refresh_takes_what_makes_a_table_stale_along(stale: Stale) -> None:
 def test_inline_reads_the_queries_of_what_is_too_old(stale: Stale) -> None:
     stale.allow("5 min INLINE")
     stale.execute("SELECT * FROM n")
-    [request] = [r for r in stale.engine.asked(Execute) if "HISTORY" not in r.sql]
+    [request] = [r for r in stale.engine.requests_of(Execute) if "HISTORY" not in r.sql]
     found = {table.name.table: table for table in request.inlined}
     assert {name: table.mentioned for name, table in found.items()} == {"n": True, "m": False}
     assert found["m"].query.startswith("SELECT CAST(`a` AS ")
     assert stale.table("m").expanded_query in found["m"].query
     stale.allow("2 h INLINE")
     stale.execute("SELECT * FROM n")
-    assert stale.engine.asked(Execute)[-1].inlined == ()
+    assert stale.engine.requests_of(Execute)[-1].inlined == ()
     assert stale.refreshed == []
 
 

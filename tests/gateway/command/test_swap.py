@@ -26,21 +26,41 @@ def pair(world: World) -> World:
     return world
 
 
-def test_each_table_has_the_others_name_and_all_that_was_its_own(pair: World) -> None:
+def test_two_tables_exchange_their_names(pair: World) -> None:
+    blue, green = pair.table("blue"), pair.table("green")
+    pair.execute(f"{ALTER} blue SWAP WITH green")
+    assert (pair.table("blue").id, pair.table("green").id) == (green.id, blue.id)
+    assert not (pair.table("blue").swapping or pair.table("green").swapping)
+
+
+def test_each_table_keeps_its_freshness_status_and_location(pair: World) -> None:
     pair.execute(f"{ALTER} green SUSPEND")
     blue, green = pair.table("blue"), pair.table("green")
+    pair.execute(f"{ALTER} blue SWAP WITH green")
+    for now, before in ((pair.table("blue"), green), (pair.table("green"), blue)):
+        assert now.freshness == before.freshness
+        assert now.refresh_status is before.refresh_status
+        assert now.location == before.location
+
+
+def test_each_table_keeps_its_workflow(pair: World) -> None:
+    pair.execute(f"{ALTER} green SUSPEND")
     workflows = pair.workflow("blue"), pair.workflow("green")
     pair.execute(f"{ALTER} blue SWAP WITH green")
-    now = pair.table("blue"), pair.table("green")
-    assert [table.id for table in now] == [green.id, blue.id]
-    assert [table.freshness for table in now] == [green.freshness, blue.freshness]
-    assert [table.refresh_status for table in now] == [green.refresh_status, blue.refresh_status]
-    assert [table.location for table in now] == [green.location, blue.location]
-    assert not any(table.swapping for table in now)
     assert (pair.workflow("green"), pair.workflow("blue")) == workflows
+
+
+def test_the_storage_of_each_table_has_its_new_name(pair: World) -> None:
+    blue, green = pair.table("blue"), pair.table("green")
+    pair.execute(f"{ALTER} blue SWAP WITH green")
     stored = pair.engine.storage.tables
     assert [stored[name(table)].owner for table in ("blue", "green")] == [green.id, blue.id]
-    definition = stored[name("blue")].properties["tidegate.definition"]
+
+
+def test_the_definition_in_the_storage_has_the_new_name(pair: World) -> None:
+    green = pair.table("green")
+    pair.execute(f"{ALTER} blue SWAP WITH green")
+    definition = pair.engine.storage.tables[name("blue")].properties["tidegate.definition"]
     assert f'"id":"{green.id}"' in definition
     assert '"table":"blue"' in definition
     assert 'swapping":true' not in definition
@@ -92,7 +112,7 @@ def test_a_table_that_would_be_made_of_itself_is_refused(pair: World) -> None:
 def test_its_own_name_changes_nothing(pair: World) -> None:
     pair.engine.requests.clear()
     pair.execute(f"{ALTER} blue SWAP WITH BLUE")
-    assert pair.engine.asked(PlaceTables) == []
+    assert pair.engine.requests_of(PlaceTables) == []
 
 
 def test_what_cannot_be_swapped_is_refused(pair: World) -> None:

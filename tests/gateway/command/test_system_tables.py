@@ -30,9 +30,9 @@ class World:
         self.database.open()
         self.ledger = SqlLedger(self.database)
         self.catalog = MemoryCatalog()
-        self.system = self.restarted(path)
+        self.system = self.restart(path)
 
-    def restarted(self, path: Path) -> SystemTables:
+    def restart(self, path: Path) -> SystemTables:
         return SystemTables(self.catalog, self.ledger, FixedClock(), path / "system")
 
     def table(self, table: str) -> DeltaTable:
@@ -197,7 +197,7 @@ def test_a_restart_publishes_over_what_is_there(world: World, tmp_path: Path) ->
     world.catalog.create(table())
     world.system.publish()
     world.catalog.drop("t-1")
-    world.restarted(tmp_path).publish()
+    world.restart(tmp_path).publish()
     assert world.rows("materialized_tables") == []
 
 

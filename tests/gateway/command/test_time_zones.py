@@ -26,7 +26,7 @@ def config(**options: str) -> Config:
     return Config(scheduler={"patience": 0, "timezone": "Europe/Berlin"}, options=options)  # type: ignore[arg-type]
 
 
-def zoned(option: str, zone: str) -> str:
+def create_with_zone(option: str, zone: str) -> str:
     return BY_DAY.format(f"{FORMATTER}, '{option}'='{zone}'", "", "DAY")
 
 
@@ -50,7 +50,7 @@ def test_the_session_goes_before_the_server() -> None:
 def test_the_table_goes_before_the_session() -> None:
     world = World(config=config())
     world.execute("SET spark.sql.session.timeZone = Asia/Shanghai")
-    world.execute(zoned(OPTION, "Asia/Tokyo"))
+    world.execute(create_with_zone(OPTION, "Asia/Tokyo"))
     assert world.workflow("m").timezone == "Asia/Tokyo"
     world.execute(f"{ALTER} m RESET ('{OPTION}')")
     assert world.workflow("m").timezone == "Asia/Shanghai"
@@ -129,7 +129,7 @@ def test_the_sessions_zone_is_given_up_by_flinks_name(world: World, reset: str) 
 
 def test_create_warns_of_a_query_in_another_zone_than_its_schedule(world: World) -> None:
     world.execute("SET spark.sql.session.timeZone = Asia/Shanghai")
-    world.execute(zoned(OPTION, "Asia/Tokyo"))
+    world.execute(create_with_zone(OPTION, "Asia/Tokyo"))
     warning = world.logged[0]
     assert warning.startswith("Warning: the query of c.d.m runs in the time zone Asia/Shanghai")
     assert "its schedule and its date-formatters in Asia/Tokyo" in warning
@@ -159,7 +159,7 @@ def test_the_same_time_by_another_name_is_no_warning(
     world: World, query: str, schedule: str
 ) -> None:
     world.execute(f"SET spark.sql.session.timeZone = {query}")
-    world.execute(zoned(OPTION, schedule))
+    world.execute(create_with_zone(OPTION, schedule))
     assert [line for line in world.logged if line.startswith("Warning")] == []
 
 
@@ -181,7 +181,7 @@ def test_create_says_when_the_first_rows_come_and_how_to_have_them_now(world: Wo
 
 
 def test_the_first_fire_is_shown_in_the_schedules_zone_with_its_partition(world: World) -> None:
-    world.execute(zoned(OPTION, "Asia/Tokyo"))
+    world.execute(create_with_zone(OPTION, "Asia/Tokyo"))
     assert "at 2024-01-03 00:00:00 (Asia/Tokyo), of the partition d=2024-01-03." in world.logged[-1]
 
 
@@ -221,7 +221,7 @@ def test_nothing_is_said_of_a_table_that_is_loaded_at_once(world: World, clauses
 
 
 def test_describe_shows_the_schedules_zone(world: World) -> None:
-    world.execute(zoned(OPTION, "Asia/Tokyo"))
+    world.execute(create_with_zone(OPTION, "Asia/Tokyo"))
     rows = dict(row[:2] for row in world.rows("DESCRIBE EXTENDED m"))
     assert rows["timezone"] == "Asia/Tokyo"
 

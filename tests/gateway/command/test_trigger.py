@@ -18,57 +18,57 @@ EVERY = "REFRESH_TRIGGER = ON UPDATE AT MOST EVERY INTERVAL '10' MINUTE"
 
 
 @pytest.fixture
-def triggered(world: World) -> World:
+def triggered_world(world: World) -> World:
     world.engine.analyses[QUERY] = analysis(SOURCE, "src", expanded="SELECT * FROM `c`.`d`.`src`")
     world.execute(f"CREATE MATERIALIZED TABLE m REFRESH_MODE = FULL {EVERY} AS {QUERY}")
     return world
 
 
-def test_the_trigger_is_kept_and_the_workflow_has_no_schedule(triggered: World) -> None:
+def test_the_trigger_is_kept_and_the_workflow_has_no_schedule(triggered_world: World) -> None:
     wanted = OnUpdate(at_most_every=Freshness(10, TimeUnit.MINUTE))
-    assert triggered.table("m").on_update == wanted
-    workflow = triggered.workflow("m")
+    assert triggered_world.table("m").on_update == wanted
+    workflow = triggered_world.workflow("m")
     assert (workflow.cron, workflow.next_fire, workflow.active) == (None, None, True)
 
 
 @pytest.mark.parametrize("words", ["", "OR ALTER "])
-def test_what_show_create_prints_makes_an_equal_table(triggered: World, words: str) -> None:
-    first = triggered.table("m")
-    [(printed,)] = triggered.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
+def test_what_show_create_prints_makes_an_equal_table(triggered_world: World, words: str) -> None:
+    first = triggered_world.table("m")
+    [(printed,)] = triggered_world.rows(f"SHOW CREATE {words}MATERIALIZED TABLE m")
     assert f"REFRESH_MODE = FULL\n{EVERY}\nAS " in str(printed)
     again = analysis(first.schema, "src", expanded=first.expanded_query)
-    triggered.engine.analyses[first.expanded_query] = again
-    triggered.execute("DROP MATERIALIZED TABLE m")
-    triggered.execute(str(printed))
-    assert triggered.table("m") == as_recreated(first, triggered.table("m"))
+    triggered_world.engine.analyses[first.expanded_query] = again
+    triggered_world.execute("DROP MATERIALIZED TABLE m")
+    triggered_world.execute(str(printed))
+    assert triggered_world.table("m") == as_recreated(first, triggered_world.table("m"))
 
 
-def test_describe_tells_what_starts_refreshes(triggered: World) -> None:
-    [(text,)] = triggered.rows("DESCRIBE m AS JSON")
+def test_describe_tells_what_starts_refreshes(triggered_world: World) -> None:
+    [(text,)] = triggered_world.rows("DESCRIBE m AS JSON")
     facts = json.loads(str(text))
     assert facts["refresh_trigger"] == "ON UPDATE AT MOST EVERY INTERVAL '10' MINUTE"
     assert (facts["cron"], facts["next_refresh"]) == (None, None)
     assert facts["refresh_handler"].startswith("embedded:")
 
 
-def test_suspend_and_resume_keep_it(triggered: World) -> None:
-    before = triggered.table("m")
-    triggered.execute("ALTER MATERIALIZED TABLE m SUSPEND")
-    assert not triggered.workflow("m").active
-    triggered.execute("ALTER MATERIALIZED TABLE m RESUME")
-    assert triggered.table("m") == before
+def test_suspend_and_resume_keep_it(triggered_world: World) -> None:
+    before = triggered_world.table("m")
+    triggered_world.execute("ALTER MATERIALIZED TABLE m SUSPEND")
+    assert not triggered_world.workflow("m").active
+    triggered_world.execute("ALTER MATERIALIZED TABLE m RESUME")
+    assert triggered_world.table("m") == before
 
 
-def test_or_alter_that_leaves_it_out_goes_back_to_the_schedule(triggered: World) -> None:
+def test_or_alter_that_leaves_it_out_goes_back_to_the_schedule(triggered_world: World) -> None:
     wanted = f"CREATE OR ALTER MATERIALIZED TABLE m REFRESH_MODE = FULL AS {QUERY}"
-    rows = triggered.rows(f"EXPLAIN {wanted}")
+    rows = triggered_world.rows(f"EXPLAIN {wanted}")
     [shown] = [row for row in rows if "REFRESH_TRIGGER" in row]
     assert shown[-2:] != ("REJECTED", None)
     assert "ON SCHEDULE" in shown
-    triggered.execute(wanted)
-    assert triggered.table("m").on_update is None
-    assert triggered.workflow("m").cron == "0 0 0/1 * * ? *"
-    assert triggered.table("m").definition_version == 1
+    triggered_world.execute(wanted)
+    assert triggered_world.table("m").on_update is None
+    assert triggered_world.workflow("m").cron == "0 0 0/1 * * ? *"
+    assert triggered_world.table("m").definition_version == 1
 
 
 def test_sources_without_versions_are_refused_where_that_is_asked_for(world: World) -> None:

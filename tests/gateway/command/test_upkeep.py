@@ -60,7 +60,7 @@ WAIT = 10.0
 
 
 class FakeEngine:
-    """Answers as told and keeps what it was asked."""
+    """Returns the answers that a test sets and records its requests."""
 
     generation = 1
     ready = True
@@ -135,7 +135,7 @@ class World:
     def look_after(self) -> UpkeepRun | None:
         return self.upkeep.look_after("t-1")
 
-    def asked(self, kind: type[Request]) -> list[Any]:
+    def requests_of(self, kind: type[Request]) -> list[Any]:
         return [request for request in self.engine.asked if type(request) is kind]
 
 
@@ -146,7 +146,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.database.close()
 
 
-def refreshed(**changes: Any) -> RefreshRun:
+def refresh_run(**changes: Any) -> RefreshRun:
     good = {"state": RunState.SUCCEEDED, "action": Strategy.INCREMENTAL, "to_version": 4}
     return run(**{**good, **changes})
 
@@ -174,7 +174,7 @@ def test_compaction_gives_way_to_a_refresh_that_runs(world: World) -> None:
     world.engine.found = MANY
     world.ledger.claim("t-1", "gate/r-1", world.clock.now(), 30)
     assert world.look_after() is None
-    assert world.asked(RewriteFiles) == []
+    assert world.requests_of(RewriteFiles) == []
 
 
 def test_compaction_is_stopped_when_its_time_is_over(world: World) -> None:
@@ -187,7 +187,7 @@ def test_compaction_is_stopped_when_its_time_is_over(world: World) -> None:
 
     world.engine.rewriting = slow
     assert world.look_after() is None
-    assert world.asked(Cancel)[0].operation_id == "u-1"
+    assert world.requests_of(Cancel)[0].operation_id == "u-1"
     assert world.ledger.holder("t-1", world.clock.now()) is None
 
 
@@ -204,7 +204,7 @@ def test_files_are_removed_once_a_day_and_the_record_says_so(world: World) -> No
 def test_versions_that_readers_compare_with_are_asked_for_and_kept(world: World) -> None:
     below = table(id="t-2", name=name("Below"), sources=(source("Daily", "delta-daily"),))
     world.catalog.create(below)
-    read = refreshed(refresh_id="r-2", table_id="t-2", sources={"delta-daily": 41, "delta-ev": 3})
+    read = refresh_run(refresh_id="r-2", table_id="t-2", sources={"delta-daily": 41, "delta-ev": 3})
     world.ledger.record(read)
     now = world.clock.advance(DAY.total_seconds())
     left = now - 2 * DAY
@@ -212,8 +212,8 @@ def test_versions_that_readers_compare_with_are_asked_for_and_kept(world: World)
         FEW, oldest_wanted=now - DAY, needed=(NeededVersion(made=left, left=left),)
     )
     world.look_after()
-    assert {request.versions for request in world.asked(InspectFiles)} == {(41,)}
-    [removal] = world.asked(RemoveFiles)
+    assert {request.versions for request in world.requests_of(InspectFiles)} == {(41,)}
+    [removal] = world.requests_of(RemoveFiles)
     assert (removal.horizon.before, removal.horizon.shortens_log) == (left, False)
 
 
@@ -225,7 +225,7 @@ def test_nothing_goes_that_a_refresh_at_work_may_have_or_make(world: World, tabl
     world.ledger.record(run(table_id=table_id))
     world.clock.advance(2 * WEEK.total_seconds())
     world.look_after()
-    [removal] = world.asked(RemoveFiles)
+    [removal] = world.requests_of(RemoveFiles)
     assert removal.horizon.before == NOON
 
 
@@ -233,8 +233,8 @@ def test_a_longer_retention_becomes_the_tables_own(world: World) -> None:
     world.catalog.replace(table(options={"materialized-table.upkeep.retention": "60 d"}))
     world.clock.advance(DAY.total_seconds())
     world.look_after()
-    [request] = world.asked(SetTableProperties)
-    assert world.asked(RemoveFiles) == []
+    [request] = world.requests_of(SetTableProperties)
+    assert world.requests_of(RemoveFiles) == []
     assert dict(request.properties) == {
         "delta.deletedFileRetentionDuration": "interval 5184000 seconds",
         "delta.logRetentionDuration": "interval 5184000 seconds",
@@ -262,10 +262,10 @@ def test_a_failure_is_in_the_record_and_an_absent_engine_is_none(world: World) -
 def test_a_compaction_that_fails_does_not_keep_files_from_being_removed(world: World) -> None:
     world.engine.found = MANY
 
-    def canceled() -> None:
+    def raise_canceled() -> None:
         raise error(Code.OPERATION_CANCELED, by="")
 
-    world.engine.rewriting = canceled
+    world.engine.rewriting = raise_canceled
     world.clock.advance(DAY.total_seconds())
     done = world.look_after()
     assert done is not None
@@ -286,7 +286,7 @@ def test_a_table_is_compared_with_its_query_as_often_as_is_said(world: World) ->
     assert world.look_after() is None
     world.clock.advance(3600)
     assert world.look_after() is not None
-    [request, _] = world.asked(VerifyTable)
+    [request, _] = world.requests_of(VerifyTable)
     assert (request.order.refresh_id, request.order.name) == ("u-2", table().storage)
     assert world.wished == []
 
@@ -333,12 +333,12 @@ def test_a_part_is_compared_after_incremental_refreshes_without_a_record(world: 
     checked = threading.Event()
     world.engine.comparing = lambda: (checked.set(), EQUAL)[1]
     world.upkeep.open()
-    world.upkeep.refresh_ended(refreshed(action=Strategy.FULL))
+    world.upkeep.refresh_ended(refresh_run(action=Strategy.FULL))
     assert not checked.wait(0.1)
-    world.upkeep.refresh_ended(refreshed())
+    world.upkeep.refresh_ended(refresh_run())
     assert checked.wait(WAIT)
     world.upkeep.close()
-    [request] = world.asked(VerifyTable)
+    [request] = world.requests_of(VerifyTable)
     assert (request.version, request.part) == (None, LAST)
     [found] = world.ended
     assert found.compared == ContentCompared(version=4, part=LAST)
@@ -362,10 +362,10 @@ def test_parts_are_compared_where_that_is_wanted_and_possible(world: World) -> N
     assert world.engine.asked == []
     world.catalog.replace(table(options=IN_TEN))
 
-    def lost() -> Verified:
+    def raise_lost() -> Verified:
         raise error(Code.ENGINE_LOST, reason="it died")
 
-    world.engine.comparing = lost
+    world.engine.comparing = raise_lost
     done = world.upkeep.check("t-1")
     assert done is not None
     assert not done.did_something
@@ -398,14 +398,14 @@ def test_only_commits_count_and_the_tenth_is_looked_at(world: World) -> None:
         (RunState.SUCCEEDED, None),
     ):
         for _ in range(20):
-            world.upkeep.refresh_ended(refreshed(state=state, action=action))
+            world.upkeep.refresh_ended(refresh_run(state=state, action=action))
     looked = threading.Event()
     world.engine.found = MANY
     world.engine.rewriting = looked.set
     for _ in range(9):
-        world.upkeep.refresh_ended(refreshed())
+        world.upkeep.refresh_ended(refresh_run())
     assert not looked.wait(0.1)
-    world.upkeep.refresh_ended(refreshed())
+    world.upkeep.refresh_ended(refresh_run())
     assert looked.wait(WAIT)
     world.upkeep.close()
 

@@ -37,7 +37,7 @@ def test_one_row_says_what_was_found(world: World) -> None:
     engine = verifying(world, found)
     rows = world.rows("VERIFY MATERIALIZED TABLE m VERSION 7")
     assert rows == [("c.d.m", 7, 3, False, 1, 0, '[{"side": "x"}]', None)]
-    (request,) = engine.asked(VerifyTable)
+    (request,) = engine.requests_of(VerifyTable)
     assert isinstance(request, VerifyTable)
     assert request.version == 7
     assert request.order.expanded_query == world.table("m").expanded_query

@@ -66,10 +66,10 @@ def test_only_cancelled_flights_are_reported_twice(year: Year) -> None:
 
 def test_corrections_and_dropping_repeated_reports_give_the_final_truth(year: Year) -> None:
     day = year.between(date(2013, 3, 8), date(2013, 3, 8))
-    assert _settled(day) == {row["message_id"]: row for row in day.to_pylist()}
+    assert _apply_corrections(day) == {row["message_id"]: row for row in day.to_pylist()}
 
 
-def _settled(day: pa.Table) -> dict[str, dict[str, object]]:
+def _apply_corrections(day: pa.Table) -> dict[str, dict[str, object]]:
     """Do to the evening's rows what the corrections' SQL does to the table."""
     rows = {row["message_id"]: row for row in known_in_the_evening(day).to_pylist()}
     for landed in landed_after_midnight(day).to_pylist():

@@ -37,66 +37,70 @@ def history() -> FakeHistory:
 
 
 @pytest.fixture
-def said() -> list[str]:
+def printed_lines() -> list[str]:
     return []
 
 
 @pytest.fixture
-def watch(history: FakeHistory, said: list[str]) -> Watch:
-    return Watch(history, said.append)
+def watch(history: FakeHistory, printed_lines: list[str]) -> Watch:
+    return Watch(history, printed_lines.append)
 
 
-def test_a_refresh_is_said_once(history: FakeHistory, watch: Watch, said: list[str]) -> None:
+def test_a_refresh_is_said_once(
+    history: FakeHistory, watch: Watch, printed_lines: list[str]
+) -> None:
     history.add(1, "dws_delays", 0, 1.5, 1234)
     watch.report_new()
     watch.report_new()
-    assert said == ["    dws_delays   FULL        in 1.5 s, 1,234 rows"]
+    assert printed_lines == ["    dws_delays   FULL        in 1.5 s, 1,234 rows"]
 
 
 def test_refreshes_of_before_are_left_out(
-    history: FakeHistory, watch: Watch, said: list[str]
+    history: FakeHistory, watch: Watch, printed_lines: list[str]
 ) -> None:
     history.add(1, "dws_delays", 0, 1)
     watch.skip()
     watch.report_new()
-    assert said == []
+    assert printed_lines == []
 
 
 def test_refreshes_are_said_oldest_first(
-    history: FakeHistory, watch: Watch, said: list[str]
+    history: FakeHistory, watch: Watch, printed_lines: list[str]
 ) -> None:
     history.add(1, "dws_delays", 0, 1)
     history.add(2, "dwd_flights", 2, 3)
     watch.report_new()
-    assert [line.split()[0] for line in said] == ["dws_delays", "dwd_flights"]
+    assert [line.split()[0] for line in printed_lines] == ["dws_delays", "dwd_flights"]
 
 
 def test_the_oldest_change_in_a_refresh_counts(
-    history: FakeHistory, watch: Watch, said: list[str]
+    history: FakeHistory, watch: Watch, printed_lines: list[str]
 ) -> None:
     watch.note_change(_at(0))
     watch.note_change(_at(2))
     history.add(1, "dwd_flights", 3, 5)
     watch.report_new()
-    assert said[0].endswith("5.0 s behind the flights")
+    assert printed_lines[0].endswith("5.0 s behind the flights")
 
 
 def test_a_change_after_the_start_of_a_refresh_waits_for_the_next(
-    history: FakeHistory, watch: Watch, said: list[str]
+    history: FakeHistory, watch: Watch, printed_lines: list[str]
 ) -> None:
     watch.note_change(_at(4))
     history.add(1, "dwd_flights", 3, 5)
     watch.report_new()
     history.add(2, "dwd_flights", 6, 8)
     watch.report_new()
-    assert "behind" not in said[0]
-    assert said[1].endswith("4.0 s behind the flights")
+    assert "behind" not in printed_lines[0]
+    assert printed_lines[1].endswith("4.0 s behind the flights")
 
 
-def test_unknown_rows_are_left_out(history: FakeHistory, watch: Watch, said: list[str]) -> None:
+def test_unknown_rows_are_left_out(
+    history: FakeHistory, watch: Watch, printed_lines: list[str]
+) -> None:
     history.add(1, "dws_delays", 0, 1, rows=None)
     watch.report_new()
-    assert said == ["    dws_delays   FULL        in 1.0 s"]
+    assert printed_lines == ["    dws_delays   FULL        in 1.0 s"]
 
 
 @pytest.mark.parametrize(

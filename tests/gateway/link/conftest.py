@@ -18,13 +18,13 @@ MakeSupervisor = Callable[..., Supervisor]
 
 
 @pytest.fixture
-def announced() -> list[str]:
+def announcements() -> list[str]:
     """What supervisors said."""
     return []
 
 
 @pytest.fixture
-def make_supervisor(tmp_path: Path, announced: list[str]) -> Iterator[MakeSupervisor]:
+def make_supervisor(tmp_path: Path, announcements: list[str]) -> Iterator[MakeSupervisor]:
     """Makes supervisors that are stopped afterwards."""
     made: list[Supervisor] = []
 
@@ -45,7 +45,7 @@ def make_supervisor(tmp_path: Path, announced: list[str]) -> Iterator[MakeSuperv
             ),
             logs=tmp_path / "logs",
             start_timeout=start_timeout,
-            announce=announced.append,
+            announce=announcements.append,
             prepare=prepare,
             command=[sys.executable, str(FAKE_ENGINE), *arguments],
         )

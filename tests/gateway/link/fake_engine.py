@@ -1,4 +1,4 @@
-"""An engine without Spark, to be started by a supervisor: answers, fails or dies as told."""
+"""An engine without Spark, to be started by a supervisor: answers, fails or dies as a test asks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
                         tasks_running=0,
                         tasks_total=2,
                     )
-                yield executed()
+                yield executed_answer()
             case Execute(sql="fail"):
                 yield failure(error(Code.MT_NOT_FOUND, table="a.b.c", line=3))
             case Execute(sql="crash"):
@@ -89,7 +89,7 @@ class FakeEngine(flight.FlightServerBase):  # type: ignore[misc]
             case Execute(sql="silent"):
                 return
             case Execute():
-                yield executed()
+                yield executed_answer()
             case CloseResult(result_id=result_id):
                 _say(f"closed {result_id}")
                 yield Done()
@@ -109,7 +109,7 @@ def memory(in_use: int) -> EngineMemory:
     )
 
 
-def executed() -> Executed:
+def executed_answer() -> Executed:
     """Return the answer that names the three chunks."""
     return Executed(
         result_id="numbers",

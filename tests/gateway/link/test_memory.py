@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.link.test_supervisor import until
+from tests.gateway.link.test_supervisor import wait_until
 from tidegate_server.core.errors import Code, error
 from tidegate_server.core.messages.answers import EngineMemory
 from tidegate_server.core.messages.requests import Execute
@@ -142,7 +142,7 @@ def test_an_engine_in_use_is_not_replaced(
 
 
 def test_an_idle_engine_is_replaced_and_calls_wait_for_the_next_one(
-    make_supervisor: Callable[..., Supervisor], announced: list[str]
+    make_supervisor: Callable[..., Supervisor], announcements: list[str]
 ) -> None:
     supervisor = make_supervisor()
     supervisor.start()
@@ -152,5 +152,5 @@ def test_an_idle_engine_is_replaced_and_calls_wait_for_the_next_one(
     assert supervisor.replace("It collects.", lambda: engine.in_flight == 0)
     engine.call(Execute(session_id="s", operation_id="o", sql="SELECT 1"))
     assert supervisor.generation == 2
-    until(lambda: "The Spark engine is being replaced. It collects." in announced)
+    wait_until(lambda: "The Spark engine is being replaced. It collects." in announcements)
     engine.close()

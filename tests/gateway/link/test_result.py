@@ -45,10 +45,10 @@ class RecordingEngine:
 
     def result(self) -> EngineResult:
         rows = sum(map(sum, self.chunks))
-        return EngineResult(self, executed(len(self.chunks), rows=rows))
+        return EngineResult(self, executed_answer(len(self.chunks), rows=rows))
 
 
-def executed(chunks: int, inline: bytes | None = None, rows: int = -1) -> Executed:
+def executed_answer(chunks: int, inline: bytes | None = None, rows: int = -1) -> Executed:
     return Executed(
         result_id="r1",
         schema=Schema((Column(name="n", type="bigint"),)),
@@ -117,7 +117,7 @@ def test_two_readers_at_the_same_time_see_the_same_rows() -> None:
 def test_rows_inside_the_answer_need_no_engine(start: int) -> None:
     engine = RecordingEngine()
     engine.ready = False
-    result = EngineResult(engine, executed(0, inline([0, 1, 2], [], [3, 4])))
+    result = EngineResult(engine, executed_answer(0, inline([0, 1, 2], [], [3, 4])))
     assert numbers(result.batches(start)) == list(range(start, 5))
 
 
@@ -131,7 +131,7 @@ def test_closing_frees_the_chunks_once() -> None:
 
 def test_closing_a_result_inside_the_answer_asks_nothing() -> None:
     engine = RecordingEngine()
-    EngineResult(engine, executed(0, inline([1]))).close()
+    EngineResult(engine, executed_answer(0, inline([1]))).close()
     assert engine.asked == []
 
 
@@ -165,7 +165,7 @@ def test_chunks_of_a_dead_engine_are_lost() -> None:
 @pytest.mark.parametrize("rows", [6, 4, 0])
 def test_rows_that_are_missing_or_too_many_are_an_error_at_the_end(rows: int) -> None:
     engine = RecordingEngine((2, 1), (2,))
-    result = EngineResult(engine, executed(2, rows=rows))
+    result = EngineResult(engine, executed_answer(2, rows=rows))
     with pytest.raises(ServerError) as caught:
         numbers(result.batches(0))
     assert (caught.value.code, caught.value.sqlstate) == ("RESULT_INCOMPLETE", "58030")
@@ -174,11 +174,11 @@ def test_rows_that_are_missing_or_too_many_are_an_error_at_the_end(rows: int) ->
 
 def test_a_result_without_chunks_but_with_rows_is_an_error() -> None:
     with pytest.raises(ServerError, match="9 rows were written and 0 were read"):
-        numbers(EngineResult(RecordingEngine(), executed(0, rows=9)).batches(0))
+        numbers(EngineResult(RecordingEngine(), executed_answer(0, rows=9)).batches(0))
 
 
 def test_a_reader_that_begins_later_counts_the_chunks_it_has_read() -> None:
     engine = RecordingEngine((2, 1), (2,))
-    result = EngineResult(engine, executed(2, rows=5))
+    result = EngineResult(engine, executed_answer(2, rows=5))
     assert numbers(result.batches(4)) == [4]
     assert numbers(result.batches(0)) == [0, 1, 2, 3, 4]

@@ -24,7 +24,7 @@ from tidegate_server.gateway.link.supervisor import Supervisor, backoff, exit_te
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -36,10 +36,10 @@ def test_failed_starts_are_repeated_after_ever_longer_pauses() -> None:
     assert backoff(10_000) == 30
 
 
-def test_a_started_engine_is_ready(supervisor: Supervisor, announced: list[str]) -> None:
+def test_a_started_engine_is_ready(supervisor: Supervisor, announcements: list[str]) -> None:
     assert supervisor.ready
     assert supervisor.generation == 1
-    assert announced[0].startswith("Engine ready after ")
+    assert announcements[0].startswith("Engine ready after ")
 
 
 def test_who_asks_while_it_starts_waits(make_supervisor: Callable[..., Supervisor]) -> None:
@@ -57,7 +57,7 @@ def test_a_killed_engine_is_replaced(supervisor: Supervisor) -> None:
     first = supervisor.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    until(lambda: supervisor.generation == 2 and supervisor.ready)
+    wait_until(lambda: supervisor.generation == 2 and supervisor.ready)
     assert supervisor.pid != first
 
 
@@ -66,9 +66,9 @@ def test_each_start_calls_back(make_supervisor: Callable[..., Supervisor]) -> No
     supervisor = make_supervisor()
     supervisor.on_ready(told.append)
     supervisor.start()
-    until(lambda: len(told) == 1)
+    wait_until(lambda: len(told) == 1)
     os.kill(told[0].pid, signal.SIGKILL)
-    until(lambda: len(told) == 2)
+    wait_until(lambda: len(told) == 2)
     assert told[0].pid != told[1].pid
 
 
@@ -81,10 +81,10 @@ def test_a_callback_that_fails_does_not_end_the_watching(
     supervisor = make_supervisor()
     supervisor.on_ready(fail)
     supervisor.start()
-    until(lambda: supervisor.ready)
+    wait_until(lambda: supervisor.ready)
     assert supervisor.pid is not None
     os.kill(supervisor.pid, signal.SIGKILL)
-    until(lambda: supervisor.generation == 2 and supervisor.ready)
+    wait_until(lambda: supervisor.generation == 2 and supervisor.ready)
 
 
 def test_an_engine_that_cannot_start_says_its_last_words(
@@ -128,7 +128,7 @@ def test_stopping_kills_an_engine_that_does_not_listen(supervisor: Supervisor) -
 def test_stopping_wakes_those_who_wait(make_supervisor: Callable[..., Supervisor]) -> None:
     supervisor = make_supervisor("mute")
     supervisor.start()
-    until(lambda: supervisor.pid)
+    wait_until(lambda: supervisor.pid)
     supervisor.stop(0.1)
     with pytest.raises(ServerError) as caught:
         supervisor.wait(None)
@@ -157,13 +157,13 @@ def test_nothing_survives_a_killed_gateway(tmp_path: Path) -> None:
         assert gateway.stdout is not None
         engine = int(gateway.stdout.readline())
         gateway.kill()
-    until(lambda: not psutil.pid_exists(engine))
+    wait_until(lambda: not psutil.pid_exists(engine))
 
 
 def test_each_start_has_a_log_of_its_own(supervisor: Supervisor, tmp_path: Path) -> None:
     assert supervisor.pid is not None
     os.kill(supervisor.pid, signal.SIGKILL)
-    until(lambda: supervisor.generation == 2 and supervisor.ready)
+    wait_until(lambda: supervisor.generation == 2 and supervisor.ready)
     names = {file.name for file in (tmp_path / "logs").iterdir()}
     assert names == {"engine-out.log", "engine-out.log.1"}
 

@@ -1,4 +1,4 @@
-"""A web server that takes alerts and answers as told."""
+"""A web server that receives alerts and returns the answers that a test sets."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import trustme
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """An authority with its certificate in a file, and what it issued next to it."""
+    """An authority with its certificate in a file, next to those that it issued."""
 
     folder: Path
     made: trustme.CA
@@ -26,7 +26,7 @@ class Authority:
         return {"certificate": str(self.folder / "server.pem"), "key": str(self.folder / "s.key")}
 
     def issue(self, *names: str) -> None:
-        """Issue the server's certificate, also in the place of an older one."""
+        """Issue the server's certificate; replaces an older one."""
         issued = self.made.issue_cert(*names)
         issued.cert_chain_pems[0].write_to_path(self.server["certificate"])
         issued.private_key_pem.write_to_path(self.server["key"])

@@ -49,7 +49,7 @@ from tidegate_server.gateway.session.manager import SessionManager
 
 
 class FakeClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ OTHER = TableInfo(name=TableName("spark_catalog", "other_db", "t"), type="TABLE"
 
 
 class FakeEngine:
-    """Knows three tables and remembers what it was asked."""
+    """Knows three tables and records its requests."""
 
     generation = 1
 
@@ -234,7 +234,7 @@ class Read:
 
 @contextmanager
 def running_gateway(config: Config | None = None, catalog: Any = None) -> Iterator[Gateway]:
-    """Run a server on a port of its own in a thread of its own."""
+    """Run a server on a free port, in its own thread."""
     config = config or Config(server=ServerSection(port=0, workers=4, disconnect_grace=0.0))
     engine = FakeEngine()
     answers: dict[str, Callable[[Context], Result]] = {}

@@ -13,9 +13,9 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from tests.fix_server import Beeline
 from tests.gateway.protocol.certificates import Authority, authority
 from tests.gateway.protocol.gateway import Gateway, rows_of, running_gateway
+from tests.support.fixtures.server import Beeline
 from tidegate_server.core.config import Config
 from tidegate_server.gateway.auth.passwords import set_password
 from tidegate_server.gateway.link.java import find_java
@@ -37,7 +37,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def guarded(issuer: Authority) -> Iterator[Gateway]:
+def password_gateway(issuer: Authority) -> Iterator[Gateway]:
     """A server with a password file and TLS."""
     users = issuer.folder / "users"
     set_password(users, "ada", "lovelace")
@@ -75,22 +75,24 @@ def log_in(
     ],
     ids=["binary", "http", "tls", "https"],
 )
-def test_beeline_logs_in(guarded: Gateway, issuer: Authority, tmp_path: Path, rest: str) -> None:
-    done = log_in(guarded, tmp_path, rest.format(store=issuer.folder / "trust.jks"))
+def test_beeline_logs_in(
+    password_gateway: Gateway, issuer: Authority, tmp_path: Path, rest: str
+) -> None:
+    done = log_in(password_gateway, tmp_path, rest.format(store=issuer.folder / "trust.jks"))
     assert done.stdout.splitlines() == ["who", "ada"], done.stderr
 
 
 @pytest.mark.parametrize("rest", ["", ";transportMode=http;httpPath=cliservice"])
 def test_beeline_with_a_wrong_password_is_refused(
-    guarded: Gateway, tmp_path: Path, rest: str
+    password_gateway: Gateway, tmp_path: Path, rest: str
 ) -> None:
-    done = log_in(guarded, tmp_path, rest, password="wrong")
+    done = log_in(password_gateway, tmp_path, rest, password="wrong")
     assert done.returncode != 0
     assert "password is wrong" in done.stderr or "401" in done.stderr
 
 
-def test_beeline_prints_warnings_and_notes(guarded: Gateway, tmp_path: Path) -> None:
-    plain = beeline(guarded, tmp_path, ";ssl=false")
+def test_beeline_prints_warnings_and_notes(password_gateway: Gateway, tmp_path: Path) -> None:
+    plain = beeline(password_gateway, tmp_path, ";ssl=false")
     done = plain.run("WARN", options=("-p", "lovelace"), user="ada")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
@@ -98,8 +100,8 @@ def test_beeline_prints_warnings_and_notes(guarded: Gateway, tmp_path: Path) -> 
     assert "INFO  : nothing was changed" in lines
 
 
-def test_beeline_acts_as_another_user(guarded: Gateway, tmp_path: Path) -> None:
-    done = log_in(guarded, tmp_path, ";hive.server2.proxy.user=eva")
+def test_beeline_acts_as_another_user(password_gateway: Gateway, tmp_path: Path) -> None:
+    done = log_in(password_gateway, tmp_path, ";hive.server2.proxy.user=eva")
     assert done.stdout.splitlines() == ["who", "eva"], done.stderr
 
 
@@ -121,9 +123,9 @@ def java() -> Iterator[Any]:
 
 
 def test_hives_jdbc_driver_gets_a_delegation_token_and_logs_in_with_it(
-    guarded: Gateway, java: Any
+    password_gateway: Gateway, java: Any
 ) -> None:
-    url = f"jdbc:hive2://localhost:{guarded.port}/"
+    url = f"jdbc:hive2://localhost:{password_gateway.port}/"
     java.Class.forName("org.apache.hive.jdbc.HiveDriver")
     first = java.java.sql.DriverManager.getConnection(url, "ada", "lovelace")
     text = first.getDelegationToken("ada", "ada")
@@ -144,9 +146,9 @@ def test_hives_jdbc_driver_gets_a_delegation_token_and_logs_in_with_it(
 
 
 def test_beeline_in_the_wrong_mode_ends_with_a_sentence(
-    guarded: Gateway, gateway: Gateway, issuer: Authority, tmp_path: Path
+    password_gateway: Gateway, gateway: Gateway, issuer: Authority, tmp_path: Path
 ) -> None:
-    done = log_in(guarded, tmp_path, ";auth=noSasl")
+    done = log_in(password_gateway, tmp_path, ";auth=noSasl")
     assert "This server requires authentication" in done.stderr
     store = issuer.folder / "trust.jks"
     done = log_in(gateway, tmp_path, f";ssl=true;sslTrustStore={store};{STORE}")

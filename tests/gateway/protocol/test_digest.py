@@ -11,8 +11,8 @@ from puresasl.client import SASLClient
 from tidegate_server.gateway.protocol.digest import DigestError, challenge, parse_response
 
 
-def answered(password: str, nonce: str = "n0nce") -> tuple[SASLClient, bytes]:
-    """Return a client of another hand and its response."""
+def client_response(password: str, nonce: str = "n0nce") -> tuple[SASLClient, bytes]:
+    """Return a third-party client and its response."""
     client = SASLClient("default", "hive", "DIGEST-MD5", username="dXNlcg==", password=password)
     return client, client.process(challenge(nonce))
 
@@ -30,7 +30,7 @@ def test_the_example_of_the_rfc() -> None:
 
 
 def test_another_implementation_understands_it() -> None:
-    client, payload = answered("pass")
+    client, payload = client_response("pass")
     response = parse_response(payload, "n0nce")
     assert response.username == "dXNlcg=="
     assert response.is_proven_by("pass")
@@ -39,7 +39,7 @@ def test_another_implementation_understands_it() -> None:
 
 
 def test_a_wrong_password_proves_nothing_on_either_side() -> None:
-    client, payload = answered("pass")
+    client, payload = client_response("pass")
     response = parse_response(payload, "n0nce")
     assert not response.is_proven_by("Pass")
     with pytest.raises(SASLProtocolException):
@@ -47,7 +47,7 @@ def test_a_wrong_password_proves_nothing_on_either_side() -> None:
 
 
 def test_a_response_to_another_challenge_is_a_replay() -> None:
-    _, payload = answered("pass", "an older one")
+    _, payload = client_response("pass", "an older one")
     with pytest.raises(DigestError, match="another challenge"):
         parse_response(payload, "n0nce")
 

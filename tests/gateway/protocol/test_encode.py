@@ -37,7 +37,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-def decoded(spark_type: str, array: Any) -> tuple[str, list[Any]]:
+def encode_and_decode(spark_type: str, array: Any) -> tuple[str, list[Any]]:
     """Encode one column and read it back as a client does: the union's field and the values."""
     batch = pa.RecordBatch.from_arrays([array], names=["c"])
     schema = Schema((Column(name="c", type=spark_type),))
@@ -45,10 +45,10 @@ def decoded(spark_type: str, array: Any) -> tuple[str, list[Any]]:
     assert row_set.rows == []
     (column,) = row_set.columns
     (field,) = [name for name in FIELDS if getattr(column, name) is not None]
-    return field, unpacked(getattr(column, field), field == "stringVal")
+    return field, unpack(getattr(column, field), field == "stringVal")
 
 
-def unpacked(part: Any, text: bool) -> list[Any]:
+def unpack(part: Any, text: bool) -> list[Any]:
     assert len(part.nulls) == (len(part.values) + 7) // 8
     bits = int.from_bytes(part.nulls, "little")
     assert bits >> len(part.values) == 0
@@ -122,7 +122,7 @@ def test_every_value_null_and_slice_reads_back(case: str, data: st.DataObject) -
     length = data.draw(st.integers(0, len(given_values) - start))
     array = pa.array(given_values, arrow_type).slice(start, length)
     wanted = [None if v is None else expected(v) for v in given_values[start : start + length]]
-    assert decoded(spark_type, array) == (field, wanted)
+    assert encode_and_decode(spark_type, array) == (field, wanted)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"])
@@ -135,7 +135,7 @@ def test_instants_are_shown_in_their_columns_zone(
     wanted = [
         None if i is None else python_timestamp(i.astimezone(ZoneInfo(zone))) for i in instants
     ]
-    assert decoded("timestamp", array) == ("stringVal", wanted)
+    assert encode_and_decode("timestamp", array) == ("stringVal", wanted)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,15 @@ def test_instants_are_shown_in_their_columns_zone(
 )
 def test_a_zone_may_be_an_offset(zone: str, shown: str) -> None:
     array = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", zone))
-    assert decoded("timestamp", array)[1] == [shown]
+    assert encode_and_decode("timestamp", array)[1] == [shown]
 
 
 def test_whole_seconds_have_no_fraction_and_keep_their_zeros() -> None:
     array = pa.array([datetime(2026, 1, 1, 10, 0, 0), datetime(2026, 1, 1, 0, 0, 0, 500_000)])
-    assert decoded("timestamp_ntz", array)[1] == ["2026-01-01 10:00:00", "2026-01-01 00:00:00.5"]
+    assert encode_and_decode("timestamp_ntz", array)[1] == [
+        "2026-01-01 10:00:00",
+        "2026-01-01 00:00:00.5",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_whole_seconds_have_no_fraction_and_keep_their_zeros() -> None:
     ],
 )
 def test_dates_outside_pythons_years_are_spelled_as_spark_does(day: int, text: str) -> None:
-    assert decoded("date", pa.array([day, 0], pa.int32()).cast(pa.date32()))[1] == [
+    assert encode_and_decode("date", pa.array([day, 0], pa.int32()).cast(pa.date32()))[1] == [
         text,
         "1970-01-01",
     ]
@@ -176,17 +179,17 @@ def test_dates_outside_pythons_years_are_spelled_as_spark_does(day: int, text: s
 def test_timestamps_outside_pythons_years_are_spelled_as_spark_does() -> None:
     micros = pa.array([2_932_897 * 86_400_000_000 + 1, 0])
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
-        assert decoded("timestamp", micros.cast(kind))[1] == [
+        assert encode_and_decode("timestamp", micros.cast(kind))[1] == [
             "+10000-01-01 00:00:00.000001",
             "1970-01-01 00:00:00",
         ]
     berlin = micros.cast(pa.timestamp("us", "Europe/Berlin"))
-    assert decoded("timestamp", berlin)[1][0] == "+10000-01-01 01:00:00.000001"
+    assert encode_and_decode("timestamp", berlin)[1][0] == "+10000-01-01 01:00:00.000001"
 
 
 def test_decimals_never_take_an_exponent() -> None:
     array = pa.array([Decimal("0"), Decimal("1e-18"), None], pa.decimal128(38, 18))
-    assert decoded("decimal(38,18)", array)[1] == [
+    assert encode_and_decode("decimal(38,18)", array)[1] == [
         "0.000000000000000000",
         "0.000000000000000001",
         None,
@@ -195,22 +198,22 @@ def test_decimals_never_take_an_exponent() -> None:
 
 def test_not_a_number_and_infinities_stay() -> None:
     for spark_type, kind in (("float", pa.float32()), ("double", pa.float64())):
-        values = decoded(spark_type, pa.array([math.nan, math.inf, -math.inf], kind))[1]
+        values = encode_and_decode(spark_type, pa.array([math.nan, math.inf, -math.inf], kind))[1]
         assert math.isnan(values[0])
         assert values[1:] == [math.inf, -math.inf]
 
 
 def test_a_void_column_is_text_of_nulls() -> None:
-    assert decoded("void", pa.nulls(3)) == ("stringVal", [None, None, None])
+    assert encode_and_decode("void", pa.nulls(3)) == ("stringVal", [None, None, None])
 
 
 def test_dictionaries_are_spelled_out() -> None:
     array = pa.array(["a", "b", None, "a"]).dictionary_encode()
-    assert decoded("string", array)[1] == ["a", "b", None, "a"]
+    assert encode_and_decode("string", array)[1] == ["a", "b", None, "a"]
 
 
 def test_narrower_arrow_types_are_widened() -> None:
-    assert decoded("bigint", pa.array([1, None], pa.int8())) == ("i64Val", [1, None])
+    assert encode_and_decode("bigint", pa.array([1, None], pa.int8())) == ("i64Val", [1, None])
 
 
 def test_an_empty_result_still_has_every_column() -> None:
@@ -286,6 +289,6 @@ def test_lengths_are_four_bytes_big_endian() -> None:
 
 def test_sub_second_units_other_than_microseconds_are_converted() -> None:
     moment = datetime(2026, 1, 1) + timedelta(milliseconds=120)
-    assert decoded("timestamp_ntz", pa.array([moment], pa.timestamp("ms")))[1] == [
+    assert encode_and_decode("timestamp_ntz", pa.array([moment], pa.timestamp("ms")))[1] == [
         "2026-01-01 00:00:00.12"
     ]

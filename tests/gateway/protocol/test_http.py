@@ -61,15 +61,17 @@ def sections(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def password_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A server that asks for passwords or tokens."""
     with running_gateway(Config(**sections(tmp_path_factory.mktemp("keys")))) as running:
         yield running
 
 
 @pytest.fixture
-def fetched(guarded: Gateway) -> Iterator[http.client.HTTPConnection]:
-    with closing(http.client.HTTPConnection(guarded.host, guarded.port, timeout=10)) as plain:
+def plain_connection(password_gateway: Gateway) -> Iterator[http.client.HTTPConnection]:
+    with closing(
+        http.client.HTTPConnection(password_gateway.host, password_gateway.port, timeout=10)
+    ) as plain:
         yield plain
 
 
@@ -134,18 +136,22 @@ def test_the_driver_reads_a_large_result_and_cancels(gateway: Gateway) -> None:
         assert cursor.fetchall() == [(1,)]
 
 
-def test_pyhive_connects(guarded: Gateway) -> None:
+def test_pyhive_connects(password_gateway: Gateway) -> None:
     options = {"scheme": "http", "auth": "BASIC", "username": "ada", "password": "ada"}
-    with closing(hive.connect(guarded.host, port=guarded.port, **options)) as connection:
+    with closing(
+        hive.connect(password_gateway.host, port=password_gateway.port, **options)
+    ) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == [(1,)]
 
 
-def test_impyla_connects(guarded: Gateway) -> None:
+def test_impyla_connects(password_gateway: Gateway) -> None:
     options = {"use_http_transport": True, "http_path": "cliservice", "auth_mechanism": "LDAP"}
     with closing(
-        impala.dbapi.connect(guarded.host, guarded.port, user="ada", password="ada", **options)
+        impala.dbapi.connect(
+            password_gateway.host, password_gateway.port, user="ada", password="ada", **options
+        )
     ) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT 1")
@@ -169,9 +175,11 @@ def test_a_session_outlives_its_connections(gateway: Gateway) -> None:
 # ---- logging in ----------------------------------------------------------------------------
 
 
-def test_a_password_is_checked_once_and_then_the_cookie_stands_for_it(guarded: Gateway) -> None:
+def test_a_password_is_checked_once_and_then_the_cookie_stands_for_it(
+    password_gateway: Gateway,
+) -> None:
     before = Counting.asked
-    with connect(guarded, user="noor", password="noor") as connection:
+    with connect(password_gateway, user="noor", password="noor") as connection:
         for _ in range(5):
             connection.ping()
         assert Counting.asked == before + 1
@@ -179,29 +187,29 @@ def test_a_password_is_checked_once_and_then_the_cookie_stands_for_it(guarded: G
 
 
 def test_a_client_that_knows_no_cookies_is_remembered(
-    fetched: http.client.HTTPConnection,
+    plain_connection: http.client.HTTPConnection,
 ) -> None:
     before = Counting.asked
     for _ in range(5):
-        assert post(fetched, basic("max", "max"))[0] == 200
+        assert post(plain_connection, basic("max", "max"))[0] == 200
     assert Counting.asked == before + 1
 
 
-def test_a_cookie_logs_in(fetched: http.client.HTTPConnection) -> None:
-    _, _, response = post(fetched, basic("ada", "ada"))
+def test_a_cookie_logs_in(plain_connection: http.client.HTTPConnection) -> None:
+    _, _, response = post(plain_connection, basic("ada", "ada"))
     assert "HttpOnly" in response.headers["Set-Cookie"]
     assert "Secure" not in response.headers["Set-Cookie"]
-    status, _, again = post(fetched, cookie(response))
+    status, _, again = post(plain_connection, cookie(response))
     assert status == 200
     assert again.headers["Set-Cookie"] is None
 
 
-def test_a_forged_cookie_does_not(fetched: http.client.HTTPConnection) -> None:
-    given = cookie(post(fetched, basic("ada", "ada"))[2])
+def test_a_forged_cookie_does_not(plain_connection: http.client.HTTPConnection) -> None:
+    given = cookie(post(plain_connection, basic("ada", "ada"))[2])
     name, _, value = given["Cookie"].partition("=")
     payload, _, signature = value.partition(".")
     for forged in (f"x{value}", payload, f"{payload}.{signature[::-1]}", "x", ""):
-        assert post(fetched, {**THRIFT, "Cookie": f"a=b; {name}={forged}"})[0] == 401
+        assert post(plain_connection, {**THRIFT, "Cookie": f"a=b; {name}={forged}"})[0] == 401
 
 
 def test_a_cookie_of_before_the_restart_is_worthless(tmp_path: Path) -> None:
@@ -218,8 +226,8 @@ def test_a_cookie_of_before_the_restart_is_worthless(tmp_path: Path) -> None:
         assert post(plain, replayed)[0] == 401
 
 
-def test_the_driver_logs_in_again_when_its_cookie_is_refused(guarded: Gateway) -> None:
-    with connect(guarded, user="ada", password="ada") as connection:
+def test_the_driver_logs_in_again_when_its_cookie_is_refused(password_gateway: Gateway) -> None:
+    with connect(password_gateway, user="ada", password="ada") as connection:
         inner: Any = connection._channel._inner
         inner._cookies = {"hive.server2.auth": "forged"}
         connection.ping()
@@ -242,32 +250,34 @@ def test_the_driver_logs_in_again_when_its_cookie_is_refused(guarded: Gateway) -
     ],
 )
 def test_whoever_does_not_log_in_is_told_how(
-    fetched: http.client.HTTPConnection, headers: Mapping[str, str], said: str
+    plain_connection: http.client.HTTPConnection, headers: Mapping[str, str], said: str
 ) -> None:
-    status, body, response = post(fetched, {**THRIFT, **headers})
+    status, body, response = post(plain_connection, {**THRIFT, **headers})
     assert status == 401
     assert said in body.decode()
     assert "SQLSTATE 28000" in body.decode()
     schemes = response.headers.get_all("WWW-Authenticate") or []
     assert [scheme.split()[0] for scheme in schemes] == ["Basic", "Bearer"]
-    assert post(fetched, basic("ada", "ada"))[0] == 200, "the connection stays usable"
+    assert post(plain_connection, basic("ada", "ada"))[0] == 200, "the connection stays usable"
 
 
-def test_the_driver_tells_of_a_refused_login(guarded: Gateway) -> None:
+def test_the_driver_tells_of_a_refused_login(password_gateway: Gateway) -> None:
     with pytest.raises(tidegate.OperationalError, match="password is wrong") as caught:
-        connect(guarded, user="ada", password="wrong")
+        connect(password_gateway, user="ada", password="wrong")
     assert caught.value.sqlstate == "28000"
 
 
-def test_a_token_logs_in(guarded: Gateway) -> None:
-    with connect(guarded, token=bearer()):
-        assert "ada" in {session.real_user for session in guarded.sessions.sessions()}
+def test_a_token_logs_in(password_gateway: Gateway) -> None:
+    with connect(password_gateway, token=bearer()):
+        assert "ada" in {session.real_user for session in password_gateway.sessions.sessions()}
 
 
 @pytest.mark.parametrize("changes", [{"aud": "another"}, {"exp": 1}, {"iss": "another"}])
-def test_a_token_for_something_else_does_not(guarded: Gateway, changes: dict[str, Any]) -> None:
+def test_a_token_for_something_else_does_not(
+    password_gateway: Gateway, changes: dict[str, Any]
+) -> None:
     with pytest.raises(tidegate.OperationalError, match="token is invalid") as caught:
-        connect(guarded, token=bearer(**changes))
+        connect(password_gateway, token=bearer(**changes))
     assert caught.value.sqlstate == "28000"
 
 
@@ -292,18 +302,20 @@ def test_a_cookie_over_tls_is_for_tls_alone(tmp_path: Path) -> None:
 
 
 def test_a_gateway_in_front_may_act_for_its_users(
-    guarded: Gateway, fetched: http.client.HTTPConnection
+    password_gateway: Gateway, plain_connection: http.client.HTTPConnection
 ) -> None:
-    status, _, _ = post(fetched, basic("knox", "knox"), path="/cliservice?doAs=ada")
+    status, _, _ = post(plain_connection, basic("knox", "knox"), path="/cliservice?doAs=ada")
     assert status == 200
     assert ("knox", "ada") in {
-        (session.real_user, session.user) for session in guarded.sessions.sessions()
+        (session.real_user, session.user) for session in password_gateway.sessions.sessions()
     }
 
 
 @pytest.mark.parametrize(("user", "other"), [("knox", "root"), ("eva", "ada")])
-def test_nobody_else_may(fetched: http.client.HTTPConnection, user: str, other: str) -> None:
-    status, body, _ = post(fetched, basic(user, user), path=f"/cliservice/?doAs={other}")
+def test_nobody_else_may(
+    plain_connection: http.client.HTTPConnection, user: str, other: str
+) -> None:
+    status, body, _ = post(plain_connection, basic(user, user), path=f"/cliservice/?doAs={other}")
     assert status == 403
     assert b"PROXY_REFUSED" in body
 
@@ -440,15 +452,17 @@ def test_a_body_that_is_too_large_is_refused() -> None:
         assert answer.startswith(b"HTTP/1.1 413 ")
 
 
-def test_before_the_login_no_large_body_is_read(guarded: Gateway) -> None:
-    answer = exchange(guarded, HEAD + b"Content-Length: 1000000000\r\n\r\n" + b"x" * 100_000)
+def test_before_the_login_no_large_body_is_read(password_gateway: Gateway) -> None:
+    answer = exchange(
+        password_gateway, HEAD + b"Content-Length: 1000000000\r\n\r\n" + b"x" * 100_000
+    )
     assert answer.startswith(b"HTTP/1.1 401 ")
     assert b"Connection: close" in answer
 
 
-def test_a_large_body_after_the_login_is_taken(guarded: Gateway) -> None:
+def test_a_large_body_after_the_login_is_taken(password_gateway: Gateway) -> None:
     with (
-        connect(guarded, user="ada", password="ada") as connection,
+        connect(password_gateway, user="ada", password="ada") as connection,
         connection.cursor() as cursor,
         pytest.raises(tidegate.ProgrammingError, match="cannot run"),
     ):

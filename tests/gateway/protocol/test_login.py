@@ -1,4 +1,4 @@
-"""Logging in over the binary transport: who comes in, who is told why not."""
+"""Authentication over the binary transport: who is accepted, and what the others are told."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Gateway]:
+def password_gateway() -> Iterator[Gateway]:
     """A server that asks for passwords."""
     with running_gateway(Config(**SECTIONS)) as running:
         yield running
@@ -81,37 +81,41 @@ def response(payload: bytes) -> bytes:
 # ---- the right password --------------------------------------------------------------------
 
 
-def test_the_driver_logs_in(guarded: Gateway) -> None:
-    with connect(guarded, user="ada", password="lovelace", auth="PASSWORD"):
-        assert ("ada", "ada") in users(guarded)
+def test_the_driver_logs_in(password_gateway: Gateway) -> None:
+    with connect(password_gateway, user="ada", password="lovelace", auth="PASSWORD"):
+        assert ("ada", "ada") in users(password_gateway)
 
 
-def test_pyhive_logs_in(guarded: Gateway) -> None:
+def test_pyhive_logs_in(password_gateway: Gateway) -> None:
     options = {"username": "ada", "password": "lovelace", "auth": "LDAP"}
-    with closing(hive.connect(guarded.host, port=guarded.port, **options)) as connection:
+    with closing(
+        hive.connect(password_gateway.host, port=password_gateway.port, **options)
+    ) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == [(1,)]
 
 
-def test_impyla_logs_in(guarded: Gateway) -> None:
+def test_impyla_logs_in(password_gateway: Gateway) -> None:
     options = {"user": "ada", "password": "lovelace", "auth_mechanism": "LDAP"}
-    with closing(impala.dbapi.connect(guarded.host, guarded.port, **options)) as connection:
+    with closing(
+        impala.dbapi.connect(password_gateway.host, password_gateway.port, **options)
+    ) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == [(1,)]
         cursor.close()
 
 
-def test_the_name_in_the_request_counts_for_nothing(guarded: Gateway) -> None:
-    with connect(guarded, user="ada", password="lovelace") as connection:
+def test_the_name_in_the_request_counts_for_nothing(password_gateway: Gateway) -> None:
+    with connect(password_gateway, user="ada", password="lovelace") as connection:
         request = ttypes.TOpenSessionReq(
             client_protocol=ttypes.TProtocolVersion.HIVE_CLI_SERVICE_PROTOCOL_V10,
             username="root",
             configuration={},
         )
         connection.call("OpenSession", request)
-        assert "root" not in {name for pair in users(guarded) for name in pair}
+        assert "root" not in {name for pair in users(password_gateway) for name in pair}
 
 
 # ---- a wrong one ---------------------------------------------------------------------------
@@ -121,10 +125,10 @@ def test_the_name_in_the_request_counts_for_nothing(guarded: Gateway) -> None:
     ("user", "password"), [("ada", "Lovelace!"), ("nobody", "lovelace"), ("ada\n", "lovelace")]
 )
 def test_a_wrong_password_is_told_with_its_sqlstate(
-    guarded: Gateway, caplog: pytest.LogCaptureFixture, user: str, password: str
+    password_gateway: Gateway, caplog: pytest.LogCaptureFixture, user: str, password: str
 ) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(tidegate.OperationalError) as caught:
-        connect(guarded, user=user, password=password)
+        connect(password_gateway, user=user, password=password)
     assert caught.value.sqlstate == "28000"
     assert "[LOGIN_REFUSED] The user name or the password is wrong." in str(caught.value)
     assert "SQLSTATE 28000" in str(caught.value)
@@ -132,28 +136,36 @@ def test_a_wrong_password_is_told_with_its_sqlstate(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_pyhive_and_impyla_are_told_too(guarded: Gateway) -> None:
+def test_pyhive_and_impyla_are_told_too(password_gateway: Gateway) -> None:
     with pytest.raises(TTransportException, match="password is wrong"):
-        hive.connect(guarded.host, port=guarded.port, username="ada", password="x", auth="LDAP")
+        hive.connect(
+            password_gateway.host,
+            port=password_gateway.port,
+            username="ada",
+            password="x",
+            auth="LDAP",
+        )
     options = {"user": "ada", "password": "x", "auth_mechanism": "LDAP"}
     with pytest.raises(TTransportException, match="password is wrong"):
-        impala.dbapi.connect(guarded.host, guarded.port, **options).cursor()
+        impala.dbapi.connect(password_gateway.host, password_gateway.port, **options).cursor()
     gc.collect()  # both forget to close the connection
 
 
-def test_a_check_that_takes_too_long_is_no_hang(guarded: Gateway) -> None:
+def test_a_check_that_takes_too_long_is_no_hang(password_gateway: Gateway) -> None:
     with pytest.raises(tidegate.OperationalError, match="it took too long"):
-        connect(guarded, user="slow", password="x")
+        connect(password_gateway, user="slow", password="x")
 
 
 # ---- the wrong mode ------------------------------------------------------------------------
 
 
-def test_a_client_without_sasl_is_told_to_use_it(guarded: Gateway) -> None:
+def test_a_client_without_sasl_is_told_to_use_it(password_gateway: Gateway) -> None:
     with pytest.raises(tidegate.OperationalError, match="requires authentication") as caught:
-        connect(guarded, auth="NOSASL")
+        connect(password_gateway, auth="NOSASL")
     assert caught.value.sqlstate == "28000"
-    connection = impala.dbapi.connect(guarded.host, guarded.port, auth_mechanism="NOSASL")
+    connection = impala.dbapi.connect(
+        password_gateway.host, password_gateway.port, auth_mechanism="NOSASL"
+    )
     with pytest.raises(impala.error.HiveServer2Error, match="requires authentication"):
         connection.cursor()
     connection.close()
@@ -169,8 +181,10 @@ def test_a_client_with_sasl_is_told_to_leave_it() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [b"GSSAPI", b"\xff\xfe", b""])
-def test_another_mechanism_is_refused_with_a_sentence(guarded: Gateway, mechanism: bytes) -> None:
-    answer = exchange(guarded, start(mechanism) + response(b"x" * 1000))
+def test_another_mechanism_is_refused_with_a_sentence(
+    password_gateway: Gateway, mechanism: bytes
+) -> None:
+    answer = exchange(password_gateway, start(mechanism) + response(b"x" * 1000))
     assert answer[0] == 3
     assert b"Use PLAIN" in answer
 
@@ -182,22 +196,22 @@ def proxy(name: str) -> dict[str, Any]:
     return {"settings": {"hive.server2.proxy.user": name}}
 
 
-def test_a_rule_lets_one_user_act_as_another(guarded: Gateway) -> None:
-    with connect(guarded, user="superset", password="s3cret", **proxy("eva")):
-        assert ("superset", "eva") in users(guarded)
+def test_a_rule_lets_one_user_act_as_another(password_gateway: Gateway) -> None:
+    with connect(password_gateway, user="superset", password="s3cret", **proxy("eva")):
+        assert ("superset", "eva") in users(password_gateway)
 
 
 @pytest.mark.parametrize(("user", "other"), [("ada", "eva"), ("superset", "root")])
-def test_without_a_rule_it_is_refused(guarded: Gateway, user: str, other: str) -> None:
+def test_without_a_rule_it_is_refused(password_gateway: Gateway, user: str, other: str) -> None:
     with pytest.raises(tidegate.OperationalError, match="may not act as") as caught:
-        connect(guarded, user=user, password=PASSWORDS[user], **proxy(other))
+        connect(password_gateway, user=user, password=PASSWORDS[user], **proxy(other))
     assert (caught.value.code, caught.value.sqlstate) == ("PROXY_REFUSED", "28000")
 
 
-def test_sasls_own_way_to_act_as_another_follows_the_same_rules(guarded: Gateway) -> None:
-    refused_at_once = open_session_as(guarded, b"root\0ada\0lovelace")
+def test_sasls_own_way_to_act_as_another_follows_the_same_rules(password_gateway: Gateway) -> None:
+    refused_at_once = open_session_as(password_gateway, b"root\0ada\0lovelace")
     assert b"PROXY_REFUSED" in refused_at_once
-    assert b"PROXY_REFUSED" not in open_session_as(guarded, b"eva\0superset\0s3cret")
+    assert b"PROXY_REFUSED" not in open_session_as(password_gateway, b"eva\0superset\0s3cret")
 
 
 def open_session_as(gateway: Gateway, plain: bytes) -> bytes:
@@ -225,42 +239,42 @@ def test_a_name_that_is_none_is_refused_even_where_nothing_is_checked(
 
 
 @pytest.fixture
-def token(guarded: Gateway) -> str:
+def token(password_gateway: Gateway) -> str:
     """A token of ada's that superset may renew."""
-    with connect(guarded, user="ada", password="lovelace") as connection:
+    with connect(password_gateway, user="ada", password="lovelace") as connection:
         return connection.delegation_token(renewer="superset")
 
 
-def test_a_token_logs_in_without_a_password(guarded: Gateway, token: str) -> None:
+def test_a_token_logs_in_without_a_password(password_gateway: Gateway, token: str) -> None:
     with (
-        connect(guarded, auth="TOKEN", token=token) as connection,
+        connect(password_gateway, auth="TOKEN", token=token) as connection,
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == [(1,)]
-        assert ("ada", "ada") in users(guarded)
+        assert ("ada", "ada") in users(password_gateway)
 
 
-def test_a_token_is_renewed_and_cancelled(guarded: Gateway, token: str) -> None:
-    with connect(guarded, user="superset", password="s3cret") as connection:
+def test_a_token_is_renewed_and_cancelled(password_gateway: Gateway, token: str) -> None:
+    with connect(password_gateway, user="superset", password="s3cret") as connection:
         connection.renew_delegation_token(token)
         connection.cancel_delegation_token(token)
         with pytest.raises(tidegate.OperationalError, match="unknown, canceled"):
             connection.renew_delegation_token(token)
     with pytest.raises(tidegate.OperationalError, match="unknown, canceled") as caught:
-        connect(guarded, auth="TOKEN", token=token)
+        connect(password_gateway, auth="TOKEN", token=token)
     assert caught.value.sqlstate == "28000"
 
 
-def test_a_token_with_another_secret_is_refused(guarded: Gateway, token: str) -> None:
+def test_a_token_with_another_secret_is_refused(password_gateway: Gateway, token: str) -> None:
     identifier, secret = decode_token(token)
     forged = encode_token(identifier, bytes(len(secret)))
     with pytest.raises(tidegate.OperationalError, match="is wrong"):
-        connect(guarded, auth="TOKEN", token=forged)
+        connect(password_gateway, auth="TOKEN", token=forged)
 
 
-def test_a_token_for_somebody_else_needs_a_rule(guarded: Gateway) -> None:
-    with connect(guarded, user="superset", password="s3cret") as connection:
+def test_a_token_for_somebody_else_needs_a_rule(password_gateway: Gateway) -> None:
+    with connect(password_gateway, user="superset", password="s3cret") as connection:
         assert decode_token(connection.delegation_token(owner="eva"))
         with pytest.raises(tidegate.OperationalError, match="may not act as"):
             connection.delegation_token(owner="ada")
@@ -274,19 +288,19 @@ def test_where_nothing_is_checked_there_are_no_tokens(gateway: Gateway) -> None:
         connect(gateway, auth="TOKEN", token=encode_token(b"a", b"b"))
 
 
-def test_what_is_no_token_is_the_callers_mistake(guarded: Gateway) -> None:
+def test_what_is_no_token_is_the_callers_mistake(password_gateway: Gateway) -> None:
     for text in ("", "x", "é", "////"):
         with pytest.raises(tidegate.InterfaceError):
-            connect(guarded, auth="TOKEN", token=text)
+            connect(password_gateway, auth="TOKEN", token=text)
 
 
 # ---- handles of other users ----------------------------------------------------------------
 
 
-def test_a_stolen_handle_is_of_no_use_to_another_user(guarded: Gateway) -> None:
+def test_a_stolen_handle_is_of_no_use_to_another_user(password_gateway: Gateway) -> None:
     with (
-        connect(guarded, user="ada", password="lovelace") as owner,
-        connect(guarded, user="superset", password="s3cret") as thief,
+        connect(password_gateway, user="ada", password="lovelace") as owner,
+        connect(password_gateway, user="superset", password="s3cret") as thief,
     ):
         execute = ttypes.TExecuteStatementReq(owner.session_handle, "SELECT 1")
         operation = owner.call("ExecuteStatement", execute).operationHandle
@@ -304,10 +318,10 @@ def test_a_stolen_handle_is_of_no_use_to_another_user(guarded: Gateway) -> None:
         assert status.operationState == ttypes.TOperationState.FINISHED_STATE
 
 
-def test_an_own_handle_works_on_another_connection(guarded: Gateway) -> None:
+def test_an_own_handle_works_on_another_connection(password_gateway: Gateway) -> None:
     with (
-        connect(guarded, user="ada", password="lovelace") as first,
-        connect(guarded, user="ada", password="lovelace") as second,
+        connect(password_gateway, user="ada", password="lovelace") as first,
+        connect(password_gateway, user="ada", password="lovelace") as second,
     ):
         request = ttypes.TGetInfoReq(first.session_handle, ttypes.TGetInfoType.CLI_SERVER_NAME)
         assert second.call("GetInfo", request).status.statusCode == 0
@@ -326,13 +340,17 @@ def test_an_own_handle_works_on_another_connection(guarded: Gateway) -> None:
         start() + b"\x02\x00\x10\x00\x00",
     ],
 )
-def test_frames_with_impossible_headers_end_the_connection(guarded: Gateway, data: bytes) -> None:
-    assert exchange(guarded, data) == b""
+def test_frames_with_impossible_headers_end_the_connection(
+    password_gateway: Gateway, data: bytes
+) -> None:
+    assert exchange(password_gateway, data) == b""
 
 
 @pytest.mark.parametrize("payload", [b"", b"ada\0lovelace", b"\0a\0b\0c", b"\xff" * 100])
-def test_a_response_that_is_none_is_told(guarded: Gateway, payload: bytes) -> None:
-    assert b"3 parts in the PLAIN response" in exchange(guarded, start() + response(payload))
+def test_a_response_that_is_none_is_told(password_gateway: Gateway, payload: bytes) -> None:
+    assert b"3 parts in the PLAIN response" in exchange(
+        password_gateway, start() + response(payload)
+    )
 
 
 def drip(data: bytes) -> Callable[[socket.socket], None]:

@@ -1,4 +1,4 @@
-"""Calls as tools make them that nobody tested with: nulls, odd numbers, calls out of order."""
+"""Calls as untested tools may make them: nulls, odd numbers, calls out of order."""
 
 from __future__ import annotations
 
@@ -10,16 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.gateway.protocol.gateway import ORDERS, RECENT, Gateway, rows_of, running_gateway
-from tests.gateway.protocol.test_server import CODES, STATES, Peer, connected, numbers
+from tests.gateway.protocol.peer import CODES, STATES, Peer, numbers, open_peer
 from tidegate.wire.service import TApplicationException, ttypes
 from tidegate_server.core.config import Config
 from tidegate_server.core.model.names import TableName
-
-
-@pytest.fixture
-def peer(gateway: Gateway) -> Iterator[Peer]:
-    with connected(gateway) as peer:
-        yield peer
 
 
 def strings(peer: Peer, reply: Any, column: int) -> list[str]:
@@ -133,7 +127,7 @@ def alone() -> Iterator[Gateway]:
 
 @pytest.fixture
 def visitor(alone: Gateway) -> Iterator[Peer]:
-    with connected(alone) as peer:
+    with open_peer(alone) as peer:
         yield peer
 
 
@@ -332,6 +326,6 @@ def test_a_long_statement_of_any_letters_arrives_whole(peer: Peer, gateway: Gate
 
 def test_types_can_be_those_that_every_tool_knows() -> None:
     config = Config(server={"port": 0, "workers": 2, "materialized_as_table": True})
-    with running_gateway(config) as gateway, connected(gateway) as peer:
+    with running_gateway(config) as gateway, open_peer(gateway) as peer:
         request = ttypes.TGetTableTypesReq(sessionHandle=peer.session())
         assert strings(peer, peer.client.GetTableTypes(request), 0) == ["TABLE", "VIEW"]

@@ -88,7 +88,7 @@ def message_bytes(name: str, sequence: int, body: list[Value], *, versioned: boo
     return bytes(buffer.getvalue())
 
 
-def scanned(data: bytes, limit: int = LIMIT) -> list[Message]:
+def scan(data: bytes, limit: int = LIMIT) -> list[Message]:
     scanner = MessageScanner(limit)
     scanner.feed(data)
     found = []
@@ -135,7 +135,7 @@ def test_a_message_is_found_byte_by_byte(body: list[Value], versioned: bool) -> 
 
 def drain(data: bytes) -> None:
     try:
-        scanned(data, 4096)
+        scan(data, 4096)
     except FrameError:
         return
 
@@ -186,7 +186,7 @@ UNVERSIONED = b"\x00\x00\x00\x01x\x01\x00\x00\x00\x00"
 )
 def test_what_cannot_be_a_request_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(FrameError, match=reason):
-        scanned(data)
+        scan(data)
 
 
 def test_an_unfinished_message_is_bounded_too() -> None:
@@ -197,7 +197,7 @@ def test_an_unfinished_message_is_bounded_too() -> None:
 
 
 def test_an_empty_map_may_leave_its_types_open() -> None:
-    (message,) = scanned(HEADER + b"\x0d\x00\x01\x00\x00\x00\x00\x00\x00\x00")
+    (message,) = scan(HEADER + b"\x0d\x00\x01\x00\x00\x00\x00\x00\x00\x00")
     assert message.name == "x"
 
 

@@ -33,7 +33,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def secured(issuer: Authority) -> Iterator[Gateway]:
+def tls_gateway(issuer: Authority) -> Iterator[Gateway]:
     """A server that offers TLS."""
     with running_gateway(Config(server=SERVER, tls=issuer.server)) as running:
         yield running
@@ -49,7 +49,7 @@ def answers(connection: tidegate.Connection) -> bool:
         return bool(cursor.fetchall() == [(1,)])
 
 
-def presented(gateway: Gateway) -> bytes:
+def server_certificate(gateway: Gateway) -> bytes:
     """Return the certificate that the server shows now."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -65,35 +65,35 @@ def presented(gateway: Gateway) -> bytes:
 @pytest.mark.parametrize("auth", ["NONE", "NOSASL"])
 @pytest.mark.parametrize("transport", ["binary", "http"])
 def test_the_driver_connects(
-    secured: Gateway, issuer: Authority, auth: str, transport: str
+    tls_gateway: Gateway, issuer: Authority, auth: str, transport: str
 ) -> None:
     options = {"ssl": True, "ca": issuer.file, "auth": auth, "transport": transport}
-    assert answers(connect(secured, **options))
+    assert answers(connect(tls_gateway, **options))
 
 
-def test_a_url_says_it_all(secured: Gateway, issuer: Authority) -> None:
-    url = f"tidegate://eva@localhost:{secured.port}/?ssl=true&ca={issuer.file}"
+def test_a_url_says_it_all(tls_gateway: Gateway, issuer: Authority) -> None:
+    url = f"tidegate://eva@localhost:{tls_gateway.port}/?ssl=true&ca={issuer.file}"
     assert answers(tidegate.connect(url))
     for text in ("SELECT version()", "SELECT current_database()"):
-        secured.answers[text] = lambda _: rows_of("x", "string", pa.array(["4.1.4"]))
+        tls_gateway.answers[text] = lambda _: rows_of("x", "string", pa.array(["4.1.4"]))
     apart = {"ssl": True, "ca": issuer.file}
     for engine in (
         sa.create_engine(url),
-        sa.create_engine(f"tidegate://eva@localhost:{secured.port}/", connect_args=apart),
+        sa.create_engine(f"tidegate://eva@localhost:{tls_gateway.port}/", connect_args=apart),
     ):
         with engine.connect() as connection:
             assert connection.execute(sa.text("SELECT 1")).all() == [(1,)]
         engine.dispose()
 
 
-def test_a_context_of_ones_own_is_used(secured: Gateway, issuer: Authority) -> None:
-    assert answers(connect(secured, ssl=ssl.create_default_context(cafile=issuer.file)))
+def test_a_context_of_ones_own_is_used(tls_gateway: Gateway, issuer: Authority) -> None:
+    assert answers(connect(tls_gateway, ssl=ssl.create_default_context(cafile=issuer.file)))
 
 
-def test_impyla_connects(secured: Gateway, issuer: Authority) -> None:
+def test_impyla_connects(tls_gateway: Gateway, issuer: Authority) -> None:
     options = {"use_ssl": True, "ca_cert": issuer.file, "auth_mechanism": "PLAIN"}
     with closing(
-        impala.dbapi.connect("localhost", secured.port, user="eva", password="x", **options)
+        impala.dbapi.connect("localhost", tls_gateway.port, user="eva", password="x", **options)
     ) as connection:
         cursor = connection.cursor()
         cursor.execute("SELECT 1")
@@ -101,15 +101,15 @@ def test_impyla_connects(secured: Gateway, issuer: Authority) -> None:
         cursor.close()
 
 
-def test_unencrypted_connections_still_work(secured: Gateway) -> None:
-    assert answers(connect(secured))
+def test_unencrypted_connections_still_work(tls_gateway: Gateway) -> None:
+    assert answers(connect(tls_gateway))
 
 
-def test_many_encrypted_connections_at_once(secured: Gateway, issuer: Authority) -> None:
+def test_many_encrypted_connections_at_once(tls_gateway: Gateway, issuer: Authority) -> None:
     done: list[bool] = []
 
     def talk() -> None:
-        done.append(answers(connect(secured, ssl=True, ca=issuer.file)))
+        done.append(answers(connect(tls_gateway, ssl=True, ca=issuer.file)))
 
     threads = [threading.Thread(target=talk) for _ in range(20)]
     for thread in threads:
@@ -122,17 +122,17 @@ def test_many_encrypted_connections_at_once(secured: Gateway, issuer: Authority)
 # ---- what is not trusted -------------------------------------------------------------------
 
 
-def test_an_unknown_authority_is_not_trusted(secured: Gateway, tmp_path: Path) -> None:
+def test_an_unknown_authority_is_not_trusted(tls_gateway: Gateway, tmp_path: Path) -> None:
     other = authority(tmp_path / "other")
     for options in ({}, {"ca": other.file}):
         with pytest.raises(tidegate.OperationalError, match="not trusted") as caught:
-            connect(secured, ssl=True, **options)
+            connect(tls_gateway, ssl=True, **options)
         assert caught.value.sqlstate == "08001"
         assert "ca=" in (caught.value.hint or "")
 
 
-def test_the_check_can_be_left_out(secured: Gateway) -> None:
-    assert answers(connect(secured, ssl=True, verify=False))
+def test_the_check_can_be_left_out(tls_gateway: Gateway) -> None:
+    assert answers(connect(tls_gateway, ssl=True, verify=False))
 
 
 def test_another_hosts_certificate_is_not_trusted(tmp_path: Path) -> None:
@@ -146,13 +146,13 @@ def test_another_hosts_certificate_is_not_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_old_versions_are_refused(secured: Gateway, issuer: Authority) -> None:
+def test_old_versions_are_refused(tls_gateway: Gateway, issuer: Authority) -> None:
     context = ssl.create_default_context(cafile=issuer.file)
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises(tidegate.OperationalError, match="cannot agree on TLS"):
-        connect(secured, ssl=context)
+        connect(tls_gateway, ssl=context)
 
 
 def test_a_server_without_tls_says_so(gateway: Gateway) -> None:
@@ -162,9 +162,9 @@ def test_a_server_without_tls_says_so(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("file", ["/nowhere/ca.pem", __file__])
-def test_files_that_are_no_certificates_are_named(secured: Gateway, file: str) -> None:
+def test_files_that_are_no_certificates_are_named(tls_gateway: Gateway, file: str) -> None:
     with pytest.raises(tidegate.InterfaceError, match="TLS files are invalid") as caught:
-        connect(secured, ssl=True, ca=file)
+        connect(tls_gateway, ssl=True, ca=file)
     assert file in str(caught.value)
 
 
@@ -175,22 +175,22 @@ def test_a_certificate_that_is_exchanged_is_shown_without_a_restart(tmp_path: Pa
     issuer = authority(tmp_path / "issuer")
     with running_gateway(Config(server=SERVER, tls=issuer.server)) as gateway:
         standing = connect(gateway, ssl=True, ca=issuer.file)
-        first = presented(gateway)
+        first = server_certificate(gateway)
         issuer.issue("127.0.0.1")
-        assert presented(gateway) != first
+        assert server_certificate(gateway) != first
         assert answers(standing)
 
 
 def test_a_damaged_certificate_leaves_the_old_one_in_place(tmp_path: Path) -> None:
     issuer = authority(tmp_path / "issuer")
     with running_gateway(Config(server=SERVER, tls=issuer.server)) as gateway:
-        first = presented(gateway)
+        first = server_certificate(gateway)
         Path(issuer.server["certificate"]).write_text("half of it")
-        assert presented(gateway) == first
+        assert server_certificate(gateway) == first
         Path(issuer.server["certificate"]).unlink()
-        assert presented(gateway) == first
+        assert server_certificate(gateway) == first
         issuer.issue("127.0.0.1")
-        assert presented(gateway) != first
+        assert server_certificate(gateway) != first
 
 
 @pytest.fixture(scope="module")
@@ -266,13 +266,15 @@ def test_a_configuration_that_cannot_work_is_refused(section: dict[str, Any], sa
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x03\x01", b"\x03\x01\xff\xff" + b"x" * 70_000])
-def test_a_handshake_that_is_none_ends(secured: Gateway, issuer: Authority, rest: bytes) -> None:
+def test_a_handshake_that_is_none_ends(
+    tls_gateway: Gateway, issuer: Authority, rest: bytes
+) -> None:
     with (
-        socket.create_connection((secured.host, secured.port), timeout=10) as raw,
+        socket.create_connection((tls_gateway.host, tls_gateway.port), timeout=10) as raw,
         contextlib.suppress(OSError),  # the server may hang up while this still speaks
     ):
         raw.sendall(b"\x16" + rest)
         raw.shutdown(socket.SHUT_WR)
         while raw.recv(65536):
             continue
-    assert answers(connect(secured, ssl=True, ca=issuer.file))
+    assert answers(connect(tls_gateway, ssl=True, ca=issuer.file))

@@ -1,4 +1,4 @@
-"""The REST interface over a real store, with refreshes that only say what they were asked."""
+"""The REST interface over a real store, with refreshes that only record their requests."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Rest:
 
 @contextmanager
 def rest_over_sqlite(directory: Path, **parts: Any) -> Iterator[Rest]:
-    """Yield the parts over a store of their own; lets every refresh end afterwards."""
+    """Yield the parts over a new store; lets every refresh end afterwards."""
     with open_database("sqlite", directory) as database:
         rest = Rest(SqlLedger(database), **parts)
         try:

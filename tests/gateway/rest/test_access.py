@@ -26,45 +26,45 @@ def config(**server: object) -> Config:
     return Config(server=ServerSection(**server))  # type: ignore[arg-type]
 
 
-def told(settings: Config, path: str = TABLES, **headers: str) -> str | None:
+def refusal_message(settings: Config, path: str = TABLES, **headers: str) -> str | None:
     given = {"host": "127.0.0.1:10002", **headers}
     problem = refusal(settings, path, Headers(given))
     return problem and problem.message
 
 
 def test_without_token_and_logins_everybody_on_this_machine_is_let_in() -> None:
-    assert told(config()) is None
+    assert refusal_message(config()) is None
 
 
 def test_a_token_is_asked_for_when_there_is_one() -> None:
     settings = config(http_token="s3cret")
-    assert told(settings, authorization="Bearer s3cret") is None
+    assert refusal_message(settings, authorization="Bearer s3cret") is None
     for wrong in ("Bearer other", "Bearer ", "s3cret", "Basic s3cret"):
-        assert told(settings, authorization=wrong) == "A bearer token is required."
-    assert told(settings) == "A bearer token is required."
-    assert told(settings, path="/metrics") == "A bearer token is required."
+        assert refusal_message(settings, authorization=wrong) == "A bearer token is required."
+    assert refusal_message(settings) == "A bearer token is required."
+    assert refusal_message(settings, path="/metrics") == "A bearer token is required."
 
 
 def test_health_is_told_to_everybody() -> None:
     for path in ("/health/live", "/health/ready"):
-        assert told(config(http_token="s3cret"), path=path) is None
+        assert refusal_message(config(http_token="s3cret"), path=path) is None
 
 
 def test_where_logins_are_checked_a_port_without_token_tells_only_its_health() -> None:
     settings = config(auth="PASSWORD")
-    assert "no token" in (told(settings) or "")
-    assert told(settings, path="/health/live") is None
+    assert "no token" in (refusal_message(settings) or "")
+    assert refusal_message(settings, path="/health/live") is None
 
 
 def test_pages_of_other_origins_are_refused() -> None:
-    assert "evil" in (told(config(), origin="https://evil.example") or "")
-    assert told(config(), origin="http://127.0.0.1:10002") is None
+    assert "evil" in (refusal_message(config(), origin="https://evil.example") or "")
+    assert refusal_message(config(), origin="http://127.0.0.1:10002") is None
 
 
 def test_another_name_for_this_machine_is_refused() -> None:
-    assert "rebound" in (told(config(), host="rebound.example:10002") or "")
-    assert told(config(), host="localhost:10002") is None
-    assert told(config(), host="[::1]:10002") is None
+    assert "rebound" in (refusal_message(config(), host="rebound.example:10002") or "")
+    assert refusal_message(config(), host="localhost:10002") is None
+    assert refusal_message(config(), host="[::1]:10002") is None
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def refresh(rest: Rest, body: object = None, of: str = "t-1") -> Any:
     return rest.client().post(f"{TABLES}/{of}/refresh", json=body)
 
 
-def asked(rest: Rest, body: object) -> RefreshRequest:
+def refresh_request(rest: Rest, body: object) -> RefreshRequest:
     assert refresh(rest, body).status_code == 202
     [request] = rest.requests
     return request
@@ -96,7 +96,7 @@ def test_a_refresh_is_begun_and_its_run_can_be_asked_for(rest: Rest) -> None:
 
 
 def test_static_partitions_limit_a_refresh(rest: Rest) -> None:
-    request = asked(rest, {"staticPartitions": {"ds": "2024-01-02"}})
+    request = refresh_request(rest, {"staticPartitions": {"ds": "2024-01-02"}})
     assert (request.recompute.partitions, request.trigger) == (
         ({"Ds": "2024-01-02"},),
         Trigger.MANUAL,
@@ -109,7 +109,7 @@ def test_an_unknown_partition_column_is_a_problem(rest: Rest) -> None:
 
 
 def test_a_periodic_refresh_covers_the_partition_of_its_schedule_time(rest: Rest) -> None:
-    request = asked(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
+    request = refresh_request(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
     assert request.trigger is Trigger.SCHEDULED
     assert request.schedule_time == datetime(2024, 1, 2, tzinfo=UTC)
     assert request.recompute.partitions == ({"Ds": "2024-01-02"},)
@@ -130,7 +130,7 @@ def test_a_fire_is_read_and_named_in_the_zone_of_its_table(
     rest: Rest, changes: dict[str, Any], time: str
 ) -> None:
     rest.catalog.replace(table(**changes))
-    request = asked(rest, {"isPeriodic": True, "scheduleTime": time})
+    request = refresh_request(rest, {"isPeriodic": True, "scheduleTime": time})
     assert request.schedule_time == NEW_YEAR_IN_TOKYO
     assert request.recompute.partitions == ({"Ds": "2025-01-01"},)
 
@@ -150,19 +150,19 @@ def test_an_offset_tells_the_two_hours_of_a_doubled_one_apart(rest: Rest) -> Non
 def test_the_options_of_the_last_resume_hold_for_a_periodic_refresh(rest: Rest) -> None:
     policy = {"materialized-table.partition-refresh.policy": "WINDOW_START"}
     rest.catalog.replace(table(resume_options=policy))
-    request = asked(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
+    request = refresh_request(rest, {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00"})
     assert request.recompute.partitions == ({"Ds": "2024-01-01"},)
 
 
 def test_dynamic_options_hold_for_one_periodic_refresh(rest: Rest) -> None:
     policy = {"materialized-table.partition-refresh.policy": "WINDOW_START"}
     body = {"isPeriodic": True, "scheduleTime": "2024-01-02 00:00:00", "dynamicOptions": policy}
-    assert asked(rest, body).recompute.partitions == ({"Ds": "2024-01-01"},)
+    assert refresh_request(rest, body).recompute.partitions == ({"Ds": "2024-01-01"},)
 
 
 def test_the_execution_configuration_reaches_the_run(rest: Rest) -> None:
     settings = {"spark.sql.shuffle.partitions": "3"}
-    assert asked(rest, {"executionConfig": settings}).settings == settings
+    assert refresh_request(rest, {"executionConfig": settings}).settings == settings
 
 
 @pytest.mark.parametrize(

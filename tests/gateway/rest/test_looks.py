@@ -55,14 +55,14 @@ def picture(**changes: object) -> Picture:
     return Picture(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def shown(seen: Picture) -> str:
+def metrics_text(seen: Picture) -> str:
     metrics = Metrics()
     metrics.add(Gauges(lambda: seen))
     return metrics.text().decode()
 
 
 def test_a_picture_becomes_gauges() -> None:
-    text = shown(picture())
+    text = metrics_text(picture())
     for line in (
         "tidegate_sessions 2.0",
         "tidegate_operations_open 1.0",
@@ -77,7 +77,7 @@ def test_a_picture_becomes_gauges() -> None:
 
 
 def test_without_store_the_other_gauges_are_still_told() -> None:
-    lines = shown(picture(tables=None, lags=None, due_workflows=None)).splitlines()
+    lines = metrics_text(picture(tables=None, lags=None, due_workflows=None)).splitlines()
     assert "tidegate_store_up 0.0" in lines
     assert "tidegate_sessions 2.0" in lines
     assert not [line for line in lines if "lag_seconds" in line or "due_workflows" in line]
@@ -85,6 +85,8 @@ def test_without_store_the_other_gauges_are_still_told() -> None:
 
 def test_the_number_of_tables_with_a_series_is_bounded() -> None:
     lags = tuple(TableLag(table=f"t{n}", seconds=n) for n in range(LONGEST_LIST + 10))
-    lines = [line for line in shown(picture(lags=lags)).splitlines() if "lag_seconds{" in line]
+    lines = [
+        line for line in metrics_text(picture(lags=lags)).splitlines() if "lag_seconds{" in line
+    ]
     assert len(lines) == LONGEST_LIST
     assert lines[0].endswith(f" {LONGEST_LIST + 9}.0")

@@ -10,9 +10,9 @@ import httpx2 as httpx
 import pytest
 
 import tidegate
-from tests.fix_server import eventually
 from tests.gateway.command.fakes import FixedClock
 from tests.gateway.test_app import build, cursor_of
+from tests.support.waiting import wait_until
 from tidegate_server.core.config import Config, ServerSection
 from tidegate_server.gateway import app
 from tidegate_server.gateway.app import Gateway
@@ -78,16 +78,18 @@ def test_a_store_that_is_locked_is_said_by_health_and_metrics(
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
     monkeypatch.setattr(app, "CHECK_SECONDS", 0.2)
-    with build(tmp_path, "mute") as gateway, closing(_locked(tmp_path / "store.db")) as other:
-        eventually(lambda: _problem(gateway).startswith("[STORE_BUSY]"), "the lock in health")
+    with build(tmp_path, "mute") as gateway, closing(_lock(tmp_path / "store.db")) as other:
+        wait_until(
+            lambda: _problem(gateway).startswith("[STORE_BUSY]"), "health does not show the lock"
+        )
         metrics = httpx.get(url(gateway, "/metrics")).text
         assert "tidegate_store_up 0.0" in metrics.splitlines()
         assert 'tidegate_store_failures_total{code="STORE_BUSY"}' in metrics
         other.execute("ROLLBACK")
-        eventually(lambda: not _problem(gateway), "the end of the lock in health")
+        wait_until(lambda: not _problem(gateway), "health still shows the lock")
 
 
-def _locked(file: Path) -> sqlite3.Connection:
+def _lock(file: Path) -> sqlite3.Connection:
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     return other

@@ -29,7 +29,7 @@ class FakeClock:
 
 
 class HeldExecutor(Executor):
-    """Keeps what is submitted until told to run it."""
+    """Keeps what is submitted until a test runs it."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], Any]] = []
@@ -63,7 +63,7 @@ class FakeSources:
 
 
 class FakeRunner:
-    """Stands for the refresher: records requests and answers as told."""
+    """Replaces the refresher: records requests and returns the runs that a test sets."""
 
     def __init__(self, ledger: Ledger, clock: FakeClock, sources: FakeSources) -> None:
         self.ledger = ledger

@@ -67,7 +67,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def settled(world: World) -> World:
+def refreshed_world(world: World) -> World:
     """A table refreshed once, a minute ago."""
     world.catalog.create(continuous())
     assert world.poll() == [Trigger.INITIAL]
@@ -75,7 +75,7 @@ def settled(world: World) -> World:
     return world
 
 
-def _ended(world: World, **changes: Any) -> RefreshRun:
+def _finished_run(world: World, **changes: Any) -> RefreshRun:
     values: dict[str, Any] = {
         "refresh_id": "other",
         "state": RunState.SUCCEEDED,
@@ -94,52 +94,52 @@ def test_the_first_refresh_is_the_initial_one(world: World) -> None:
     assert world.poll() == [Trigger.INITIAL]
 
 
-def test_unchanged_sources_ask_for_nothing(settled: World) -> None:
-    assert settled.poll(3600) == []
+def test_unchanged_sources_ask_for_nothing(refreshed_world: World) -> None:
+    assert refreshed_world.poll(3600) == []
 
 
-def test_a_change_is_refreshed_at_once_when_idle(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 2
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
-    assert settled.poll(60) == []
+def test_a_change_is_refreshed_at_once_when_idle(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 2
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert refreshed_world.poll(60) == []
 
 
-def test_changes_gather_for_a_quarter_of_the_freshness(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 2
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
-    settled.sources.versions["delta-ev"] = 3
-    assert settled.poll(4) == []
-    settled.sources.versions["delta-ev"] = 4
-    assert settled.poll(1) == [Trigger.UPSTREAM_CHANGE]
+def test_changes_gather_for_a_quarter_of_the_freshness(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 2
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
+    refreshed_world.sources.versions["delta-ev"] = 3
+    assert refreshed_world.poll(4) == []
+    refreshed_world.sources.versions["delta-ev"] = 4
+    assert refreshed_world.poll(1) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_change_seen_while_a_refresh_runs_is_the_next_refresh(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 2
-    (request,) = settled.watcher.due(settled.clock.now())
-    settled.watcher.record_start(request.table_id, settled.clock.now())
-    ended = settled.runner.run(request)
-    settled.sources.versions["delta-ev"] = 3
-    settled.watcher.due(settled.clock.advance(10))
-    settled.watcher.record_end(request.table_id, ended, settled.clock.now())
-    assert settled.poll(10) == [Trigger.UPSTREAM_CHANGE]
+def test_a_change_seen_while_a_refresh_runs_is_the_next_refresh(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 2
+    (request,) = refreshed_world.watcher.due(refreshed_world.clock.now())
+    refreshed_world.watcher.record_start(request.table_id, refreshed_world.clock.now())
+    ended = refreshed_world.runner.run(request)
+    refreshed_world.sources.versions["delta-ev"] = 3
+    refreshed_world.watcher.due(refreshed_world.clock.advance(10))
+    refreshed_world.watcher.record_end(request.table_id, ended, refreshed_world.clock.now())
+    assert refreshed_world.poll(10) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_source_that_was_created_again_is_watched_by_its_new_id(settled: World) -> None:
-    settled.sources.created_again["delta-ev"] = "delta-new"
-    settled.sources.versions = {"delta-new": 1}
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
-    assert settled.poll(60) == []
-    settled.sources.versions["delta-new"] = 2
-    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
-    settled.watcher = settled.fresh_watcher()
-    assert settled.poll(60) == []
-    settled.sources.versions["delta-new"] = 3
-    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+def test_a_source_that_was_created_again_is_watched_by_its_new_id(refreshed_world: World) -> None:
+    refreshed_world.sources.created_again["delta-ev"] = "delta-new"
+    refreshed_world.sources.versions = {"delta-new": 1}
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert refreshed_world.poll(60) == []
+    refreshed_world.sources.versions["delta-new"] = 2
+    assert refreshed_world.poll(60) == [Trigger.UPSTREAM_CHANGE]
+    refreshed_world.watcher = refreshed_world.fresh_watcher()
+    assert refreshed_world.poll(60) == []
+    refreshed_world.sources.versions["delta-new"] = 3
+    assert refreshed_world.poll(60) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_source_that_went_back_to_an_older_version_is_a_change(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 0
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+def test_a_source_that_went_back_to_an_older_version_is_a_change(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 0
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
 
 
 def test_one_look_serves_all_tables(world: World) -> None:
@@ -159,37 +159,39 @@ def test_full_and_suspended_tables_are_not_watched(world: World) -> None:
     assert world.sources.calls == 0
 
 
-def test_resume_goes_on_from_the_last_vector(settled: World) -> None:
-    settled.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
-    settled.sources.versions["delta-ev"] = 2
-    assert settled.poll(60) == []
-    settled.catalog.move("t-1", RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
-    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+def test_resume_goes_on_from_the_last_vector(refreshed_world: World) -> None:
+    refreshed_world.catalog.move("t-1", RefreshStatus.ACTIVATED, RefreshStatus.SUSPENDED)
+    refreshed_world.sources.versions["delta-ev"] = 2
+    assert refreshed_world.poll(60) == []
+    refreshed_world.catalog.move("t-1", RefreshStatus.SUSPENDED, RefreshStatus.ACTIVATED)
+    assert refreshed_world.poll(60) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_restart_remembers_what_was_read(settled: World) -> None:
-    settled.watcher = settled.fresh_watcher()
-    assert settled.poll(60) == []
-    settled.sources.versions["delta-ev"] = 2
-    settled.watcher = settled.fresh_watcher()
-    assert settled.poll(60) == [Trigger.UPSTREAM_CHANGE]
+def test_a_restart_remembers_what_was_read(refreshed_world: World) -> None:
+    refreshed_world.watcher = refreshed_world.fresh_watcher()
+    assert refreshed_world.poll(60) == []
+    refreshed_world.sources.versions["delta-ev"] = 2
+    refreshed_world.watcher = refreshed_world.fresh_watcher()
+    assert refreshed_world.poll(60) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_refresh_by_hand_makes_another_one_unnecessary(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 2
-    settled.ledger.record(_ended(settled, sources={"delta-ev": 2}))
-    assert settled.poll() == []
+def test_a_refresh_by_hand_makes_another_one_unnecessary(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 2
+    refreshed_world.ledger.record(_finished_run(refreshed_world, sources={"delta-ev": 2}))
+    assert refreshed_world.poll() == []
 
 
-def test_a_refresh_of_some_partitions_does_not_advance_the_vector(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 2
-    settled.ledger.record(_ended(settled, sources={"delta-ev": 2}, action=Strategy.PARTITION))
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
+def test_a_refresh_of_some_partitions_does_not_advance_the_vector(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 2
+    refreshed_world.ledger.record(
+        _finished_run(refreshed_world, sources={"delta-ev": 2}, action=Strategy.PARTITION)
+    )
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_changed_definition_is_refreshed(settled: World) -> None:
-    settled.catalog.replace(continuous(definition_version=2))
-    assert settled.poll() == [Trigger.EVOLUTION]
+def test_a_changed_definition_is_refreshed(refreshed_world: World) -> None:
+    refreshed_world.catalog.replace(continuous(definition_version=2))
+    assert refreshed_world.poll() == [Trigger.EVOLUTION]
 
 
 def test_failures_are_retried_ever_more_slowly(world: World) -> None:
@@ -221,19 +223,21 @@ def test_success_ends_the_slowness(world: World) -> None:
     assert world.poll(1) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_skipped_refresh_is_asked_for_again(settled: World) -> None:
-    settled.sources.versions["delta-ev"] = 2
-    settled.runner.end = RunState.SKIPPED
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
-    settled.runner.end = RunState.SUCCEEDED
-    assert settled.poll(5) == [Trigger.UPSTREAM_CHANGE]
+def test_a_skipped_refresh_is_asked_for_again(refreshed_world: World) -> None:
+    refreshed_world.sources.versions["delta-ev"] = 2
+    refreshed_world.runner.end = RunState.SKIPPED
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
+    refreshed_world.runner.end = RunState.SUCCEEDED
+    assert refreshed_world.poll(5) == [Trigger.UPSTREAM_CHANGE]
 
 
-def test_a_source_that_vanished_is_asked_for_once_while_refreshes_succeed(settled: World) -> None:
-    del settled.sources.versions["delta-ev"]
-    settled.sources.versions["recreated"] = 1
-    assert settled.poll() == [Trigger.UPSTREAM_CHANGE]
-    assert settled.poll(60) == []
+def test_a_source_that_vanished_is_asked_for_once_while_refreshes_succeed(
+    refreshed_world: World,
+) -> None:
+    del refreshed_world.sources.versions["delta-ev"]
+    refreshed_world.sources.versions["recreated"] = 1
+    assert refreshed_world.poll() == [Trigger.UPSTREAM_CHANGE]
+    assert refreshed_world.poll(60) == []
 
 
 def test_a_source_without_versions_is_assumed_changed_once_per_freshness(world: World) -> None:
@@ -286,14 +290,14 @@ def test_the_newest_versions_are_known_if_files_tell(files: World) -> None:
 
 
 def test_an_absent_engine_is_mentioned_once_and_waited_for(
-    settled: World, caplog: pytest.LogCaptureFixture
+    refreshed_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    settled.sources.versions["delta-ev"] = 2
-    settled.sources.engine_up = False
-    assert [settled.poll(1) for _ in range(5)] == [[]] * 5
-    settled.sources.engine_up = True
-    assert settled.poll(1) == [Trigger.UPSTREAM_CHANGE]
+    refreshed_world.sources.versions["delta-ev"] = 2
+    refreshed_world.sources.engine_up = False
+    assert [refreshed_world.poll(1) for _ in range(5)] == [[]] * 5
+    refreshed_world.sources.engine_up = True
+    assert refreshed_world.poll(1) == [Trigger.UPSTREAM_CHANGE]
     messages = [r.getMessage() for r in caplog.records if "watched" in r.getMessage()]
     assert len(messages) == 2
 
@@ -301,10 +305,10 @@ def test_an_absent_engine_is_mentioned_once_and_waited_for(
 # ---- checkpoints, excluded sources, tables without their own pace ------------------------------
 
 
-def test_a_commit_before_the_floor_is_no_checkpoint(settled: World) -> None:
-    settled.catalog.replace(continuous(checkpoint_floor=1))
-    assert settled.poll(60) == [Trigger.EVOLUTION]
-    assert settled.poll(60) == []
+def test_a_commit_before_the_floor_is_no_checkpoint(refreshed_world: World) -> None:
+    refreshed_world.catalog.replace(continuous(checkpoint_floor=1))
+    assert refreshed_world.poll(60) == [Trigger.EVOLUTION]
+    assert refreshed_world.poll(60) == []
 
 
 def test_excluded_sources_start_nothing(world: World) -> None:
@@ -345,7 +349,7 @@ def chain(world: World) -> World:
 
 def _base_was_refreshed(world: World, version: int) -> None:
     world.ledger.record(
-        _ended(
+        _finished_run(
             world, refresh_id=f"b{version}", table_id="base", sources={"delta-ev": version}, epoch=9
         )
     )

@@ -1,4 +1,4 @@
-"""The embedded scheduler, step by step under a clock of its own."""
+"""The embedded scheduler, step by step under a test clock."""
 
 from __future__ import annotations
 

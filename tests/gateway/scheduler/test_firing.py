@@ -280,7 +280,7 @@ def die(world: World) -> None:
     world.scheduler = world.another(world.database)
 
 
-def recorded(world: World, state: RunState, attempt: int = 1) -> None:
+def record_run(world: World, state: RunState, attempt: int = 1) -> None:
     left = run(
         refresh_id=f"left-{attempt}",
         trigger=Trigger.SCHEDULED,
@@ -305,11 +305,11 @@ def test_a_fire_whose_server_died_is_run_when_its_claim_ends(world: World) -> No
 def test_a_fire_that_had_begun_is_tried_again(world: World) -> None:
     world.add(cron="0 1 12 * * ? *")
     world.tick(60)
-    recorded(world, RunState.RUNNING)
+    record_run(world, RunState.RUNNING)
     die(world)
     tick(world, 60)
     assert world.runner.requests == []
-    recorded(world, RunState.ABANDONED)
+    record_run(world, RunState.ABANDONED)
     tick(world, 1)
     assert attempts(world) == [(NEXT, 2)]
 
@@ -317,7 +317,7 @@ def test_a_fire_that_had_begun_is_tried_again(world: World) -> None:
 def test_a_fire_that_was_committed_is_not_run_again(world: World) -> None:
     world.add(cron="0 1 12 * * ? *")
     world.tick(60)
-    recorded(world, RunState.SUCCEEDED)
+    record_run(world, RunState.SUCCEEDED)
     die(world)
     for _ in range(5):
         tick(world, 60)
@@ -345,7 +345,7 @@ def test_a_fire_that_somebody_canceled_is_done(world: World) -> None:
 def test_a_refresh_that_kills_its_server_is_given_up(world: World) -> None:
     world.add(cron="0 1 12 * * ? *", **option("refresh.retries", "0"))
     world.tick(60)
-    recorded(world, RunState.ABANDONED, attempt=2)
+    record_run(world, RunState.ABANDONED, attempt=2)
     die(world)
     tick(world, 60)
     assert world.runner.requests == []

@@ -34,13 +34,13 @@ def utc(*parts: int) -> datetime:
     return datetime(year, month, day, *time, tzinfo=UTC)
 
 
-def scheduled(fire: datetime, *partitions: PartitionSpec) -> PastRefresh:
+def scheduled_refresh(fire: datetime, *partitions: PartitionSpec) -> PastRefresh:
     return PastRefresh(
         read_at=fire + timedelta(seconds=1), schedule_time=fire, partitions=partitions
     )
 
 
-def covered(
+def due_partitions(
     formatters: dict[str, str],
     freshness: timedelta,
     fire: datetime,
@@ -82,69 +82,74 @@ def test_without_formatters_the_whole_table_is_refreshed() -> None:
 
 
 def test_the_first_run_refreshes_exactly_the_partition_of_its_schedule_time() -> None:
-    assert covered(DAY, timedelta(days=1), utc(2024, 1, 2)) == ["2024-01-02"]
-    assert covered(HOUR, timedelta(days=1), utc(2024, 1, 2)) == ["2024-01-02/00"]
+    assert due_partitions(DAY, timedelta(days=1), utc(2024, 1, 2)) == ["2024-01-02"]
+    assert due_partitions(HOUR, timedelta(days=1), utc(2024, 1, 2)) == ["2024-01-02/00"]
 
 
 def test_the_midnight_run_closes_the_day_before() -> None:
-    past = scheduled(utc(2024, 1, 1), {"ds": "2024-01-01"})
-    assert covered(DAY, timedelta(days=1), utc(2024, 1, 2), past) == ["2024-01-01", "2024-01-02"]
+    past = scheduled_refresh(utc(2024, 1, 1), {"ds": "2024-01-01"})
+    assert due_partitions(DAY, timedelta(days=1), utc(2024, 1, 2), past) == [
+        "2024-01-01",
+        "2024-01-02",
+    ]
 
 
 def test_the_midnight_run_of_an_hourly_table_closes_the_day_before() -> None:
-    past = scheduled(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
+    past = scheduled_refresh(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
     hour = timedelta(hours=1)
-    assert covered(DAY, hour, utc(2024, 1, 2), past) == ["2024-01-01", "2024-01-02"]
+    assert due_partitions(DAY, hour, utc(2024, 1, 2), past) == ["2024-01-01", "2024-01-02"]
 
 
 def test_a_run_within_the_day_refreshes_that_day_alone() -> None:
-    past = scheduled(utc(2024, 1, 1, 22), {"ds": "2024-01-01"})
-    assert covered(DAY, timedelta(hours=1), utc(2024, 1, 1, 23), past) == ["2024-01-01"]
+    past = scheduled_refresh(utc(2024, 1, 1, 22), {"ds": "2024-01-01"})
+    assert due_partitions(DAY, timedelta(hours=1), utc(2024, 1, 1, 23), past) == ["2024-01-01"]
 
 
 def test_a_partition_refreshed_since_its_end_stays_closed() -> None:
-    first = scheduled(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
+    first = scheduled_refresh(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
     by_hand = PastRefresh(read_at=utc(2024, 1, 2, 0, 0, 1), partitions=({"ds": "2024-01-01"},))
     fire = utc(2024, 1, 2, 0, 30)
-    assert covered(DAY, timedelta(hours=1), fire, first, by_hand) == ["2024-01-02"]
+    assert due_partitions(DAY, timedelta(hours=1), fire, first, by_hand) == ["2024-01-02"]
 
 
 def test_a_refresh_of_the_whole_table_closes_every_partition() -> None:
-    first = scheduled(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
+    first = scheduled_refresh(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
     whole = PastRefresh(read_at=utc(2024, 1, 2, 0, 0, 1))
-    assert covered(DAY, timedelta(hours=1), utc(2024, 1, 2, 0, 30), first, whole) == ["2024-01-02"]
+    assert due_partitions(DAY, timedelta(hours=1), utc(2024, 1, 2, 0, 30), first, whole) == [
+        "2024-01-02"
+    ]
 
 
 def test_a_refresh_before_the_end_does_not_close() -> None:
-    first = scheduled(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
+    first = scheduled_refresh(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
     early = PastRefresh(read_at=utc(2024, 1, 1, 23, 59, 59))
-    found = covered(DAY, timedelta(hours=1), utc(2024, 1, 2), first, early)
+    found = due_partitions(DAY, timedelta(hours=1), utc(2024, 1, 2), first, early)
     assert found == ["2024-01-01", "2024-01-02"]
 
 
 def test_a_refresh_of_the_day_covers_its_hours() -> None:
-    first = scheduled(utc(2024, 1, 1), {"ds": "2024-01-01", "hh": "00"})
+    first = scheduled_refresh(utc(2024, 1, 1), {"ds": "2024-01-01", "hh": "00"})
     day = PastRefresh(read_at=utc(2024, 1, 2, 0, 0, 1), partitions=({"ds": "2024-01-01"},))
-    found = covered(HOUR, timedelta(days=1), utc(2024, 1, 2, 0, 30), first, day)
+    found = due_partitions(HOUR, timedelta(days=1), utc(2024, 1, 2, 0, 30), first, day)
     assert found == ["2024-01-02/00"]
 
 
 def test_a_missed_closing_fire_is_made_up_for() -> None:
-    past = scheduled(utc(2024, 1, 1, 22), {"ds": "2024-01-01"})
-    found = covered(DAY, timedelta(hours=1), utc(2024, 1, 3, 5), past)
+    past = scheduled_refresh(utc(2024, 1, 1, 22), {"ds": "2024-01-01"})
+    found = due_partitions(DAY, timedelta(hours=1), utc(2024, 1, 3, 5), past)
     assert found == ["2024-01-01", "2024-01-02", "2024-01-03"]
 
 
 SIX_HOURS = timedelta(hours=6)
-FIRST = scheduled(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
+FIRST = scheduled_refresh(utc(2024, 1, 1, 23), {"ds": "2024-01-01"})
 
 
-def closed(at: datetime, *days: str, **read: int) -> PastRefresh:
-    found = scheduled(at, *({"ds": day} for day in days))
+def refresh_of_days(at: datetime, *days: str, **read: int) -> PastRefresh:
+    found = scheduled_refresh(at, *({"ds": day} for day in days))
     return replace(found, vector=read)
 
 
-def reopened(fire: datetime, *past: PastRefresh, **newest: int) -> list[str]:
+def reopened_days(fire: datetime, *past: PastRefresh, **newest: int) -> list[str]:
     late = Late(lateness=SIX_HOURS, newest=newest or None)
     hour = timedelta(hours=1)
     specs = scheduled_partitions(DAY, hour, fire, UTC_ZONE, past=(FIRST, *past), late=late)
@@ -152,35 +157,35 @@ def reopened(fire: datetime, *past: PastRefresh, **newest: int) -> list[str]:
 
 
 def test_late_data_open_a_closed_partition_again() -> None:
-    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
-    assert reopened(utc(2024, 1, 2, 3), midnight, ev=5) == ["2024-01-02"]
-    assert reopened(utc(2024, 1, 2, 3), midnight, ev=6) == ["2024-01-01", "2024-01-02"]
-    again = closed(utc(2024, 1, 2, 3), "2024-01-01", "2024-01-02", ev=6)
-    assert reopened(utc(2024, 1, 2, 4), midnight, again, ev=6) == ["2024-01-02"]
+    midnight = refresh_of_days(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    assert reopened_days(utc(2024, 1, 2, 3), midnight, ev=5) == ["2024-01-02"]
+    assert reopened_days(utc(2024, 1, 2, 3), midnight, ev=6) == ["2024-01-01", "2024-01-02"]
+    again = refresh_of_days(utc(2024, 1, 2, 3), "2024-01-01", "2024-01-02", ev=6)
+    assert reopened_days(utc(2024, 1, 2, 4), midnight, again, ev=6) == ["2024-01-02"]
 
 
 def test_what_may_have_come_counts_as_having_come() -> None:
-    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
-    assert reopened(utc(2024, 1, 2, 3), midnight) == ["2024-01-01", "2024-01-02"]
+    midnight = refresh_of_days(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    assert reopened_days(utc(2024, 1, 2, 3), midnight) == ["2024-01-01", "2024-01-02"]
 
 
 def test_the_first_run_after_the_lateness_reads_a_partition_for_the_last_time() -> None:
-    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
-    hour = closed(utc(2024, 1, 2, 5), "2024-01-02", ev=5)
-    assert reopened(utc(2024, 1, 2, 6), midnight, hour, ev=6) == ["2024-01-01", "2024-01-02"]
-    last = closed(utc(2024, 1, 2, 6), "2024-01-01", "2024-01-02", ev=6)
-    assert reopened(utc(2024, 1, 2, 7), midnight, hour, last, ev=7) == ["2024-01-02"]
+    midnight = refresh_of_days(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    hour = refresh_of_days(utc(2024, 1, 2, 5), "2024-01-02", ev=5)
+    assert reopened_days(utc(2024, 1, 2, 6), midnight, hour, ev=6) == ["2024-01-01", "2024-01-02"]
+    last = refresh_of_days(utc(2024, 1, 2, 6), "2024-01-01", "2024-01-02", ev=6)
+    assert reopened_days(utc(2024, 1, 2, 7), midnight, hour, last, ev=7) == ["2024-01-02"]
 
 
 def test_a_partition_is_not_opened_again_after_its_lateness() -> None:
-    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
-    quiet = closed(utc(2024, 1, 2, 7), "2024-01-02", ev=5)
-    assert reopened(utc(2024, 1, 2, 8), midnight, quiet, ev=6) == ["2024-01-02"]
+    midnight = refresh_of_days(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    quiet = refresh_of_days(utc(2024, 1, 2, 7), "2024-01-02", ev=5)
+    assert reopened_days(utc(2024, 1, 2, 8), midnight, quiet, ev=6) == ["2024-01-02"]
 
 
 def test_lateness_that_ran_out_while_nothing_was_refreshed_is_made_up_for() -> None:
-    midnight = closed(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
-    found = reopened(utc(2024, 1, 4), midnight, ev=6)
+    midnight = refresh_of_days(utc(2024, 1, 2), "2024-01-01", "2024-01-02", ev=5)
+    found = reopened_days(utc(2024, 1, 4), midnight, ev=6)
     assert found == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
 
 
@@ -192,8 +197,8 @@ def test_nothing_before_the_first_run_is_opened() -> None:
 
 
 def test_hours_under_a_days_freshness_are_all_covered() -> None:
-    past = scheduled(utc(2024, 1, 1), {"ds": "2024-01-01", "hh": "00"})
-    found = covered(HOUR, timedelta(days=1), utc(2024, 1, 2), past)
+    past = scheduled_refresh(utc(2024, 1, 1), {"ds": "2024-01-01", "hh": "00"})
+    found = due_partitions(HOUR, timedelta(days=1), utc(2024, 1, 2), past)
     assert found == [f"2024-01-01/{hour:02}" for hour in range(24)] + ["2024-01-02/00"]
 
 
@@ -213,22 +218,24 @@ def test_hours_under_a_days_freshness_are_all_covered() -> None:
 def test_window_start_refreshes_the_partition_where_the_window_opens(
     formatters: dict[str, str], fire: datetime, freshness: timedelta, expected: str
 ) -> None:
-    found = covered(formatters, freshness, fire, policy=PartitionPolicy.WINDOW_START)
+    found = due_partitions(formatters, freshness, fire, policy=PartitionPolicy.WINDOW_START)
     assert found == [expected]
 
 
 def test_window_refreshes_all_hours_of_the_day_before() -> None:
-    found = covered(HOUR, timedelta(days=1), utc(2024, 1, 2), policy=PartitionPolicy.WINDOW)
+    found = due_partitions(HOUR, timedelta(days=1), utc(2024, 1, 2), policy=PartitionPolicy.WINDOW)
     assert found == [f"2024-01-01/{hour:02}" for hour in range(24)]
 
 
 def test_window_names_a_partition_it_only_touches() -> None:
-    found = covered(DAY, timedelta(hours=2), utc(2024, 1, 2, 1, 30), policy=PartitionPolicy.WINDOW)
+    found = due_partitions(
+        DAY, timedelta(hours=2), utc(2024, 1, 2, 1, 30), policy=PartitionPolicy.WINDOW
+    )
     assert found == ["2024-01-01", "2024-01-02"]
 
 
 def test_months_are_told_apart() -> None:
-    found = covered(
+    found = due_partitions(
         {"m": "yyyyMM"}, timedelta(days=32), utc(2024, 3, 1), policy=PartitionPolicy.WINDOW
     )
     assert found == ["202401", "202402"]
@@ -236,12 +243,14 @@ def test_months_are_told_apart() -> None:
 
 def test_partitions_follow_the_clock_of_the_time_zone() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    assert covered(DAY, timedelta(days=1), utc(2024, 1, 1, 23), zone=berlin) == ["2024-01-02"]
+    assert due_partitions(DAY, timedelta(days=1), utc(2024, 1, 1, 23), zone=berlin) == [
+        "2024-01-02"
+    ]
 
 
 def test_the_day_that_lost_an_hour_has_twenty_three() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    found = covered(
+    found = due_partitions(
         HOUR,
         timedelta(hours=23),
         utc(2024, 3, 31, 22),
@@ -253,7 +262,7 @@ def test_the_day_that_lost_an_hour_has_twenty_three() -> None:
 
 def test_the_day_that_gained_an_hour_names_it_once() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    found = covered(
+    found = due_partitions(
         HOUR,
         timedelta(hours=25),
         utc(2024, 10, 27, 23),
@@ -275,23 +284,25 @@ NEW_YEAR_IN_TOKYO = utc(2024, 12, 31, 15)
 @pytest.mark.parametrize("hours", [1, 24])
 def test_the_fire_at_tokyos_midnight_closes_tokyos_day(hours: int) -> None:
     freshness = timedelta(hours=hours)
-    before = scheduled(NEW_YEAR_IN_TOKYO - freshness, {"ds": "2024-12-31"})
-    found = covered(DAY, freshness, NEW_YEAR_IN_TOKYO, before, zone=TOKYO)
+    before = scheduled_refresh(NEW_YEAR_IN_TOKYO - freshness, {"ds": "2024-12-31"})
+    found = due_partitions(DAY, freshness, NEW_YEAR_IN_TOKYO, before, zone=TOKYO)
     assert found == ["2024-12-31", "2025-01-01"]
-    start = covered(
+    start = due_partitions(
         DAY, freshness, NEW_YEAR_IN_TOKYO, zone=TOKYO, policy=PartitionPolicy.WINDOW_START
     )
     assert start == ["2024-12-31"]
 
 
 def test_a_first_fire_at_midnight_refreshes_the_day_that_begins() -> None:
-    assert covered(DAY, timedelta(days=1), NEW_YEAR_IN_TOKYO, zone=TOKYO) == ["2025-01-01"]
+    assert due_partitions(DAY, timedelta(days=1), NEW_YEAR_IN_TOKYO, zone=TOKYO) == ["2025-01-01"]
 
 
 def test_an_hourly_fire_refreshes_the_day_of_its_zone() -> None:
     at_one = utc(2026, 11, 25, 17)
-    before = scheduled(at_one - timedelta(hours=1), {"ds": "2026-11-25"}, {"ds": "2026-11-26"})
-    assert covered(DAY, timedelta(hours=1), at_one, before, zone=SHANGHAI) == ["2026-11-26"]
+    before = scheduled_refresh(
+        at_one - timedelta(hours=1), {"ds": "2026-11-25"}, {"ds": "2026-11-26"}
+    )
+    assert due_partitions(DAY, timedelta(hours=1), at_one, before, zone=SHANGHAI) == ["2026-11-26"]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +328,7 @@ def test_an_hourly_fire_refreshes_the_day_of_its_zone() -> None:
 def test_the_window_opens_on_the_clock_of_the_schedule(
     zone: ZoneInfo, fire: datetime, freshness: timedelta, expected: str
 ) -> None:
-    found = covered(HOUR, freshness, fire, zone=zone, policy=PartitionPolicy.WINDOW_START)
+    found = due_partitions(HOUR, freshness, fire, zone=zone, policy=PartitionPolicy.WINDOW_START)
     assert found == [expected]
 
 
@@ -337,7 +348,7 @@ def test_a_window_of_a_day_has_all_its_hours_and_no_others(
     zone: ZoneInfo, fire: datetime, hours: list[int]
 ) -> None:
     day = f"{(fire - timedelta(hours=1)).astimezone(zone):%Y-%m-%d}"
-    found = covered(HOUR, timedelta(days=1), fire, zone=zone, policy=PartitionPolicy.WINDOW)
+    found = due_partitions(HOUR, timedelta(days=1), fire, zone=zone, policy=PartitionPolicy.WINDOW)
     assert found == [f"{day}/{hour:02}" for hour in hours]
 
 
@@ -378,10 +389,10 @@ def test_every_partition_is_read_once_more_after_its_end(
     for gap in [0, *gaps]:
         fire += hour * gap
         specs = scheduled_partitions(formatters, hour, fire, clock, past=past)
-        past.append(scheduled(fire, *specs))
+        past.append(scheduled_refresh(fire, *specs))
     for spec, last_moment in _moments(formatters, first, fire, clock).items():
         readings = [run.read_at for run in past if dict(spec) in run.partitions]
-        still_open = spec == _named(formatters, fire, clock)
+        still_open = spec == _partition_names(formatters, fire, clock)
         assert still_open or max(readings) > last_moment
 
 
@@ -391,10 +402,10 @@ def _moments(
     """Return each partition between two moments with the last quarter of an hour it has."""
     quarters = int((last - first) / timedelta(minutes=15))
     moments = [first + timedelta(minutes=15) * n for n in range(quarters)]
-    return {_named(formatters, moment, clock): moment for moment in moments}
+    return {_partition_names(formatters, moment, clock): moment for moment in moments}
 
 
-def _named(
+def _partition_names(
     formatters: dict[str, str], moment: datetime, clock: ZoneInfo
 ) -> tuple[tuple[str, str], ...]:
     forms = {"ds": "%Y-%m-%d", "hh": "%H"}

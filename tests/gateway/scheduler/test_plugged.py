@@ -30,7 +30,7 @@ QUERY = "SELECT a FROM c.d.t1"
 
 
 class Nightwatch:
-    """A scheduler of somebody else's: it remembers what it was told."""
+    """An external scheduler that records its calls."""
 
     made: ClassVar[list[Nightwatch]] = []
 
@@ -41,25 +41,25 @@ class Nightwatch:
         self.made.append(self)
 
     def create(self, refresh: PeriodicRefresh) -> None:
-        self._called("create", refresh)
+        self._call("create", refresh)
 
     def modify(self, refresh: PeriodicRefresh) -> None:
-        self._called("modify", refresh)
+        self._call("modify", refresh)
 
     def delete(self, table_id: str) -> None:
-        self._called("delete", table_id)
+        self._call("delete", table_id)
 
     def actions(self) -> list[str]:
         return [action for action, _ in self.calls]
 
-    def _called(self, action: str, told: PeriodicRefresh | str) -> None:
+    def _call(self, action: str, told: PeriodicRefresh | str) -> None:
         if self.broken:
             raise ConnectionError("the watch sleeps")
         self.calls.append((action, told))
 
 
 class Plugged:
-    """A gateway's scheduler with the plug-in behind it."""
+    """A gateway's scheduler that uses the plug-in."""
 
     def __init__(self, world: World, **config: Any) -> None:
         self.world = world

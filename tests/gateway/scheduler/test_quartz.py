@@ -361,15 +361,17 @@ def month_days() -> st.SearchStrategy[tuple[str, OnDay]]:
 def week_days() -> st.SearchStrategy[tuple[str, OnDay]]:
     day, week = st.integers(1, 7), st.integers(1, 5)
 
-    def named(n: int) -> str:
+    def weekday_name(n: int) -> str:
         return WEEKDAYS[n - 1] if n % 2 else str(n)
 
     return st.one_of(
         fields(1, 7, 7).map(lambda f: (f"? {{}} {f.text}", lambda d: f.matches(weekday(d)))),
-        day.map(lambda n: (f"? {{}} {named(n)}L", lambda d: weekday(d) == n and from_end(d) < 7)),
+        day.map(
+            lambda n: (f"? {{}} {weekday_name(n)}L", lambda d: weekday(d) == n and from_end(d) < 7)
+        ),
         st.tuples(day, week).map(
             lambda t: (
-                f"? {{}} {named(t[0])}#{t[1]}",
+                f"? {{}} {weekday_name(t[0])}#{t[1]}",
                 lambda d: weekday(d) == t[0] and (d.day - 1) // 7 + 1 == t[1],
             )
         ),

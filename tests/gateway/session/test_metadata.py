@@ -46,36 +46,38 @@ def rows(result: RowsResult) -> list[dict[str, Any]]:
     return [row for batch in result.batches(0) for row in batch.to_pylist()]
 
 
-def shown(pattern: TablePattern, types: list[str] | None = None) -> list[tuple[str, str]]:
+def listed_tables(pattern: TablePattern, types: list[str] | None = None) -> list[tuple[str, str]]:
     found = rows(metadata.get_tables(LISTING, pattern, types))
     return [(row["TABLE_NAME"], row["TABLE_TYPE"]) for row in found]
 
 
 def test_all_types_are_listed_when_none_are_named() -> None:
     expected = [("orders", "TABLE"), ("recent", "VIEW"), ("daily", "MATERIALIZED_TABLE")]
-    assert shown(TablePattern()) == expected
-    assert shown(TablePattern(), []) == expected
+    assert listed_tables(TablePattern()) == expected
+    assert listed_tables(TablePattern(), []) == expected
 
 
 def test_a_request_for_tables_shows_materialized_tables_as_tables() -> None:
-    assert shown(TablePattern(), ["TABLE", "VIEW"])[-1] == ("daily", "TABLE")
+    assert listed_tables(TablePattern(), ["TABLE", "VIEW"])[-1] == ("daily", "TABLE")
 
 
 def test_a_request_naming_materialized_tables_shows_them_as_such() -> None:
-    assert shown(TablePattern(), ["TABLE", "MATERIALIZED_TABLE"])[-1] == (
+    assert listed_tables(TablePattern(), ["TABLE", "MATERIALIZED_TABLE"])[-1] == (
         "daily",
         "MATERIALIZED_TABLE",
     )
-    assert shown(TablePattern(), ["MATERIALIZED_TABLE"]) == [("daily", "MATERIALIZED_TABLE")]
+    assert listed_tables(TablePattern(), ["MATERIALIZED_TABLE"]) == [
+        ("daily", "MATERIALIZED_TABLE")
+    ]
 
 
 def test_a_request_for_views_leaves_materialized_tables_out() -> None:
-    assert shown(TablePattern(), ["VIEW"]) == [("recent", "VIEW")]
+    assert listed_tables(TablePattern(), ["VIEW"]) == [("recent", "VIEW")]
 
 
 @pytest.mark.parametrize("types", [["%"], [""], ["''"], ["TABLE", "%"]])
 def test_any_type_may_be_asked_for_by_a_wildcard(types: list[str]) -> None:
-    assert shown(TablePattern(), types) == shown(TablePattern())
+    assert listed_tables(TablePattern(), types) == listed_tables(TablePattern())
 
 
 @pytest.mark.parametrize(
@@ -92,12 +94,12 @@ def test_any_type_may_be_asked_for_by_a_wildcard(types: list[str]) -> None:
     ],
 )
 def test_types_are_known_by_other_words(types: list[str], expected: list[tuple[str, str]]) -> None:
-    assert shown(TablePattern(), types) == expected
+    assert listed_tables(TablePattern(), types) == expected
 
 
 @pytest.mark.parametrize("catalog", ["SPARK", "hive", "Default", "SPARK_CATALOG", "spark%", "%"])
 def test_the_one_catalog_has_other_names(catalog: str) -> None:
-    assert len(shown(TablePattern(catalog=catalog))) == 3
+    assert len(listed_tables(TablePattern(catalog=catalog))) == 3
     assert len(rows(metadata.get_schemas(LISTING, catalog, None))) == 2
     assert rows(metadata.get_primary_keys(LISTING, TablePattern(catalog=catalog)))
 
@@ -108,10 +110,10 @@ def test_remarks_are_the_comment() -> None:
 
 
 def test_patterns_narrow_schemas_and_tables() -> None:
-    assert shown(TablePattern(schema="sh%")) == [("daily", "MATERIALIZED_TABLE")]
-    assert shown(TablePattern(table="re*")) == [("recent", "VIEW")]
-    assert shown(TablePattern(catalog="elsewhere")) == []
-    assert len(shown(TablePattern(catalog="", schema=".*", table="%"))) == 3
+    assert listed_tables(TablePattern(schema="sh%")) == [("daily", "MATERIALIZED_TABLE")]
+    assert listed_tables(TablePattern(table="re*")) == [("recent", "VIEW")]
+    assert listed_tables(TablePattern(catalog="elsewhere")) == []
+    assert len(listed_tables(TablePattern(catalog="", schema=".*", table="%"))) == 3
 
 
 def test_schemas_come_with_their_catalog() -> None:
@@ -151,7 +153,7 @@ def test_a_columns_type_is_described(
     assert found == (code, type_name, size, digits)
 
 
-def described(type_text: str) -> dict[str, Any]:
+def column_row(type_text: str) -> dict[str, Any]:
     table = ListedTable(name=name("default", "t"), type="TABLE", columns=(column(type_text),))
     (row,) = rows(metadata.get_columns(Listing(tables=(table,)), TablePattern(), None))
     return row
@@ -188,7 +190,7 @@ def column(type_text: str) -> Column:
 def test_the_size_is_that_of_sparks_values(
     type_text: str, size: int | None, digits: int | None, radix: int | None
 ) -> None:
-    row = described(type_text)
+    row = column_row(type_text)
     found = (row["COLUMN_SIZE"], row["DECIMAL_DIGITS"], row["NUM_PREC_RADIX"])
     assert found == (size, digits, radix)
 
@@ -207,7 +209,7 @@ def test_the_size_is_that_of_sparks_values(
     ],
 )
 def test_a_types_name_keeps_the_names_of_fields(type_text: str, shown: str) -> None:
-    assert described(type_text)["TYPE_NAME"] == shown
+    assert column_row(type_text)["TYPE_NAME"] == shown
 
 
 def test_positions_and_nullability_are_told() -> None:

@@ -69,11 +69,11 @@ def test_a_lost_engine_leaves_the_last_listing() -> None:
     assert snapshot.listing() == before
 
 
-def asked(engine: FakeEngine, kind: type) -> list[Any]:
+def calls_of(engine: FakeEngine, kind: type) -> list[Any]:
     return [call for call in engine.calls if isinstance(call, kind)]
 
 
-def named(listing: Listing) -> dict[str, ListedTable]:
+def tables_by_name(listing: Listing) -> dict[str, ListedTable]:
     return {table.name.table: table for table in listing.tables}
 
 
@@ -92,7 +92,7 @@ def test_names_grow_old() -> None:
     snapshot.listing()
     clock.advance(11)
     snapshot.listing()
-    assert len(asked(engine, ListNames)) == 2
+    assert len(calls_of(engine, ListNames)) == 2
 
 
 def test_a_slow_metastore_keeps_nobody_waiting_for_names_that_are_merely_old() -> None:
@@ -111,15 +111,15 @@ def test_a_slow_metastore_keeps_nobody_waiting_for_names_that_are_merely_old() -
     assert snapshot.listing() == before
     assert snapshot.listing() == before  # and asks no second time
     gate.set()
-    assert eventually(lambda: "new" in named(snapshot.listing()))
-    assert len(asked(engine, ListNames)) == 2
+    assert eventually(lambda: "new" in tables_by_name(snapshot.listing()))
+    assert len(calls_of(engine, ListNames)) == 2
 
 
 def test_columns_are_read_of_what_matches_and_once() -> None:
     snapshot, engine, _ = make()
     for _ in range(2):
         snapshot.columns_of(TablePattern(schema="def%", table="order_"))
-    assert asked(engine, ListTables) == [
+    assert calls_of(engine, ListTables) == [
         ListTables(schema="default", with_columns=True, names=("orders",))
     ]
 
@@ -127,8 +127,8 @@ def test_columns_are_read_of_what_matches_and_once() -> None:
 def test_columns_of_materialized_tables_are_not_read() -> None:
     snapshot, engine, _ = make(DAILY)
     listed = snapshot.columns_of(TablePattern(table="orders"))
-    assert asked(engine, ListTables) == []
-    assert named(listed)["Orders"].columns == DAILY.schema.columns
+    assert calls_of(engine, ListTables) == []
+    assert tables_by_name(listed)["Orders"].columns == DAILY.schema.columns
 
 
 def test_a_statement_makes_the_tables_it_mentions_be_read_again() -> None:
@@ -137,8 +137,8 @@ def test_a_statement_makes_the_tables_it_mentions_be_read_again() -> None:
     engine.calls.clear()
     engine.tables[0] = replace(ORDERS, comment="no orders")
     snapshot.invalidate("COMMENT ON TABLE `Orders` IS 'no orders'")
-    assert named(snapshot.listing())["orders"].comment == "no orders"
-    assert asked(engine, ListTables) == [ListTables(schema="default", names=("orders",))]
+    assert tables_by_name(snapshot.listing())["orders"].comment == "no orders"
+    assert calls_of(engine, ListTables) == [ListTables(schema="default", names=("orders",))]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_statement_that_may_mean_any_table_makes_all_be_read_again(statement: 
     engine.calls.clear()
     snapshot.invalidate(statement)
     snapshot.listing()
-    assert {name for call in asked(engine, ListTables) for name in call.names} == {
+    assert {name for call in calls_of(engine, ListTables) for name in call.names} == {
         *("orders", "recent", "t")
     }
 
@@ -161,7 +161,7 @@ def test_a_table_that_was_made_or_dropped_shows_at_once() -> None:
     snapshot.listing()
     engine.tables = [ORDERS, replace(OTHER, name=TableName("spark_catalog", "other_db", "u"))]
     snapshot.invalidate("DROP VIEW recent")
-    assert list(named(snapshot.listing())) == ["orders", "u"]
+    assert list(tables_by_name(snapshot.listing())) == ["orders", "u"]
 
 
 def test_a_view_in_the_place_of_a_table_is_a_view() -> None:
@@ -169,7 +169,7 @@ def test_a_view_in_the_place_of_a_table_is_a_view() -> None:
     snapshot.columns_of(TablePattern())
     engine.tables = [replace(ORDERS, type="VIEW", columns=())]
     snapshot.invalidate("something else")
-    listed = named(snapshot.columns_of(TablePattern()))["orders"]
+    listed = tables_by_name(snapshot.columns_of(TablePattern()))["orders"]
     assert (listed.type, listed.columns) == ("VIEW", ())
 
 
@@ -205,7 +205,7 @@ def test_a_stopped_gateway_keeps_what_it_forgot_too(tmp_path: Path) -> None:
     engine.tables[0] = replace(ORDERS, comment="another")
     after = MetadataCache(FakeCatalog(), engine, clock, kept)
     after.load()
-    assert named(after.listing())["orders"].comment == "another"
+    assert tables_by_name(after.listing())["orders"].comment == "another"
 
 
 def test_a_disk_that_takes_nothing_is_logged(

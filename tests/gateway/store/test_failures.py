@@ -34,7 +34,7 @@ def database(file: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
+def lock_store(file: Path) -> Iterator[None]:
     """Hold the store's write lock, as another program does."""
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -62,7 +62,7 @@ def overwrite(file: Path, start: int) -> None:
 
 def test_a_locked_store_is_busy_and_works_again_afterwards(database: Database, file: Path) -> None:
     catalog = SqlCatalog(database)
-    with locked(file):
+    with lock_store(file):
         failed = refusal(lambda: catalog.create(table()))
         assert (failed.code, failed.sqlstate) == ("STORE_BUSY", "40001")
         assert catalog.find(name("daily")) is None  # readers do not wait
@@ -78,7 +78,7 @@ def test_a_full_store_says_so(file: Path) -> None:
     database.close()
 
     @event.listens_for(database.engine, "connect")
-    def bound(connection: sqlite3.Connection, _record: Any) -> None:
+    def limit_pages(connection: sqlite3.Connection, _record: Any) -> None:
         connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the pages there are
 
     catalog = SqlCatalog(database)
@@ -172,7 +172,7 @@ def test_the_watch_announces_a_failure_once_and_its_end(database: Database, file
     said: list[str] = []
     watch = StoreWatch(database, said.append)
     watch.check()
-    with locked(file):
+    with lock_store(file):
         watch.check()
         watch.check()
     watch.check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidegate_server.core.errors import Code
-from tidegate_server.core.model.names import quote_identifier
 from tidegate_server.core.model.privileges import Privilege
 from tidegate_server.core.sql import clauses
 from tidegate_server.core.sql.cursor import Cursor
@@ -52,19 +51,6 @@ def show_grants(at: Cursor) -> ShowGrants:
     return ShowGrants(on=on, user=_user(at) if at.accept("FOR") else None)
 
 
-def render(statement: GrantPrivileges | RevokePrivileges | ShowGrants) -> str:
-    """Return the statement as SQL."""
-    match statement:
-        case GrantPrivileges(on=on, user=user):
-            return f"GRANT {_join(statement)} {_on(on)} TO USER {quote_identifier(user)}"
-        case RevokePrivileges(on=on, user=user):
-            return f"REVOKE {_join(statement)} {_on(on)} FROM USER {quote_identifier(user)}"
-        case ShowGrants(on=on, user=user):
-            where = f" {_on(on)}" if on is not None else ""
-            whose = f" FOR USER {quote_identifier(user)}" if user is not None else ""
-            return f"SHOW GRANTS{where}{whose}"
-
-
 def _privileges(at: Cursor) -> tuple[Privilege, ...]:
     found = [_privilege(at)]
     while at.accept(","):
@@ -99,12 +85,3 @@ def _user(at: Cursor) -> str:
     if not user.strip():
         raise at.failure(Code.INVALID_REQUEST, reason="a user has a name")
     return user
-
-
-def _join(statement: GrantPrivileges | RevokePrivileges) -> str:
-    return ", ".join(privilege.value for privilege in statement.privileges)
-
-
-def _on(on: OnTable | OnSchema) -> str:
-    kind = "SCHEMA" if isinstance(on, OnSchema) else "MATERIALIZED TABLE"
-    return f"ON {kind} {'.'.join(quote_identifier(part) for part in on.name)}"

@@ -1,10 +1,10 @@
-"""The page of all reason codes, written from their table: python -m tests.reasons_page"""
+"""The page of all reason codes, written from their table: python -m tests.support.reasons_page"""
 
 from __future__ import annotations
 
 import sys
 
-from tests.errors_page import formatted
+from tests.support.errors_page import formatted
 from tidegate_server.core.model.reasons import Reason, ReasonGroup
 
 _HEAD = """# Reasons
@@ -16,7 +16,7 @@ were rejected, each with its reason. The text adds what the code cannot say, suc
 a table.
 
 This page is written from the table in `server/tidegate_server/core/model/reasons.py` by
-`python -m tests.reasons_page > docs/reasons.md`; a test compares the two.
+`python -m tests.support.reasons_page > docs/reasons.md`; a test compares the two.
 """
 
 

@@ -1,4 +1,4 @@
-"""Where each conformity case is tested; counts at the end of a run how many of them hold."""
+"""Where each conformity case is tested, and a count of those that hold at the end of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 HERE = TESTS / "gateway" / "command"
 _TABLE = "gateway/command/test_cases.py::test_case"
 

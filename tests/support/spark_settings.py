@@ -16,14 +16,14 @@ SHORT_LIVED = {
     "-XX:Tier4MinInvocationThreshold=5000 -XX:Tier4CompileThreshold=120000 "
     "-XX:Tier4BackEdgeThreshold=200000 -Ddelta.log.cacheSize=20",
 }
-"""What Spark starts with for some minutes: Java optimizes only what is called very often, which
+"""Options for a Spark that lives for minutes: Java optimizes only what is called very often, which
 takes a fifth less of the processors than its defaults, made for processes that live for days. And
 Delta remembers few tables, of which each test makes some of its own."""
 
 IN_MEMORY = {
     "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:tests;create=true",
 }
-"""A metastore that goes with its process."""
+"""A metastore in memory, which ends with its process."""
 
 WITHOUT_FORKS = {
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",

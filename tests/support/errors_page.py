@@ -1,4 +1,4 @@
-"""The page of all errors, written from their table: python -m tests.errors_page > docs/errors.md"""
+"""The page of all errors: python -m tests.support.errors_page > docs/errors.md"""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ in the refresh history too; those around it follow in `TStatus.infoMessages`, af
 own form. Stack traces and paths of the server's program are in its log alone.
 
 This page is written from the table in `server/tidegate_server/core/error_codes.py` by
-`python -m tests.errors_page > docs/errors.md`; a test compares the two.
+`python -m tests.support.errors_page > docs/errors.md`; a test compares the two.
 """
 
-_MDFORMAT = Path(__file__).parents[1] / ".mdformat.toml"
+_MDFORMAT = Path(__file__).parents[2] / ".mdformat.toml"
 
 _SECTIONS = (
     ("Syntax", ("PARSE_", "MT_OPTIONS_EMPTY", "MT_TEMPORARY_UNSUPPORTED", "MT_REPLACE_")),
@@ -83,12 +83,14 @@ def _rows(codes: Iterable[Code]) -> Iterable[str]:
     yield "|---|---|---|---|"
     for code in codes:
         spec = code.value
-        hint = "the hint depends on the case" if spec.hint == "{hint}" else _shown(spec.hint)
-        yield f"| `{code.name}` | {spec.sqlstate} | {_shown(spec.message)} | {hint} |"
+        hint = (
+            "the hint depends on the case" if spec.hint == "{hint}" else _escape_template(spec.hint)
+        )
+        yield f"| `{code.name}` | {spec.sqlstate} | {_escape_template(spec.message)} | {hint} |"
     yield ""
 
 
-def _shown(template: str) -> str:
+def _escape_template(template: str) -> str:
     text = template.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
     return re.sub(r"\{(\w+)\}", r"*\1*", text).replace("_", "\\_")
 

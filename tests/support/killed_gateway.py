@@ -1,30 +1,19 @@
-"""A gateway that dies at a point, and the next one."""
+"""A gateway that is killed at a fault point, and the next one."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 import tidegate
-from tests.fix_server import Server, StartServer, named_rows
+from tests.support.fixtures.server import Server, StartServer, named_rows
+from tests.support.waiting import PATIENCE, wait_until
 from tidegate_server.core.faults import Point
-
-WAIT = 120.0
-
-
-def until(look: Callable[[], object], otherwise: str) -> None:
-    """Wait for something to be true."""
-    deadline = time.monotonic() + WAIT
-    while not look():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.1)
 
 
 def die_at(
@@ -42,13 +31,13 @@ def die_at(
 
     asking = threading.Thread(target=ask)
     asking.start()
-    until((faults / f"{point.value}.held").exists, f"nobody came by {point.value}")
+    wait_until((faults / f"{point.value}.held").exists, f"nobody came by {point.value}")
     everything = server.processes()
     os.kill(server.pid, signal.SIGKILL)
     (faults / f"{point.value}.held").unlink()
     asking.join()
     server.process.wait()
-    assert psutil.wait_procs(everything, timeout=WAIT)[1] == []
+    assert psutil.wait_procs(everything, timeout=PATIENCE)[1] == []
     again = start_server()
     again.wait_for_engine()
     return again

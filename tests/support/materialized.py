@@ -1,4 +1,4 @@
-"""A materialized table driven as the engine drives it, without a gateway."""
+"""A materialized table that a test refreshes as the engine does, without a gateway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
 
-from tests.fix_spark import Lake
+from tests.support.fixtures.spark import Lake
 from tidegate_server.core.messages.answers import Verified
 from tidegate_server.core.model.clauses import Assertion, EnforcedKey, Expectation
 from tidegate_server.core.model.runs import Trigger
@@ -57,7 +57,7 @@ def record_for(order: RefreshOrder) -> CommitRecord:
 
 
 class Stored:
-    """The stored table ``mt`` with its orders; its query is what is written first."""
+    """The stored table ``mt`` with its orders; the query gives its first rows."""
 
     def __init__(
         self,
@@ -123,12 +123,12 @@ class Stored:
         return commit
 
     def content(self) -> Mapping[str, int]:
-        """Return how often each row is stored, told apart to the bit."""
-        return counted(self.lake.rows(f"SELECT * FROM {self.name.quoted()}"))
+        """Return how often each row is stored; values are compared to the bit."""
+        return row_counts(self.lake.rows(f"SELECT * FROM {self.name.quoted()}"))
 
 
-def counted(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
-    """Return how often each row comes, told apart to the bit."""
+def row_counts(rows: Iterable[tuple[object, ...]]) -> Mapping[str, int]:
+    """Return how often each row occurs; values are compared to the bit."""
     return Counter(map(repr, rows))
 
 
@@ -174,7 +174,7 @@ class Materialized(Stored):
         return backfill(order, name, self.lake.root, self.lake.format, Operation(order.refresh_id))
 
     def publish(self, made_by: str, **changed: object) -> RefreshOutcome:
-        """Serve what a refresh left held."""
+        """Publish the version that a refresh left held."""
         order = self.order(**changed)
         operation = Operation(order.refresh_id)
         return publish(order, made_by, self.lake.root, self.lake.format, operation)

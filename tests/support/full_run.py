@@ -1,4 +1,4 @@
-"""How much the tests do: a part in every run, all of it where ``TIDEGATE_FULL`` is set."""
+"""Whether this is a full run, with all long tests: ``TIDEGATE_FULL`` is set."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""A world in which privileges are checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tests.contract.examples import NOON
+from tests.contract.examples import table as example
+from tests.gateway.command.fakes import FakeEngine, World, analysis
+from tidegate_server.core.config import AuthorizationSection, Config, ServerSection
+from tidegate_server.core.errors import Code, ServerError, error
+from tidegate_server.core.messages.answers import Mention, Reading, Surveyed
+from tidegate_server.core.messages.requests import Survey
+from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.privileges import (
+    Grant,
+    GrantObject,
+    Privilege,
+    TableObject,
+)
+from tidegate_server.gateway.authorization.rights import (
+    Action,
+)
+from tidegate_server.gateway.context import Services
+from tidegate_server.gateway.store.privileges import MemoryPrivileges, Privileges
+
+DAILY = example(id="t-1", name=TableName("c", "d", "daily"), owner="ann")
+HOURLY = example(id="t-2", name=TableName("c", "d", "hourly"), owner="ann")
+OTHER = example(id="t-3", name=TableName("c", "Elsewhere", "daily"), owner="carl")
+GIVEN = {
+    Privilege.SELECT: {Action.SEE, Action.SELECT},
+    Privilege.REFRESH: {Action.SEE, Action.REFRESH},
+    Privilege.ALTER: {Action.SEE, Action.ALTER},
+}
+
+
+def grant(user: str, privilege: Privilege, on: GrantObject) -> Grant:
+    return Grant(user=user, privilege=privilege, object=on, granted_by="ann", granted_at=NOON)
+
+
+READS_M = Surveyed(readings=(Reading(name=TableName("c", "d", "m"), location="file:/warehouse/m"),))
+
+
+class SurveyingEngine(FakeEngine):
+    """Also answers surveys with what the test prepared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.surveys: dict[str, Surveyed] = {}
+
+    def call(self, request, **options):  # type: ignore[no-untyped-def]
+        if isinstance(request, Survey):
+            self.requests.append(request)
+            return self.surveys.get(request.sql.strip(), Surveyed())
+        try:
+            return super().call(request, **options)
+        except AssertionError as unknown:
+            # Any other request shows that the user was authorized.
+            raise error(Code.NOT_SUPPORTED, what="this request") from unknown
+
+
+@dataclass
+class Guarded(World):
+    """A world in which privileges are checked; ann owns m, and n, which reads m."""
+
+    privileges: Privileges = field(default_factory=MemoryPrivileges)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.config = Config(
+            authorization=AuthorizationSection(enabled=True, administrators=("root",))
+        )
+        self.engine: SurveyingEngine = SurveyingEngine()
+        self.execute("CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' DAY AS SELECT 1")
+        self.engine.analyses["SELECT 2"] = analysis(analysis().schema, "m")
+        self.execute("CREATE MATERIALIZED TABLE n FRESHNESS = INTERVAL '1' DAY AS SELECT 2")
+
+    def _services(self) -> Services:
+        return replace(super()._services(), privileges=self.privileges)
+
+    def be(self, user: str) -> None:
+        self.session.user = user
+
+    def may(self, *privileges: Privilege, table: str = "m", user: str = "bob") -> None:
+        on = TableObject(table_id=self.table(table).id)
+        for privilege in privileges:
+            self.privileges.grant(grant(user, privilege, on))
+
+    def outcome(self, text: str) -> str:
+        """Return the code of the error that a statement ends with, or an empty text."""
+        try:
+            self.execute(text)
+        except ServerError as problem:
+            return problem.code
+        return ""
+
+
+SYSTEM = TableName("spark_catalog", "information_schema", "materialized_tables")
+
+
+def of_system(*mentions: Mention, count: int = 1) -> Surveyed:
+    return Surveyed(readings=(Reading(name=SYSTEM),) * count, mentions=mentions)
+
+
+LOGINS = ServerSection(auth="PASSWORD")

@@ -1,0 +1,94 @@
+"""Lists and system tables omit the tables that a user has no privilege on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tests.gateway.command.fakes import name
+from tests.gateway.command.guarded import DAILY, HOURLY, SYSTEM, Guarded, of_system
+from tidegate_server.core.config import Config
+from tidegate_server.core.messages.answers import Mention, Surveyed
+from tidegate_server.core.model.privileges import (
+    Privilege,
+)
+from tidegate_server.core.model.result import RowsResult
+from tidegate_server.core.model.types import Column, Schema
+from tidegate_server.gateway.authorization.admission import (
+    hidden_names,
+)
+from tidegate_server.gateway.authorization.visibility import narrow_query, without_hidden
+
+
+def test_lists_leave_out_what_a_user_may_not_know_of(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.REFRESH, table="n")
+    guarded_world.execute("ALTER MATERIALIZED TABLE m REFRESH")
+    guarded_world.execute("ALTER MATERIALIZED TABLE n REFRESH")
+    guarded_world.be("bob")
+    assert guarded_world.rows("SHOW MATERIALIZED TABLES") == [("n",)]
+    for text in ("SHOW REFRESH HISTORY LIMIT 1", "SHOW REFRESH HISTORY"):
+        assert {row[0] for row in guarded_world.rows(text)} == {"op4"}  # that of n
+    guarded_world.be("root")
+    assert guarded_world.rows("SHOW MATERIALIZED TABLES") == [("m",), ("n",)]
+
+
+def test_consumers_that_a_user_may_not_know_of_are_no_lineage(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.SELECT)
+    guarded_world.be("bob")
+    assert not [row for row in guarded_world.rows("SHOW LINEAGE m") if "c.d.n" in row]
+
+
+def test_hidden_names_are_those_of_tables_without_any_privilege(guarded_world: Guarded) -> None:
+    guarded_world.may(Privilege.ALTER, table="n")
+    services = guarded_world._services()
+    assert hidden_names("bob", services) == {name("m")}
+    assert hidden_names("root", services) == hidden_names("ann", services) == frozenset()
+    off = replace(services, config=Config())
+    assert hidden_names("bob", off) == frozenset()
+
+
+QUERY = "SELECT * FROM information_schema.materialized_tables -- all"
+SPAN = (QUERY.index("information"), QUERY.index(" --"))
+
+
+def test_information_schema_shows_the_rows_of_visible_tables() -> None:
+    mention = Mention(name=SYSTEM, start=SPAN[0], end=SPAN[1], aliased=False)
+    inner = "SELECT * FROM `spark_catalog`.`information_schema`.`materialized_tables` WHERE"
+    assert narrow_query(QUERY, of_system(mention), (DAILY, HOURLY)) == (
+        f"SELECT * FROM ({inner} table_id IN ('t-1', 't-2')) AS `materialized_tables` -- all"
+    )
+    aliased = replace(mention, aliased=True)
+    assert narrow_query(QUERY, of_system(aliased), ()) == f"SELECT * FROM ({inner} false) -- all"
+    short = replace(mention, start=0, end=len(QUERY), statement=True)
+    assert narrow_query(QUERY, of_system(short), ()) == f"SELECT * FROM ({inner} false)"
+
+
+def test_other_queries_stay_byte_for_byte() -> None:
+    assert narrow_query("SELECT  1", Surveyed(), ()) == "SELECT  1"
+
+
+def test_information_schema_behind_a_view_or_a_command_is_refused(guarded_world: Guarded) -> None:
+    mention = Mention(name=SYSTEM, start=SPAN[0], end=SPAN[1], aliased=False)
+    assert narrow_query(QUERY, of_system(), ()) is None
+    assert narrow_query(QUERY, of_system(mention, count=2), ()) is None
+    guarded_world.engine.surveys["EXPLAIN x"] = of_system()
+    guarded_world.be("bob")
+    assert guarded_world.outcome("EXPLAIN x") == "ACCESS_DENIED"
+
+
+def test_spark_lists_lose_hidden_tables_and_nothing_else() -> None:
+    schema = Schema(
+        (
+            Column(name="namespace", type="string"),
+            Column(name="tableName", type="string"),
+            Column(name="isTemporary", type="boolean"),
+        )
+    )
+    types = (pa.string(), pa.string(), pa.bool_())
+    rows = [("d", "m", False), ("d", "n", False), ("", "m", True)]
+    listed = RowsResult(schema, list(rows), types=types)
+    shown = without_hidden(listed, {name("m")})
+    [batch] = shown.batches(0)
+    assert [tuple(row.values()) for row in batch.to_pylist()] == rows[1:]
+    assert shown.schema == schema
