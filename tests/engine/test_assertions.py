@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fixtures.spark import Lake
-from tests.support.materialized import Materialized, row_counts
+from tests.support.materialized import Materialized, row_counts, task_of
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.clauses import Assertion, Expectation, Violation
 from tidegate_server.core.model.runs import Strategy
@@ -36,7 +36,8 @@ def stopped_refresh(mt: Materialized, code: str, **changed: object) -> tuple[str
     before = mt.last().version, mt.content()
     order = mt.order(**changed)
     with pytest.raises(ServerError) as caught:
-        refresh(order, mt.lake.root, mt.lake.format, Operation(order.refresh_id))
+        task, operation = task_of(changed), Operation(order.refresh_id)
+        refresh(order, task, mt.lake.root, mt.lake.format, operation)
     assert (caught.value.code, caught.value.sqlstate) == (code, "23514")
     assert (mt.last().version, mt.content()) == before
     return order.refresh_id, caught.value.message

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.support.fixtures.spark import Lake
+from tests.support.materialized import changed_order, task_of
 from tests.support.waiting import wait_until
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reach
@@ -38,14 +39,18 @@ class Died(Exception):  # noqa: N818  it stands for a process, not for an error
 
 
 class DiesBeforeCommit(DeltaFormat):
-    def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
+    def ingest(
+        self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int | None
+    ) -> Written:
         frame.count()
         raise Died
 
 
 class DiesAfterCommit(DeltaFormat):
-    def ingest(self, frame: DataFrame, order: RefreshOrder, *, base: int | None) -> Written:
-        super().ingest(frame, order, base=base)
+    def ingest(
+        self, frame: DataFrame, order: RefreshOrder, record: CommitRecord, *, base: int | None
+    ) -> Written:
+        super().ingest(frame, order, record, base=base)
         raise Died
 
 
@@ -77,12 +82,13 @@ class Ingested:
             trigger=Trigger.MANUAL,
             logical_time=datetime(2026, 1, 1, tzinfo=UTC),
         )
-        return replace(order, **changed)  # type: ignore[arg-type]
+        return changed_order(order, changed)
 
     def refresh(self, format: DeltaFormat | None = None, **changed: object) -> RefreshOutcome:
         order = self.order(**changed)
         operation = Operation(order.refresh_id)
-        return refresh(order, self.lake.root, format or self.lake.format, operation)
+        task, written_by = task_of(changed), format or self.lake.format
+        return refresh(order, task, self.lake.root, written_by, operation)
 
     def rows(self) -> list[tuple[object, ...]]:
         return self.lake.rows("SELECT * FROM raw")
@@ -126,7 +132,7 @@ def test_what_arrives_is_taken_in_once(lake: Lake, folder: Folder) -> None:
     folder.arrive(5)
     assert raw.refresh().metrics.rows_written == 2
     assert raw.rows() == [(1, "n1"), (2, "n2"), (3, "n3"), (5, "n5")]
-    assert explain(raw.order(), lake.root, lake.format).strategy is Strategy.INGEST
+    assert explain(raw.order(), Recompute(), lake.root, lake.format).strategy is Strategy.INGEST
 
 
 @pytest.mark.parametrize("dies", [DiesBeforeCommit, DiesAfterCommit])

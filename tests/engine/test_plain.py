@@ -13,7 +13,7 @@ from tests.support.fixtures.spark import Lake
 from tests.support.materialized import Materialized, row_counts
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Strategy
-from tidegate_server.core.refresh.request import RefreshOutcome
+from tidegate_server.core.refresh.request import Recompute, RefreshOutcome
 from tidegate_server.engine.query.resolution import Tables
 from tidegate_server.engine.refresh.run import explain, source_versions
 
@@ -124,5 +124,5 @@ def test_a_source_that_is_no_files_is_assumed_to_change(lake: Lake) -> None:
     mt = Materialized(lake, "SELECT id FROM j")
     mt.refresh()
     assert why(mt.refresh()) == (Strategy.FULL, WHY, ["ASSUMED"])
-    assert "are assumed" in explain(mt.order(), lake.root, lake.format).reason_text
+    assert "are assumed" in explain(mt.order(), Recompute(), lake.root, lake.format).reason_text
     assert source_versions(mt.sources, lake.root, lake.format) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate_server.core.sql.assertions import measures, find_misplaced, spark_condition
+from tidegate_server.core.sql.assertions import find_misplaced, measures, spark_condition
 
 
 @pytest.mark.parametrize(
