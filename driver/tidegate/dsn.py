@@ -78,6 +78,8 @@ def parse_url(url: str) -> ConnectOptions:
         return _parse_jdbc(url[len(JDBC_PREFIX) :])
     if url.lower().startswith(NATIVE_PREFIX):
         return _parse_native(url)
+    if not is_url(url):
+        raise InterfaceError(f"{url!r} is not a URL: write {NATIVE_PREFIX}{url}")
     scheme = url.partition("://")[0]
     raise InterfaceError(
         f"expected a URL beginning with {NATIVE_PREFIX} or {JDBC_PREFIX}, but {scheme}:// came"

@@ -119,3 +119,8 @@ def test_what_the_driver_has_not_is_refused_by_name(url: str) -> None:
 
 def test_the_password_is_not_shown() -> None:
     assert "secret" not in repr(parse_url("tidegate://u:secret@h"))
+
+
+def test_an_address_without_scheme_is_no_url() -> None:
+    with pytest.raises(tidegate.InterfaceError, match=r"'db:10001' is not a URL: write tidegate://db:10001"):
+        parse_url("db:10001")

@@ -78,9 +78,10 @@ def connect_options(target: Target) -> ConnectOptions:
 
     :raises tidegate.Error: if the URL cannot be used.
     """
-    url = target.url if target.url is not None or target.host is None else target.host
-    base = parse_url(url) if url is not None and is_url(url) else ConnectOptions()
-    host = None if target.host is not None and is_url(target.host) else target.host
+    host_is_url = target.host is not None and is_url(target.host)
+    url = target.host if target.url is None and host_is_url else target.url
+    base = parse_url(url) if url is not None else ConnectOptions()
+    host = None if host_is_url else target.host
     options = replace(
         base,
         host=host or base.host,

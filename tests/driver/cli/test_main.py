@@ -167,6 +167,7 @@ def test_without_a_connection_the_status_is_3(
     [
         ["-f", "/there/is/no/such/file"],
         ["-u", "mysql://x", "-e", "one"],
+        ["-u", "gateway:10001", "-e", "one"],
     ],
 )
 def test_wrong_usage_is_status_2(server: FakeServer, arguments: list[str]) -> None:
