@@ -122,5 +122,7 @@ def test_the_password_is_not_shown() -> None:
 
 
 def test_an_address_without_scheme_is_no_url() -> None:
-    with pytest.raises(tidegate.InterfaceError, match=r"'db:10001' is not a URL: write tidegate://db:10001"):
+    with pytest.raises(
+        tidegate.InterfaceError, match=r"'db:10001' is not a URL: write tidegate://db:10001"
+    ):
         parse_url("db:10001")

@@ -28,7 +28,5 @@ def test_the_dialect_passes_sqlalchemy_s_compliance_suite(server: Server) -> Non
     command += [str(SUITE / "suite.py"), "--dburi", f"{uri}?spark.sql.sources.default=delta"]
     if not FULL:
         command += ["-k", " or ".join(QUICK)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
