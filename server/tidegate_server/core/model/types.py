@@ -110,50 +110,50 @@ def spark_type(text: str) -> str:
 
     https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/types/
     """
-    plain, quoted = _unquoted(text)
-    return _quoted_again(_spelled(plain), quoted)
+    plain, quoted = _extract_quoted(text)
+    return _quoted_again(_spell(plain), quoted)
 
 
 def plain_type(text: str) -> str:
     """Return a type in one spelling, for comparing; comments of fields do not count."""
-    plain, quoted = _unquoted(text)
+    plain, quoted = _extract_quoted(text)
     names = [each.strip("`").replace("``", "`").lower() for each in quoted]
     return _quoted_again(_plain(plain), names)
 
 
 def unknown_type(text: str) -> str | None:
     """Return the first word of a type, or of one within it, that is none of Spark's; or None."""
-    plain, quoted = _unquoted(text)
+    plain, quoted = _extract_quoted(text)
     word = _unknown(plain)
     return None if word is None else _quoted_again(word, quoted)
 
 
 def inner_kinds(text: str) -> frozenset[TypeKind]:
     """Return the kinds of the simple types within a nested type; none of a simple one."""
-    plain, _ = _unquoted(text)
+    plain, _ = _extract_quoted(text)
     return frozenset(_simple_kinds(plain)) if _taken_apart(plain) is not None else frozenset()
 
 
 def sql_name(text: str) -> str:
     """Return a type as Spark's ``DataType.sql``: capitals, but names of fields as they are."""
-    plain, quoted = _unquoted(text)
+    plain, quoted = _extract_quoted(text)
     return _quoted_again(_in_capitals(plain), quoted)
 
 
 def field_types(text: str) -> tuple[str, ...]:
     """Return the types of a struct's fields, in order; none of any other type."""
-    plain, quoted = _unquoted(text)
+    plain, quoted = _extract_quoted(text)
     nested = _taken_apart(plain)
     if nested is None or not plain.lower().startswith("struct"):
         return ()
     return tuple(_quoted_again(_without_end(type), quoted) for _, type in nested.parts)
 
 
-def _spelled(text: str) -> str:
+def _spell(text: str) -> str:
     plain = _ROW.sub("STRUCT", text)
     nested = _taken_apart(plain)
     if nested is not None:
-        parts = (name + _spelled(type) for name, type in nested.parts)
+        parts = (name + _spell(type) for name, type in nested.parts)
         return f"{nested.before}{', '.join(parts)}{nested.after}"
     plain = _DIGITS.sub(r"\1", plain)
     for pattern, word in _ELSEWHERE:
@@ -232,7 +232,7 @@ def _field(text: str) -> tuple[str, str]:
     return ("", text) if found is None else (text[: found.start(1)], found[1])
 
 
-def _unquoted(text: str) -> tuple[str, list[str]]:
+def _extract_quoted(text: str) -> tuple[str, list[str]]:
     """Put words in the place of names and comments in quotes, whatever these have in them."""
     quoted = _QUOTED.findall(text)
     numbers = iter(range(len(quoted)))

@@ -58,7 +58,7 @@ def parse_zone(name: str) -> tzinfo | None:
     text = name.strip()
     for offset in _OFFSETS:
         if found := offset.fullmatch(text):
-            return _fixed(found)
+            return _fixed_offset(found)
     try:
         return ZoneInfo(_SHORT.get(text, text))
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -71,7 +71,7 @@ def keep_the_same_time(one: tzinfo, other: tzinfo, now: datetime) -> bool:
     return all(day.astimezone(one).utcoffset() == day.astimezone(other).utcoffset() for day in days)
 
 
-def _fixed(found: re.Match[str]) -> tzinfo | None:
+def _fixed_offset(found: re.Match[str]) -> tzinfo | None:
     hours, minutes, seconds = (int(found[part] or 0) for part in "hms")
     offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if minutes > 59 or seconds > 59 or offset > _FURTHEST:

@@ -29,12 +29,12 @@ def readers(table: MaterializedTable, consumers: Consumers) -> tuple[Materialize
 
 def descendants(table: MaterializedTable, consumers: Consumers) -> list[MaterializedTable]:
     """Return every materialized table that depends on this one, sources before consumers."""
-    return _ordered(table, lambda entry: readers(entry, consumers))[::-1]
+    return _walk(table, lambda entry: readers(entry, consumers))[::-1]
 
 
 def ancestors(table: MaterializedTable, find: Find) -> list[MaterializedTable]:
     """Return every materialized table this one depends on, sources before consumers."""
-    return _ordered(table, lambda entry: _read_by(entry, find))
+    return _walk(table, lambda entry: _read_by(entry, find))
 
 
 def needs(table: MaterializedTable, wave: Sequence[MaterializedTable]) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _passes(key: str, source: MaterializedTable, table: MaterializedTable) -> bo
     )
 
 
-def _ordered(
+def _walk(
     table: MaterializedTable,
     following: Callable[[MaterializedTable], tuple[MaterializedTable, ...]],
 ) -> list[MaterializedTable]:

@@ -144,7 +144,9 @@ def _averages_exactly(function: Any) -> bool:
 # ---- totals --------------------------------------------------------------------------------------
 
 
-def _counted(totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None) -> DataFrame:
+def _partial_aggregates(
+    totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None
+) -> DataFrame:
     """Return the totals of the groups among rows.
 
     :param rows: a plan with the aggregate's input attributes.
@@ -164,7 +166,7 @@ def _counted(totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None) 
     parts = [f"{WEIGHT} AS {_ROWS}"]
     for number, addend in enumerate(totals.addends):
         parts += _parts(number, addend, frame, once=weight is None)
-    return _grouped(totals, frame.selectExpr(*totals.keys, *parts))
+    return _group(totals, frame.selectExpr(*totals.keys, *parts))
 
 
 def _extremes(totals: Totals) -> list[tuple[int, Addend]]:
@@ -200,7 +202,7 @@ def _in_doubles(addend: Addend) -> bool:
     return addend.name == "Average" and addend.kept_as == "DOUBLE"
 
 
-def _grouped(totals: Totals, parts: DataFrame) -> DataFrame:
+def _group(totals: Totals, parts: DataFrame) -> DataFrame:
     extremes = {f"{column}{n}": a.name for n, a in _extremes(totals) for column in "xr"}
     # Whole numbers are summed as such, also where Spark keeps a DOUBLE.
     decimals = {
@@ -231,7 +233,7 @@ def _sound(totals: Totals) -> str:
 # ---- the query's rows ----------------------------------------------------------------------------
 
 
-def _computed(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> list[Any]:
+def _compute_plans(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> list[Any]:
     """Return a plan of the query's rows, from the totals of all groups by its own expressions, and
     after it those of the rows that each operator above the aggregate reads."""
     buffers: dict[int, tuple[Any, str]] = {}
@@ -271,11 +273,11 @@ def _values(number: int, addend: Addend) -> list[str]:
 
 
 def _result(named: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst) -> Any:
-    found = _evaluated(named, totals, keys, catalyst)
+    found = _evaluate(named, totals, keys, catalyst)
     return found if kind(found) == "Alias" else catalyst.alias(found, str(named.name()), named)
 
 
-def _evaluated(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst) -> Any:
+def _evaluate(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst) -> Any:
     """Return an aggregate's expression over totals."""
     for group, key in zip(totals.groups, keys, strict=True):
         if bool(group.semanticEquals(expression)):
@@ -285,7 +287,7 @@ def _evaluated(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: C
     children = list(items(expression.children()))
     if not children:
         return expression
-    evaluated = [_evaluated(child, totals, keys, catalyst) for child in children]
+    evaluated = [_evaluate(child, totals, keys, catalyst) for child in children]
     return catalyst.with_children(expression, evaluated)
 
 
@@ -318,15 +320,15 @@ def compute_state(
     :param resources: takes what is to be released after the rows were written.
     :param few: whether few groups are expected; else those that are too many are kept meanwhile.
     """
-    frame = _counted(totals, catalyst, totals.node.plan.child(), None)
+    frame = _partial_aggregates(totals, catalyst, totals.node.plan.child(), None)
     if not few and totals.groups:
         frame = frame.persist()
         resources.callback(frame.unpersist)
         look = frame.selectExpr("count(*) AS groups", f"bool_and({_sound(totals)}) AS sound")
         groups, sound = look.first() or (0, True)
         if groups > MOST_GROUPS and sound:
-            return Recorded(state=TooManyGroups(), plans=_computed(totals, catalyst, frame))
-    return _recorded(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
+            return Recorded(state=TooManyGroups(), plans=_compute_plans(totals, catalyst, frame))
+    return _collect_state(totals, catalyst, frame.withColumn(_CHANGED, F.lit(0)))
 
 
 def advance_state(
@@ -337,17 +339,17 @@ def advance_state(
     :param before: what was recorded.
     :param change: a plan with the aggregate's input attributes and ``weight``.
     """
-    added = _counted(totals, catalyst, change, weight)
-    known = _restored(catalyst.spark, before.text, _lasting(totals, added))
+    added = _partial_aggregates(totals, catalyst, change, weight)
+    known = _restore(catalyst.spark, before.text, _lasting(totals, added))
     both = known.withColumn(_CHANGED, F.lit(0)).unionByName(
         added.withColumn(_CHANGED, F.lit(1)), allowMissingColumns=True
     )
     # Where all that is left is NULL, none of the values before must come back.
     left = {f"x{n}": F.expr(f"CASE WHEN n{n} > 0 THEN x{n} END") for n, _ in _extremes(totals)}
-    return _recorded(totals, catalyst, _grouped(totals, both).withColumns(left))
+    return _collect_state(totals, catalyst, _group(totals, both).withColumns(left))
 
 
-def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
+def _collect_state(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
     """Bring totals here; one Spark action."""
     lasting = _lasting(totals, frame)
     texts = ", ".join(as_text(field.name, field.dataType) for field in lasting)
@@ -364,7 +366,7 @@ def _recorded(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded 
     text = str(found["text"])
     if len(text) > _LONGEST:
         return None
-    plans = _computed(totals, catalyst, _restored(catalyst.spark, text, lasting))
+    plans = _compute_plans(totals, catalyst, _restore(catalyst.spark, text, lasting))
     return Recorded(state=AggregateState(text), plans=plans, changed=int(found["changed"]))
 
 
@@ -381,7 +383,7 @@ def _readable(fields: Sequence[T.StructField]) -> Iterator[str]:
             yield f"coalesce(is_valid_utf8({field.name}), true)"
 
 
-def _restored(spark: SparkSession, text: str, fields: Sequence[T.StructField]) -> DataFrame:
+def _restore(spark: SparkSession, text: str, fields: Sequence[T.StructField]) -> DataFrame:
     lists = F.explode(F.from_json(F.lit(text), "ARRAY<ARRAY<STRING>>"))
     values = (from_text(F.col("v")[n], f.dataType).alias(f.name) for n, f in enumerate(fields))
     return spark.sql("SELECT 1").select(lists.alias("v")).select(*values)

@@ -139,7 +139,7 @@ def apply(
     """
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
-    counts = _expected(diff, order)
+    counts = _check_expectations(diff, order)
     changed = exclude_dropped(diff.rows, order)
     broken_keys = _key_checked(session, format, order, changed, diff)
     record = replace(record, unique=proven_key(order, broken_keys))
@@ -167,7 +167,7 @@ def _look(
     ]
     for number, each in enumerate(order.expectations):
         counts.append(f"{_total(each.broken, added)} AS e{number}")
-    for number, field in _ranged(rows) if ranged else ():
+    for number, field in _range_columns(rows) if ranged else ():
         column = quote_column(field.name)
         value = f"CASE WHEN {removed} THEN {column} END"
         counts += [
@@ -185,7 +185,7 @@ def _total(condition: str, weight: str) -> str:
     return f"coalesce(sum(CASE WHEN {condition} THEN {weight} END), 0L)"
 
 
-def _expected(diff: ConsolidatedDelta, order: RefreshOrder) -> Mapping[str, int]:
+def _check_expectations(diff: ConsolidatedDelta, order: RefreshOrder) -> Mapping[str, int]:
     """Return how many added rows break each expectation.
 
     :raises ServerError: MT_EXPECTATION_FAILED for the first one that is to stop the refresh.
@@ -213,7 +213,7 @@ def _key_checked(
     if held and not diff.added:
         return {order.key.name: 0}
     stored = _table(session, format, order)
-    columns = [field.name for field in _stored(changed)]
+    columns = [field.name for field in _table_fields(changed)]
     return check_diff(stored, changed.select(*map(column_named, columns), WEIGHT), order, held=held)
 
 
@@ -229,10 +229,12 @@ def _commit(
     if not diff.removed and not diff.added:
         return format.advance(session, order, record, base=base)
     if not diff.removed:
-        rows = repeat_rows(changed, tuple(_stored(changed)), F.col(WEIGHT))
-        broken = _gated(session, format, order, record, lambda stored: stored.unionByName(rows))
+        rows = repeat_rows(changed, tuple(_table_fields(changed)), F.col(WEIGHT))
+        broken = _check_assertions(
+            session, format, order, record, lambda stored: stored.unionByName(rows)
+        )
         return replace(format.append(rows, order, record, base=base), expectations=broken)
-    fields = tuple(_stored(changed))
+    fields = tuple(_table_fields(changed))
     if not all(comparable(field.dataType) for field in fields):
         raise DiffMismatchError(f"{order.name} has a column whose values cannot be compared")
     change = RowChange(
@@ -244,12 +246,12 @@ def _commit(
         few=diff.gone <= _BROADCAST,
         unique=diff.distinct,
     )
-    broken = _gated(session, format, order, record, change.apply_to)
+    broken = _check_assertions(session, format, order, record, change.apply_to)
     done = format.change_rows(session, change, order, record, base=base)
     return replace(done, expectations=broken)
 
 
-def _gated(
+def _check_assertions(
     session: SparkSession,
     format: TableFormat,
     order: RefreshOrder,
@@ -279,7 +281,7 @@ def _within(changed: DataFrame, diff: ConsolidatedDelta) -> Column:
     """Return the ranges of what is removed, by which files of the table can be skipped."""
     if not diff.ranged:
         return F.lit(True)
-    bounds = (_bounds(number, field, diff.row) for number, field in _ranged(changed))
+    bounds = (_bounds(number, field, diff.row) for number, field in _range_columns(changed))
     return reduce(and_, bounds, F.lit(True))
 
 
@@ -293,12 +295,12 @@ def _bounds(number: int, field: T.StructField, row: Row) -> Column:
     return inside | column.isNull() if nulls else inside
 
 
-def _ranged(rows: DataFrame) -> Iterator[tuple[int, T.StructField]]:
+def _range_columns(rows: DataFrame) -> Iterator[tuple[int, T.StructField]]:
     """Yield the columns whose range skips files."""
-    for number, field in enumerate(_stored(rows)[:_RANGED]):
+    for number, field in enumerate(_table_fields(rows)[:_RANGED]):
         if isinstance(field.dataType, _ORDERED):
             yield number, field
 
 
-def _stored(rows: DataFrame) -> list[T.StructField]:
+def _table_fields(rows: DataFrame) -> list[T.StructField]:
     return [field for field in rows.schema.fields if field.name not in _OWN]

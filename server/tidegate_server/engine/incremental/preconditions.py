@@ -134,7 +134,7 @@ def preconditions_of(shape: Node, catalyst: Catalyst) -> tuple[Precondition, ...
     """Return the preconditions on the rows of a query."""
     live = frozenset(map(expression_id, items(shape.plan.output())))
     summed = (
-        Bounded(node=node, values=tuple(_averaged(node)))
+        Bounded(node=node, values=tuple(_averaged_values(node)))
         for node in shape.nodes()
         if node.operator.bounded and not node.operator.replaced
     )
@@ -198,16 +198,18 @@ def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[P
         yield NeverNull(node=node, value=node.keys[1][0])
     if node.operator.ambiguous is not None:
         yield from (
-            _ordered(node, live, cuts) if node.kind == "Window" else _chosen(node, catalyst)
+            _window_ties(node, live, cuts)
+            if node.kind == "Window"
+            else _choice_ties(node, catalyst)
         )
-    used, kept = _used(node, live, cuts)
+    used, kept = _used_attributes(node, live, cuts)
     for child in node.children:
         output = frozenset(map(expression_id, items(child.plan.output())))
         below = used & output if node.kind in _SELECTIVE else output
         yield from _below(child, below, kept, catalyst)
 
 
-def _used(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
+def _used_attributes(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
     """Return what is used of an operator's input, and what only in a comparison that cuts."""
     plan = node.plan
     match node.kind:
@@ -260,7 +262,7 @@ def _cut(condition: Any) -> tuple[int, int] | None:
     return expression_id(number), int(limit.value()) - strict
 
 
-def _averaged(node: Node) -> Iterator[Any]:
+def _averaged_values(node: Node) -> Iterator[Any]:
     """Yield what an operator computes averages of, where these are whole numbers."""
     if node.kind == "Window":
         functions = window_functions(node.plan)
@@ -269,7 +271,7 @@ def _averaged(node: Node) -> Iterator[Any]:
     return (each.child() for each in functions if averages_whole(each))
 
 
-def _ordered(node: Node, live: Live, cuts: Cuts) -> Iterator[Untied]:
+def _window_ties(node: Node, live: Live, cuts: Cuts) -> Iterator[Untied]:
     """Of rows that tie any may come first, unless they are equal in all that is used of them."""
     window = node.plan
     made = [expression_id(each) for each in items(window.windowExpressions())]
@@ -291,7 +293,7 @@ def _numbers_rows(window: Any) -> bool:
     return kind(call) == "WindowExpression" and kind(call.windowFunction()) == "RowNumber"
 
 
-def _chosen(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
+def _choice_ties(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
     """Of the rows of a group one is chosen, by the order in which they come or by a value."""
     groups = shared_groups(node.plan)
     for call in aggregate_calls(items(node.plan.aggregateExpressions())):

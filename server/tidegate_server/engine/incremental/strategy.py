@@ -182,16 +182,16 @@ class IncrementalPlanner:
             elif self._preconditions is not RowPreconditions.SATISFIED:
                 self._unfollowed = OBSTACLES[self._preconditions]
         try:
-            return self._chosen(full, changes)
+            return self._choose(full, changes)
         except NotFollowingError as failed:
             self._totals, self._first, self._unfollowed = None, None, failed.obstacle
             self._preconditions = failed.broken or self._preconditions
-            return replace(self._chosen(full, changes), preconditions=failed.broken)
+            return replace(self._choose(full, changes), preconditions=failed.broken)
 
-    def _chosen(self, full: RefreshPlan, changes: Mapping[str, Change]) -> IncrementalWork:
+    def _choose(self, full: RefreshPlan, changes: Mapping[str, Change]) -> IncrementalWork:
         changed = {id_: c for id_, c in changes.items() if c.method is not ChangeMethod.UNCHANGED}
         found = self._obstacles(full.vector, changed)
-        self._evidence = self._gathered(changes, frozenset(changed), found)
+        self._evidence = self._gather_evidence(changes, frozenset(changed), found)
         plan = plan_incremental(self.order, full, self._evidence)
         if plan.strategy is not Strategy.INCREMENTAL:
             return IncrementalWork(plan=plan)
@@ -219,22 +219,22 @@ class IncrementalPlanner:
             preconditions=self.query.preconditions,
         )
         if self._first is not None:
-            return self._merged(catalyst, self._first, difference, full)
+            return self._merge_first_rows(catalyst, self._first, difference, full)
         if self._evidence.algebraic and self._totals is not None:
             return self._added_up(catalyst, self._totals, difference, full)
         if self._evidence.algebraic and self.query.algebra is not None:
-            combined = self._combined(catalyst, self.query.algebra, difference, full)
+            combined = self._combine_groups(catalyst, self.query.algebra, difference, full)
             if combined is not None:
                 evidence = replace(self._evidence, affected_keys=difference.affected)
                 plan = plan_incremental(self.order, full, evidence)
-                return self._prepared(plan, combined)
+                return self._work(plan, combined)
         weighted = difference.delta_of(self.query.shape)
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         diff = self._nothing() if weighted is None else self._rows(catalyst.frame(weighted.plan))
         if difference.replaced is not None:
-            diff = diff.unionAll(self._replaced(catalyst, difference.replaced))
-        return self._prepared(plan, self._consolidated_with_checks(diff, difference))
+            diff = diff.unionAll(self._replaced_rows(catalyst, difference.replaced))
+        return self._work(plan, self._consolidated_with_checks(diff, difference))
 
     def _consolidated_with_checks(
         self, diff: DataFrame, difference: DeltaBuilder
@@ -253,7 +253,7 @@ class IncrementalPlanner:
             require(delta.row[f"broken{number}"])
         return delta
 
-    def _prepared(
+    def _work(
         self, plan: RefreshPlan, diff: DataFrame | ConsolidatedDelta | None
     ) -> IncrementalWork:
         _, work = incremental_work(self._evidence)
@@ -281,14 +281,14 @@ class IncrementalPlanner:
         change = difference.delta_of(totals.node.children[0])
         difference.check_pending()
         if change is None:
-            return replace(self._prepared(plan, None), incremental=state)
+            return replace(self._work(plan, None), incremental=state)
         recorded = advance_state(totals, catalyst, state, change.plan, change.weight)
         self.check()
         if recorded is None:
             raise NotFollowingError(None)
         self._check_computed(catalyst, totals, recorded)
         evidence = replace(self._evidence, affected_keys=recorded.changed)
-        prepared = self._prepared(plan_incremental(self.order, full, evidence), None)
+        prepared = self._work(plan_incremental(self.order, full, evidence), None)
         content = None if recorded.state == state else catalyst.frame(recorded.plan)
         return replace(prepared, content=content, incremental=recorded.state)
 
@@ -304,7 +304,7 @@ class IncrementalPlanner:
         if own:
             require(check_rows(own, catalyst, [inputs[id(each.node)] for each in own]).value)
 
-    def _merged(
+    def _merge_first_rows(
         self, catalyst: Catalyst, first: FirstRows, difference: DeltaBuilder, full: RefreshPlan
     ) -> IncrementalWork:
         """Return the first rows as they follow from those in the table.
@@ -316,11 +316,11 @@ class IncrementalPlanner:
         affected = difference.affected if self._evidence.keyed else None
         plan = plan_incremental(self.order, full, replace(self._evidence, affected_keys=affected))
         state = self.last.record.incremental
-        prepared = replace(self._prepared(plan, None), incremental=state)
+        prepared = replace(self._work(plan, None), incremental=state)
         if change is None or plan.strategy is not Strategy.INCREMENTAL:
             return prepared
         rows = projected(first, catalyst, change.plan, change.weight)
-        stored = self._ordered(self._stored())
+        stored = self._in_query_order(self._stored_rows())
         done = merged(
             first,
             catalyst,
@@ -332,7 +332,7 @@ class IncrementalPlanner:
         self.check()
         return replace(prepared, content=done.rows, incremental=done.boundary)
 
-    def _combined(
+    def _combine_groups(
         self, catalyst: Catalyst, algebra: Algebra, difference: DeltaBuilder, full: RefreshPlan
     ) -> ConsolidatedDelta | None:
         """Return the diff that follows from the groups' change; None if it does not follow.
@@ -347,9 +347,7 @@ class IncrementalPlanner:
         self.check()
         small = self._evidence.rows_in_table <= _FEW and not algebra.often_in_doubt
         if small:
-            delta = self._consolidated(
-                combine_groups(algebra, groups, self._stored_groups(algebra))
-            )
+            delta = self._consolidate(combine_groups(algebra, groups, self._stored_groups(algebra)))
             difference.affected = int(delta.row["affected"])
             if not delta.row["doubt"]:
                 difference.accept(difference.affected)
@@ -364,13 +362,13 @@ class IncrementalPlanner:
         difference.accept(keys.count)
         if doubt:
             return None
-        return self._consolidated(
+        return self._consolidate(
             combine_groups(algebra, groups, self._stored_groups(algebra, keys))
         )
 
     def _stored_groups(self, algebra: Algebra, keys: Keys | None = None) -> DataFrame:
         """Return the table's rows, those of other groups left out where that is simple."""
-        rows = self._ordered(self._stored())
+        rows = self._in_query_order(self._stored_rows())
         if keys is None:
             return rows
         catalyst = Catalyst(self.spark)
@@ -380,7 +378,7 @@ class IncrementalPlanner:
         wanted = [(columns[index], values) for group, index, values in groups if is_key(group)]
         return catalyst.frame(restrict_roughly(catalyst, plan, wanted))
 
-    def _consolidated(self, diff: DataFrame) -> ConsolidatedDelta:
+    def _consolidate(self, diff: DataFrame) -> ConsolidatedDelta:
         asked = (
             f"coalesce(bool_or({DOUBT}), false) AS doubt",
             f"count_if({FIRST}) AS affected",
@@ -442,7 +440,7 @@ class IncrementalPlanner:
             operators = (self._unfollowed,)
         return (*found, *operators)
 
-    def _gathered(
+    def _gather_evidence(
         self,
         changes: Mapping[str, Change],
         changed: frozenset[str],
@@ -486,7 +484,7 @@ class IncrementalPlanner:
         return adds_up(self.order) and (stored or self._totals is not None)
 
     def _rows_in_table(self) -> int:
-        plan = Catalyst(self.spark).analyzed_plan(self._stored())
+        plan = Catalyst(self.spark).analyzed_plan(self._stored_rows())
         leaves = (node for node in descend(plan) if kind(node) == "LogicalRelation")
         return sum(estimated_rows(self.spark, leaf) for leaf in leaves)
 
@@ -507,24 +505,24 @@ class IncrementalPlanner:
             few=self._evidence.few,
         )
 
-    def _stored(self) -> DataFrame:
+    def _stored_rows(self) -> DataFrame:
         return self.format.rows(self.spark, self.order.name, self.last.version)
 
-    def _replaced(self, catalyst: Catalyst, replaced: Replaced) -> DataFrame:
-        plan = catalyst.analyzed_plan(self._ordered(self._stored()))
+    def _replaced_rows(self, catalyst: Catalyst, replaced: Replaced) -> DataFrame:
+        plan = catalyst.analyzed_plan(self._in_query_order(self._stored_rows()))
         columns = list(items(plan.output()))
         keys = [columns[index] for index in replaced.columns]
         rows = catalyst.frame(restrict(catalyst, plan, keys, replaced.keys))
         return rows.withColumn(WEIGHT, F.lit(-1).cast("bigint"))
 
     def _nothing(self) -> DataFrame:
-        rows = self._ordered(self._stored())
+        rows = self._in_query_order(self._stored_rows())
         return rows.withColumn(WEIGHT, F.lit(1).cast("bigint")).limit(0)
 
     def _rows(self, frame: DataFrame) -> DataFrame:
-        return self._ordered(self.format.fit_columns(self.order, frame, WEIGHT), WEIGHT)
+        return self._in_query_order(self.format.fit_columns(self.order, frame, WEIGHT), WEIGHT)
 
-    def _ordered(self, frame: DataFrame, *carried: str) -> DataFrame:
+    def _in_query_order(self, frame: DataFrame, *carried: str) -> DataFrame:
         """Return the table's columns in the query's order."""
         return frame.select(*(column_named(column) for column in (*self.order.columns, *carried)))
 

@@ -209,7 +209,7 @@ def merged(
     rows = both.withColumn(_PART, F.lit(_MERGED))
     for part, kind_ in ((stored, _STORED), (net.drop(WEIGHT), _TOUCHED)):
         rows = rows.unionAll(part.withColumns({WEIGHT: none, _PART: F.lit(kind_)}))
-    placed = _placed(first, catalyst, rows).persist()
+    placed = _with_places(first, catalyst, rows).persist()
     resources.callback(placed.unpersist)
     inside = "true" if whole else f"{_RANK} <= {_BOUND}"
     found = placed.where(inside).selectExpr(
@@ -237,7 +237,7 @@ def merged(
     )
 
 
-def _placed(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
+def _with_places(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
     """Tell each row its place, how many rows there are up to it, and where the table ends."""
     plan = catalyst.analyzed_plan(rows)
     columns = list(items(plan.output()))

@@ -78,7 +78,7 @@ def predict(way: Way, work: Work, history: Sequence[PastRun]) -> float:
 
     :param history: the table's last runs, newest first.
     """
-    return _listed(way, work) * _correction(way, history)
+    return _list_price(way, work) * _correction(way, history)
 
 
 def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
@@ -88,12 +88,12 @@ def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
         refresh of few rows here, else a costly query would never come to record them.
     """
     own = _ratios(history, lambda way: way is Way.REWRITE)
-    few = _listed(Way.REWRITE, Work(rows_read=0, rows_written=0))
+    few = _list_price(Way.REWRITE, Work(rows_read=0, rows_written=0))
     little = few * (median_low(own) if own else 1.0)
     return predict(Way.OVERWRITE, full, history) >= _WORTH_RECORDING * little
 
 
-def _listed(way: Way, work: Work) -> float:
+def _list_price(way: Way, work: Work) -> float:
     price = _PRICES[way]
     return (
         price.fixed
@@ -127,7 +127,7 @@ def _ratios(history: Sequence[PastRun], wanted: Callable[[Way], bool]) -> list[f
                 rows_written=run.metrics.rows_written or 0,
                 rows_changed=run.rows_changed,
             )
-            ratios.append(run.seconds / _listed(way, work))
+            ratios.append(run.seconds / _list_price(way, work))
     return ratios[:_LEARNED_FROM]
 
 

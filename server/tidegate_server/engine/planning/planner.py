@@ -169,13 +169,13 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
         code, text = _plainly(Reason.POLICY_FULL)
         return replace(plan, reason_code=code, reason_text=text)
     if evidence.obstacles:
-        return _rejected(plan, evidence.obstacles)
+        return _reject(plan, evidence.obstacles)
     seconds = _seconds(order, evidence)
     plan = replace(plan, predicted_seconds=seconds[0], full_seconds=seconds[1])
     if order.policy is RefreshPolicy.AUTO:
         reason = _not_worth(order, evidence, *seconds)
         if reason is not None:
-            return replace(_rejected(plan, (reason,), seconds[0]), predicted_seconds=seconds[1])
+            return replace(_reject(plan, (reason,), seconds[0]), predicted_seconds=seconds[1])
     code, text = _reason_for_incremental(evidence)
     cheaper = Rejection(
         strategy=Strategy.FULL.value,
@@ -284,7 +284,7 @@ def _definition_changed(
     return fingerprint is not None and fingerprint != last.record.fingerprint
 
 
-def _rejected(
+def _reject(
     plan: RefreshPlan, reasons: tuple[Obstacle, ...], cost: float | None = None
 ) -> RefreshPlan:
     rejections = tuple(

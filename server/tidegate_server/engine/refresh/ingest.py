@@ -132,7 +132,7 @@ def ingest(
         expectations=written.expectations,
     )
     return RefreshOutcome(
-        plan=replace(plan, reason_text=_counted(plan.reason_text, written)),
+        plan=replace(plan, reason_text=_with_count(plan.reason_text, written)),
         from_version=before,
         to_version=written.version,
         metrics=metrics,
@@ -140,7 +140,7 @@ def ingest(
     )
 
 
-def _counted(text: str, written: Written) -> str:
+def _with_count(text: str, written: Written) -> str:
     return text if written.rows is None else f"{text}: {written.rows} rows"
 
 
@@ -163,11 +163,11 @@ def _taken_in(
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
         # All that is there is one batch, as one refresh is one commit.
         query = writer.trigger(once=True).start()
-    _awaited(query, landing, operation.check)
+    _wait_for(query, landing, operation.check)
     return landing.written
 
 
-def _awaited(query: StreamingQuery, landing: _Landing, check: Callable[[], None]) -> None:
+def _wait_for(query: StreamingQuery, landing: _Landing, check: Callable[[], None]) -> None:
     try:
         while not query.awaitTermination(_TICK):
             check()

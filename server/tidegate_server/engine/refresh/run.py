@@ -191,10 +191,10 @@ def refresh(
     session = spark.newSession()
     apply_settings(session, order.settings)
     with release_references():
-        return _refreshed(order, task, session, format, operation)
+        return _refresh(order, task, session, format, operation)
 
 
-def _refreshed(
+def _refresh(
     order: RefreshOrder,
     task: Recompute,
     session: SparkSession,
@@ -297,13 +297,13 @@ def _plan(
             resources=resources,
             frozen_at=region.frozen_at,
         )
-        planned = replace(planned, prepared=_prepared(preparation, full))
+        planned = replace(planned, prepared=_prepare(preparation, full))
     _check_policy(planned)
     plan = with_region(planned.plan, order, region)
     return replace(planned, prepared=replace(planned.prepared, plan=plan))
 
 
-def _prepared(preparation: IncrementalPlanner, full: RefreshPlan) -> IncrementalWork:
+def _prepare(preparation: IncrementalPlanner, full: RefreshPlan) -> IncrementalWork:
     try:
         return preparation.prepare(full)
     except ServerError:
@@ -312,10 +312,10 @@ def _prepared(preparation: IncrementalPlanner, full: RefreshPlan) -> Incremental
         # Whatever a rule stumbles over, the query itself can still be computed.
         preparation.check()
         logger.exception("%s cannot be refreshed incrementally", preparation.order.name)
-        return IncrementalWork(plan=_failed(full, failed))
+        return IncrementalWork(plan=_full_after_failure(full, failed))
 
 
-def _failed(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
+def _full_after_failure(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
     """Return a full refresh in place of an incremental one that broke."""
     if isinstance(failure, DiffMismatchError):
         code, text = Reason.TABLE_DIFFERS, str(failure)
@@ -356,22 +356,24 @@ def _carried_out(
 ) -> RefreshOutcome:
     if planned.plan.strategy is Strategy.NO_DATA:
         return _without_work(planned.plan, planned.last)
-    planned = _listed(planned)
+    planned = _list_source_files(planned)
     if planned.plan.strategy is Strategy.INCREMENTAL:
         try:
-            return _outcome(planned, _applied(planned, session, format))
+            return _outcome(planned, _apply_delta(planned, session, format))
         except ServerError:
             raise
         except Exception as failed:
             operation.check()
             logger.exception("%s is refreshed fully instead", planned.order.name)
-            plan = with_region(_failed(planned.plan, failed), planned.order, planned.region)
+            plan = with_region(
+                _full_after_failure(planned.plan, failed), planned.order, planned.region
+            )
             planned = replace(planned, prepared=IncrementalWork(plan=plan))
             _check_policy(planned)
-    return _outcome(planned, _written(planned, session, format, operation, resources))
+    return _outcome(planned, _write_all(planned, session, format, operation, resources))
 
 
-def _listed(planned: PlannedRefresh) -> PlannedRefresh:
+def _list_source_files(planned: PlannedRefresh) -> PlannedRefresh:
     """List the files to be read, then look whether they are those of the recorded fingerprints.
 
     One that was there for the moment between would else be in the table's rows for ever. Of what
@@ -400,13 +402,13 @@ def _without_work(plan: RefreshPlan, last: RecordedRefresh | None) -> RefreshOut
     )
 
 
-def _applied(planned: PlannedRefresh, session: SparkSession, format: TableFormat) -> Written:
+def _apply_delta(planned: PlannedRefresh, session: SparkSession, format: TableFormat) -> Written:
     """Land the diff; rows that are only added need no look at it before."""
     order, prepared, last = planned.order, planned.prepared, planned.last
     record = planned.record(incremental=prepared.incremental, preconditions=prepared.preconditions)
     if last is not None and prepared.incremental is not None:
         with planned_once(session, prepared.few):
-            return _followed(planned, session, format, record, last)
+            return _write_continued(planned, session, format, record, last)
     if prepared.diff is None or last is None:
         raise AssertionError("an incremental refresh has a diff and something to build on")
     constrained = order.expectations or order.assertions or order.key is not None
@@ -421,7 +423,7 @@ def _applied(planned: PlannedRefresh, session: SparkSession, format: TableFormat
         return apply(session, format, order, diff, record, base=last.version)
 
 
-def _followed(
+def _write_continued(
     planned: PlannedRefresh,
     session: SparkSession,
     format: TableFormat,
@@ -439,7 +441,7 @@ def _followed(
     return format.write(content, order, record, partial=False, strategy=strategy)
 
 
-def _written(
+def _write_all(
     planned: PlannedRefresh,
     session: SparkSession,
     format: TableFormat,
@@ -450,7 +452,7 @@ def _written(
     some = plan.strategy is Strategy.PARTITION
     frame, record = None, planned.record()
     if not some:
-        frame, record = _recorded(planned, session, operation, resources)
+        frame, record = _compute_recorded(planned, session, operation, resources)
     if frame is None:
         frame = bind_time(planned.frame, order.logical_time)
     if len(frame.columns) != len(order.columns):
@@ -472,7 +474,7 @@ def _written(
     )
 
 
-def _recorded(
+def _compute_recorded(
     planned: PlannedRefresh, session: SparkSession, operation: Operation, resources: ExitStack
 ) -> tuple[DataFrame | None, CommitRecord]:
     """Return the query's rows, if they were computed on the way, and what the commit is to record

@@ -40,7 +40,7 @@ def check_present(order: RefreshOrder, spark: SparkSession, format: TableFormat)
             continue
         if is_path(source.name) or entry_of(spark, source.name) is None:
             raise _not_found(order, "table", source.name)
-        raise _changed(order, source.name, "it has no versions any more")
+        raise _source_changed(order, source.name, "it has no versions any more")
 
 
 @contextmanager
@@ -74,7 +74,9 @@ def check_types(order: RefreshOrder, plan: Node) -> None:
             if nested and not _is_passed(plan, name, column.name):
                 continue  # another field inside does not concern the fields the query takes
             if column.name.lower() in used.get(name, frozenset()):
-                raise _changed(order, name, _retyped(column.name, column.type, found.type))
+                raise _source_changed(
+                    order, name, _type_change(column.name, column.type, found.type)
+                )
 
 
 def _is_passed(plan: Node, source: TableName, column: str) -> bool:
@@ -97,11 +99,11 @@ def _reasons(order: RefreshOrder, spark: SparkSession) -> Iterator[ServerError]:
             continue
         for column in source.columns:
             if column.name.lower() not in now:
-                yield _changed(order, source.name, f"column {column.name} is gone")
+                yield _source_changed(order, source.name, f"column {column.name} is gone")
     for source in order.sources:
         retyped = _newly_typed(spark, source.name, source.columns)
         if retyped:
-            yield _changed(order, source.name, retyped)
+            yield _source_changed(order, source.name, retyped)
 
 
 def _newly_typed(spark: SparkSession, name: TableName, before: Schema) -> str:
@@ -109,11 +111,11 @@ def _newly_typed(spark: SparkSession, name: TableName, before: Schema) -> str:
         column = before.find(field.name)
         now = field.dataType.simpleString()
         if column is not None and column.type != now:
-            return _retyped(column.name, column.type, now)
+            return _type_change(column.name, column.type, now)
     return ""
 
 
-def _retyped(column: str, before: str, now: str) -> str:
+def _type_change(column: str, before: str, now: str) -> str:
     return f"column {column} was {before.upper()} and is {now.upper()} now"
 
 
@@ -121,5 +123,5 @@ def _not_found(order: RefreshOrder, kind: str, name: TableName) -> ServerError:
     return error(Code.MT_SOURCE_NOT_FOUND, kind=kind, source=name, table=visible_name(order.name))
 
 
-def _changed(order: RefreshOrder, name: TableName, change: str) -> ServerError:
+def _source_changed(order: RefreshOrder, name: TableName, change: str) -> ServerError:
     return error(Code.MT_SOURCE_CHANGED, source=name, table=visible_name(order.name), change=change)

@@ -75,7 +75,7 @@ def verify(
     commit = format.last_commit(order.name, order.table_id, at=chosen)
     problem = _impossible(order, chosen, state.newest, commit)
     if problem is not None or commit is None:
-        raise _refused(order, chosen, problem or "it holds no refresh")
+        raise _verify_impossible(order, chosen, problem or "it holds no refresh")
     session = spark.newSession()
     apply_settings(session, order.settings)
     # What was immutable when the version was made is not the query's.
@@ -88,7 +88,7 @@ def verify(
             wanted=commit.record.vector,
             fingerprinted=True,
         )
-        wanted, shape = _recomputed(order, commit, chosen, tables)
+        wanted, shape = _recompute(order, commit, chosen, tables)
         operation.check()
         stored = session.sql(f"SELECT * FROM {format.version_sql(order.name, chosen)}")
         stored = mutable_rows(stored, order, frozen_at)
@@ -97,11 +97,15 @@ def verify(
             wanted, stored = wanted.where(belongs), stored.where(belongs)
         missing, extra, sample = compare(wanted, stored)
         if (missing or extra) and tables.changed_sources():
-            raise _refused(order, chosen, "files of its sources changed while they were read")
+            raise _verify_impossible(
+                order, chosen, "files of its sources changed while they were read"
+            )
     except (PySparkException, Py4JJavaError) as failed:
         if not is_gone(failed):
             raise
-        raise _refused(order, chosen, "a version it needs cannot be read any more") from failed
+        raise _verify_impossible(
+            order, chosen, "a version it needs cannot be read any more"
+        ) from failed
     return Verified(
         version=chosen,
         epoch=commit.epoch,
@@ -125,9 +129,9 @@ def compare(wanted: DataFrame, stored: DataFrame) -> tuple[int, int, list[Mappin
     differing = sum_weights(sides[0].unionAll(sides[1])).localCheckpoint(eager=False)
     counts = _counts(differing)
     if counts[0] and counts[1] and _floating(differing):
-        differing = _unpaired(differing).localCheckpoint(eager=False)
+        differing = _unpaired_rows(differing).localCheckpoint(eager=False)
         counts = _counts(differing)
-    sample = [json.loads(row[0]) for row in differing.select(_shown(differing)).take(_SAMPLED)]
+    sample = [json.loads(row[0]) for row in differing.select(_row_json(differing)).take(_SAMPLED)]
     return *counts, sample
 
 
@@ -149,7 +153,7 @@ def _impossible(
     return None
 
 
-def _recomputed(
+def _recompute(
     order: RefreshOrder,
     commit: RecordedRefresh,
     version: int,
@@ -167,22 +171,28 @@ def _recomputed(
         and now.get(source.table_id) != commit.record.vector[source.table_id]
     ]
     if changed:
-        raise _refused(order, version, f"files of {', '.join(changed)} are others by now")
+        raise _verify_impossible(order, version, f"files of {', '.join(changed)} are others by now")
     if dict(now) != dict(commit.record.vector) or tables.other_histories(commit.record):
-        raise _refused(order, version, "its sources are other tables by now")
+        raise _verify_impossible(order, version, "its sources are other tables by now")
     frame = session.sql(text)
     found = unstable_parts(analyzed_plan(frame))
     if any(name.startswith(Stability.VOLATILE.value) for name in found):
         shown = ", ".join(time_dependent(found))
-        raise _refused(order, version, f"its query reads {shown}, another value each time")
+        raise _verify_impossible(
+            order, version, f"its query reads {shown}, another value each time"
+        )
     query = read_query(order, session, tables, text, frame)
     if time_dependent(found):
         # The moment of the refresh is recorded; its query has no fingerprint.
         frame = bind_time(frame, order.logical_time)
     elif not query.stable:
-        raise _refused(order, version, "its query is not known to give the same rows again")
+        raise _verify_impossible(
+            order, version, "its query is not known to give the same rows again"
+        )
     if commit.record.fingerprint not in (None, query.fingerprint):
-        raise _refused(order, version, "a view, function or setting of its query has changed")
+        raise _verify_impossible(
+            order, version, "a view, function or setting of its query has changed"
+        )
     return exclude_dropped(
         mutable_rows(format.fit_columns(order, frame), order, commit.record.frozen_at), order
     ), query.shape
@@ -207,7 +217,7 @@ def _belongs(part: RowPart, columns: Sequence[str]) -> Column:
     return place == part.number
 
 
-def _refused(order: RefreshOrder, version: int, reason: str) -> ServerError:
+def _verify_impossible(order: RefreshOrder, version: int, reason: str) -> ServerError:
     return error(
         Code.MT_VERIFY_IMPOSSIBLE,
         table=str(order.name),
@@ -239,7 +249,7 @@ def _counts(differing: DataFrame) -> tuple[int, int]:
     return (0, 0) if row is None else (int(row[0] or 0), int(row[1] or 0))
 
 
-def _unpaired(differing: DataFrame) -> DataFrame:
+def _unpaired_rows(differing: DataFrame) -> DataFrame:
     """Leave out pairs of a missing and an extra row that differ in last digits alone.
 
     Within equal other columns both sides are put in the order of their numbers and paired.
@@ -277,7 +287,7 @@ def _fields(frame: DataFrame) -> list[T.StructField]:
     return [f for f in frame.schema.fields if f.name != WEIGHT]
 
 
-def _shown(differing: DataFrame) -> Column:
+def _row_json(differing: DataFrame) -> Column:
     row = F.struct(*(column_named(f.name) for f in _fields(differing)))
     side = F.when(F.col(WEIGHT) > 0, "missing").otherwise("extra")
     return F.to_json(

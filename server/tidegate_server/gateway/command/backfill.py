@@ -79,7 +79,7 @@ def plan(
         for spec in partitions
         if spec not in refreshed
     ]
-    return Plan(table=table, partitions=partitions, requests=_numbered(requests, context))
+    return Plan(table=table, partitions=partitions, requests=_number(requests, context))
 
 
 def interrupted(
@@ -130,7 +130,7 @@ def run(plan: Plan, context: Context) -> list[RefreshRun]:
     return runs
 
 
-def _numbered(requests: Sequence[RefreshRequest], context: Context) -> tuple[RefreshRequest, ...]:
+def _number(requests: Sequence[RefreshRequest], context: Context) -> tuple[RefreshRequest, ...]:
     """Give each run an id by which canceling the operation finds it; the first has its own."""
     ids = [context.operation_id]
     ids += [step_id(context.operation_id, f"p{n}") for n in range(2, len(requests) + 1)]

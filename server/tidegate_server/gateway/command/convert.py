@@ -71,7 +71,7 @@ def taken_over(
             what="Taking over a plain table with IMMUTABLE WHERE",
             hint="Create the table under another name, with BACKFILL FROM the plain one.",
         )
-    table = _fitted(define(statement, text, context), plain.found)
+    table = _fit_schema(define(statement, text, context), plain.found)
     if is_streaming(table.sources):
         raise error(
             Code.MT_STREAM_UNSUPPORTED,
@@ -105,7 +105,7 @@ def take_over(
     with ExitStack() as undo:
         services = context.services
         compensate(undo, lambda: services.engine.call(_given_back(table, plain.found)))
-        services.engine.call(_adopted(table, plain.found))
+        services.engine.call(_adoption(table, plain.found))
         # Never INITIALIZING: what recovery takes back then is dropped, and this has old data.
         compensate(undo, lambda: services.catalog.drop(table.id))
         services.catalog.create(table)
@@ -139,7 +139,7 @@ def _check_kind(plain: PlainTable, context: Context) -> None:
         )
 
 
-def _fitted(table: MaterializedTable, found: Inspected) -> MaterializedTable:
+def _fit_schema(table: MaterializedTable, found: Inspected) -> MaterializedTable:
     """Put the query's columns into the table's order and types; new ones go behind.
 
     :raises ServerError: MT_PERSISTED_COLUMN_NOT_IN_QUERY, MT_INCOMPATIBLE_TYPE,
@@ -154,7 +154,8 @@ def _fitted(table: MaterializedTable, found: Inspected) -> MaterializedTable:
             new=", ".join(table.partition_keys) or "nothing",
         )
     columns = [
-        _matched(table, column, position) for position, column in enumerate(found.schema, start=1)
+        _match_column(table, column, position)
+        for position, column in enumerate(found.schema, start=1)
     ]
     added = [
         replace(column, nullable=True)
@@ -170,7 +171,7 @@ def _fitted(table: MaterializedTable, found: Inspected) -> MaterializedTable:
     return replace(table, schema=schema, expanded_query=query, location=found.location)
 
 
-def _matched(table: MaterializedTable, column: Column, position: int) -> Column:
+def _match_column(table: MaterializedTable, column: Column, position: int) -> Column:
     produced = table.schema.find(column.name)
     if produced is None:
         raise error(
@@ -191,7 +192,7 @@ def _matched(table: MaterializedTable, column: Column, position: int) -> Column:
     return replace(column, comment=produced.comment or column.comment)
 
 
-def _adopted(table: MaterializedTable, found: Inspected) -> EvolveTable:
+def _adoption(table: MaterializedTable, found: Inspected) -> EvolveTable:
     return EvolveTable(
         name=table.name,
         table_id=table.id,
@@ -208,7 +209,7 @@ def _given_back(table: MaterializedTable, found: Inspected) -> EvolveTable:
         table_id=table.id,
         schema=found.schema,
         comment=found.comment,
-        properties={key: found.properties.get(key) for key in _adopted(table, found).properties},
+        properties={key: found.properties.get(key) for key in _adoption(table, found).properties},
     )
 
 
@@ -271,7 +272,7 @@ def _release(
         write_definition(before, after, context, undo)
     compensate(undo, lambda: services.catalog.replace(*readers))
     services.catalog.replace(*changed)
-    compensate(undo, lambda: _entered(table, context))
+    compensate(undo, lambda: _enter(table, context))
     services.catalog.drop(table.id)
 
 
@@ -296,6 +297,6 @@ def _reading_plain(reader: MaterializedTable, table: MaterializedTable) -> Mater
     return replace(reader, sources=sources)
 
 
-def _entered(table: MaterializedTable, context: Context) -> None:
+def _enter(table: MaterializedTable, context: Context) -> None:
     if context.services.catalog.by_id(table.id) is None:
         context.services.catalog.create(table)

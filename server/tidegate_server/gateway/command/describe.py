@@ -46,10 +46,10 @@ def describe(statement: DescribeTable, text: str, context: Context) -> Result:
 
 def facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
     """Return what EXTENDED tells, in its order."""
-    return {**_declared(table), **_refreshed(table, context)}
+    return {**_declaration(table), **_refresh_facts(table, context)}
 
 
-def _declared(table: MaterializedTable) -> dict[str, str | None]:
+def _declaration(table: MaterializedTable) -> dict[str, str | None]:
     return {
         "catalog": table.name.catalog,
         "schema": table.name.schema,
@@ -61,15 +61,15 @@ def _declared(table: MaterializedTable) -> dict[str, str | None]:
         "primary_key": ", ".join(table.primary_key.columns) if table.primary_key else None,
         "partition_keys": ", ".join(table.partition_keys) or None,
         "options": json.dumps(dict(sorted(table.options.items()))),
-        "derived_columns": _listed(extras(c, table) for c in table.derived),
+        "derived_columns": _as_list(extras(c, table) for c in table.derived),
         "watermark": _watermark(table),
         "distribution": _distribution(table.distribution),
         "start_mode": render_start_mode(table.start_mode) if table.start_mode else None,
-        "expectations": _listed(
+        "expectations": _as_list(
             f"{e.name} EXPECT ({e.condition}) ON VIOLATION {e.violation.value}"
             for e in table.expectations
         ),
-        "assertions": _listed(
+        "assertions": _as_list(
             f"{a.name} ASSERT ({a.condition}) ON VIOLATION {a.violation.value}"
             for a in table.assertions
         ),
@@ -79,7 +79,7 @@ def _declared(table: MaterializedTable) -> dict[str, str | None]:
     }
 
 
-def _refreshed(table: MaterializedTable, context: Context) -> dict[str, str | None]:
+def _refresh_facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
     services = context.services
     workflow = services.scheduler.workflow(table.id)
     success = services.ledger.last_success(table.id)
@@ -164,7 +164,7 @@ def _distribution(distribution: Distribution | None) -> str | None:
     return None if distribution is None else render_distribution(distribution)
 
 
-def _listed(texts: Iterable[str | None]) -> str | None:
+def _as_list(texts: Iterable[str | None]) -> str | None:
     return "; ".join(text for text in texts if text is not None) or None
 
 

@@ -164,7 +164,7 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
     refuse_unstable(table.name, table.logical_refresh_mode, analysis)
     setting = layered(table.options, context.setting)
     check_versions(analysis.sources, setting, watched=table.watched)
-    schema, expanded = _fitted(table, analysis, context)
+    schema, expanded = _fit_schema(table, analysis, context)
     wanted = replace(
         table,
         schema=schema,
@@ -181,7 +181,9 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
     return found
 
 
-def _fitted(table: MaterializedTable, analysis: Analysis, context: Context) -> tuple[Schema, str]:
+def _fit_schema(
+    table: MaterializedTable, analysis: Analysis, context: Context
+) -> tuple[Schema, str]:
     """Return the columns a new query gives, cast to the types that were declared."""
     if strict_names(layered(table.options, context.setting)):
         refuse_repeated(analysis.schema.names())
@@ -239,9 +241,9 @@ def explained(found: Evolution, context: Context) -> Result:
     """Answer the changes, each with its effect, and the refresh that follows with its checks."""
     rows = [_row(change) for change in found.changes]
     if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):
-        rows += map(_told, held_rows(found.before))
+        rows += map(_change_row, held_rows(found.before))
         rows.append(_refresh_row(found, context))
-        rows += map(_told, check_rows(found.after))
+        rows += map(_change_row, check_rows(found.after))
     return RowsResult(_CHANGES, rows)
 
 
@@ -250,7 +252,7 @@ def _row(change: Change) -> tuple[str | None, ...]:
     return change.object, change.before, change.after, change.effect.value, reason
 
 
-def _told(row: PlanRow) -> tuple[str | None, ...]:
+def _change_row(row: PlanRow) -> tuple[str | None, ...]:
     return row.decision, None, None, row.reason_code, row.reason_text
 
 

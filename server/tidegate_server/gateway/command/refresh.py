@@ -105,7 +105,7 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
     """
     table = resolve.materialized_table(statement.name, context)
     check_refresh(statement, table)
-    steps = _explained(statement, table, context)
+    steps = _steps_to_explain(statement, table, context)
     wave = [step.table for step in steps]
     changed: dict[str, str] = {}
     rows: list[PlanRow] = []
@@ -123,7 +123,7 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
             )
             changed[step.table.id] = name
             continue
-        plan = _planned(step, context)
+        plan = _plan(step, context)
         rows += [*held_rows(step.table), *plan_rows(name, plan)]
         if plan.strategy is not Strategy.NO_DATA:
             rows += check_rows(step.table)
@@ -131,18 +131,20 @@ def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
     return plan_result(rows)
 
 
-def _explained(statement: AlterRefresh, table: MaterializedTable, context: Context) -> list[Step]:
+def _steps_to_explain(
+    statement: AlterRefresh, table: MaterializedTable, context: Context
+) -> list[Step]:
     request = _request(statement, table, context)
     if statement.range is not None:
         start, end = (
-            _checked(spec, table) for spec in (statement.range.start, statement.range.end)
+            _check_spec(spec, table) for spec in (statement.range.start, statement.range.end)
         )
         found = backfill.plan(table, start, end, request.policy, context)
         request = replace(request, task=Recompute(partitions=found.partitions))
     return _wave(statement, table, request, context)
 
 
-def _planned(step: Step, context: Context) -> RefreshPlan:
+def _plan(step: Step, context: Context) -> RefreshPlan:
     order = informed_order(
         step.table,
         step.request,
@@ -161,10 +163,10 @@ def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> P
 
     :raises ServerError: MT_PARTITION_UNKNOWN or MT_PARTITION_TYPE.
     """
-    return None if written is None else _checked(written, table)
+    return None if written is None else _check_spec(written, table)
 
 
-def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
+def _check_spec(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
     keys = {key.lower(): key for key in table.partition_keys}
     spec = {}
     for name, value in written.items():
@@ -187,13 +189,13 @@ def _checked(written: PartitionSpec, table: MaterializedTable) -> PartitionSpec:
 def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) -> _RefreshJob:
     """Check a statement against its table and enqueue what it asks for."""
     if statement.range is not None:
-        start = _checked(statement.range.start, table)
-        end = _checked(statement.range.end, table)
+        start = _check_spec(statement.range.start, table)
+        end = _check_spec(statement.range.end, table)
         return _range_job(statement, table, start, end, context)
-    return _enqueued(_wave(statement, table, _request(statement, table, context), context), context)
+    return _enqueue(_wave(statement, table, _request(statement, table, context), context), context)
 
 
-def _enqueued(steps: Sequence[Step], context: Context) -> _RefreshJob:
+def _enqueue(steps: Sequence[Step], context: Context) -> _RefreshJob:
     services = context.services
     shown = ", ".join(str(step.table.name) for step in steps)
     services.waves.enqueue(steps)

@@ -102,7 +102,7 @@ def _roll_back_data(table: MaterializedTable, version: int, context: Context) ->
             # As it was resumed last, options included.
             lifecycle.resume_table(table, table.resume_options, context)
         raise
-    return _told(table, version, context)
+    return _report(table, version, context)
 
 
 def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
@@ -127,7 +127,7 @@ def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
         pause_at(Point.BETWEEN_HALVES)
         carry_out(replace(found, before=table), context)
         undo.pop_all()
-    return _told(table, version, context)
+    return _report(table, version, context)
 
 
 def _take_back(
@@ -173,7 +173,7 @@ def _restore(
     return run
 
 
-def _told(table: MaterializedTable, version: int, context: Context) -> Result:
+def _report(table: MaterializedTable, version: int, context: Context) -> Result:
     log.info("Rolled %s back to version %d", table.name, version)
     context.note(
         f"{table.name} holds the rows of version {version} and is suspended; "
@@ -189,7 +189,7 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
 
     :raises ServerError: MT_DEFINITION_NOT_FOUND, and every code of CREATE OR ALTER.
     """
-    earlier, found = _wanted(statement, text, context)
+    earlier, found = _find_target(statement, text, context)
     carry_out(found, context)
     log.info("Rolled the definition of %s back to version %d", found.before.name, _number(earlier))
     context.note(_changed_definition(found, _number(earlier)))
@@ -198,7 +198,7 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
 
 def way_back(statement: AlterRollbackDefinition, text: str, context: Context) -> Evolution:
     """Return what :func:`roll_back_definition` would do; changes nothing, raises the same."""
-    _, found = _wanted(statement, text, context)
+    _, found = _find_target(statement, text, context)
     if found.rejection is not None:
         raise found.rejection
     return found
@@ -209,10 +209,10 @@ def explain_definition(statement: AlterRollbackDefinition, text: str, context: C
 
     :raises ServerError: MT_DEFINITION_NOT_FOUND, and what the analysis of the earlier query says.
     """
-    return explained(_wanted(statement, text, context)[1], context)
+    return explained(_find_target(statement, text, context)[1], context)
 
 
-def _wanted(
+def _find_target(
     statement: AlterRollbackDefinition, text: str, context: Context
 ) -> tuple[MaterializedTable, Evolution]:
     """Return the earlier definition and the way to it."""

@@ -176,10 +176,10 @@ def _column_added(table: MaterializedTable, change: ColumnChange) -> Materialize
             name=item.name,
             available=", ".join(table.schema.names()),
         )
-    return _with_visible(table, _placed(table, table.visible, derive(item), change))
+    return _with_visible(table, _place(table, table.visible, derive(item), change))
 
 
-def _placed(
+def _place(
     table: MaterializedTable, visible: Sequence[Visible], column: Visible, change: ColumnChange
 ) -> list[Visible]:
     if change.after is not None and find(visible, change.after) is None:
@@ -225,16 +225,16 @@ def _column_modified(table: MaterializedTable, change: ColumnChange) -> Material
             wanted=_kind_of(item),
         )
     if isinstance(found, Column):
-        changed: Visible = _stored(table, found, item)
+        changed: Visible = _stored_column(table, found, item)
     else:
         changed = replace(derive(item), name=found.name, position=found.position)
     if change.first or change.after is not None:
         others = [c for c in table.visible if c.name != found.name]
-        return _with_visible(table, _placed(table, others, changed, change))
+        return _with_visible(table, _place(table, others, changed, change))
     return _with_visible(table, [changed if c.name == found.name else c for c in table.visible])
 
 
-def _stored(table: MaterializedTable, found: Column, item: ColumnItem) -> Column:
+def _stored_column(table: MaterializedTable, found: Column, item: ColumnItem) -> Column:
     """Return a stored column with the type, if that is wider, and the comment of a MODIFY."""
     if not isinstance(item, (PhysicalColumn, MetadataColumn)):
         return found

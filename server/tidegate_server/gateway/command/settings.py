@@ -32,15 +32,15 @@ def set_option(statement: SetOption, context: Context) -> Result:
     """
     key, value = statement.key, statement.value
     if key.lower() == LOCAL_ZONE:
-        _set_zone(_unquoted(value).strip(), context)
-        return _rows(key, _unquoted(value))
+        _set_zone(_unquote(value).strip(), context)
+        return _rows(key, _unquote(value))
     if is_tidegate_key(key):
-        value = _unquoted(value)
+        value = _unquote(value)
         warn(own_notices({key: value}, context.services.config.engine.master), context)
         context.session.settings[key] = value
         return _rows(key, value)
     own_notices({key: value}, context.services.config.engine.master)
-    result = run(f"SET {_quoted(key)}={_quoted(value)}", context)
+    result = run(f"SET {_quote(key)}={_quote(value)}", context)
     context.session.settings[key] = value
     check_spark_settings({key: value}, context)
     return result
@@ -98,7 +98,7 @@ def show_option(statement: ShowOption, context: Context) -> Result:
         return _rows(statement.key, session_zone(context))
     if is_tidegate_key(statement.key):
         return _rows(statement.key, context.setting(statement.key) or _UNDEFINED)
-    return run(f"SET {_quoted(statement.key)}", context)
+    return run(f"SET {_quote(statement.key)}", context)
 
 
 def show_options(statement: ShowOptions, context: Context) -> Result:
@@ -127,7 +127,7 @@ def reset_option(statement: ResetOption, context: Context) -> Result:
     if is_tidegate_key(statement.key):
         settings.pop(statement.key, None)
         return nothing()
-    result = run(f"RESET {_quoted(statement.key)}", context)
+    result = run(f"RESET {_quote(statement.key)}", context)
     settings.pop(statement.key, None)
     return result
 
@@ -135,8 +135,8 @@ def reset_option(statement: ResetOption, context: Context) -> Result:
 def _set_zone(value: str, context: Context) -> None:
     """Set the session's time zone, or return it to the server's with Flink's word for none."""
     none = value.lower() == UNSET
-    key = _quoted(SESSION_ZONE)
-    run(f"RESET {key}" if none else f"SET {key}={_quoted(value)}", context).close()
+    key = _quote(SESSION_ZONE)
+    run(f"RESET {key}" if none else f"SET {key}={_quote(value)}", context).close()
     if none:
         context.session.settings.pop(SESSION_ZONE, None)
     else:
@@ -147,11 +147,11 @@ def _rows(key: str, value: str) -> Result:
     return RowsResult(_PAIRS, [(key, value)])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "`" + text.replace("`", "``") + "`"
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     """Take the quotes off that Spark's bare spelling would keep."""
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         return value[1:-1]

@@ -106,11 +106,11 @@ def show_create(statement: ShowCreateMaterializedTable, context: Context) -> Res
     """Answer the statement that makes an equal table."""
     table = resolve.materialized_table(statement.name, context)
     creation = creating(table, or_alter=statement.or_alter)
-    text = render_create(creation, start_note=_evaluated(table))
+    text = render_create(creation, start_note=_evaluate(table))
     return RowsResult(text_schema("createtab_stmt"), [(text,)])
 
 
-def _evaluated(table: MaterializedTable) -> str | None:
+def _evaluate(table: MaterializedTable) -> str | None:
     """Return what a relative start mode came to when the table was made."""
     if table.start_mode is None or table.start_mode.interval is None:
         return None

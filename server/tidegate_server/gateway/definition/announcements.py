@@ -66,7 +66,7 @@ def first_rows(table: MaterializedTable, context: Context) -> str | None:
     begin = (fire + late).astimezone(read_timezone(workflow.timezone))
     return (
         f"{table.name} is empty until its first refresh, at {begin:%Y-%m-%d %H:%M:%S} "
-        f"({workflow.timezone}){_covered(table, fire, workflow, context)}. {hint}"
+        f"({workflow.timezone}){_covered_partitions(table, fire, workflow, context)}. {hint}"
     )
 
 
@@ -76,7 +76,9 @@ def loads_at_once(table: MaterializedTable, context: Context) -> bool:
     return chosen.strip().upper() == "ON_CREATE"
 
 
-def _covered(table: MaterializedTable, fire: datetime, workflow: Workflow, context: Context) -> str:
+def _covered_partitions(
+    table: MaterializedTable, fire: datetime, workflow: Workflow, context: Context
+) -> str:
     """Return the partitions that a first refresh covers; nothing if it covers all."""
     partitions = partitions_of_fire(
         table,

@@ -166,12 +166,14 @@ def analyze(query: str, text: str, name: TableName, context: Context) -> Analysi
     try:
         answer = context.services.engine.call(request)
     except ServerError as problem:
-        raise _placed(problem, query, text) from problem.__cause__
+        raise _with_position(problem, query, text) from problem.__cause__
     for temporary in answer.temporary_objects:
         kind, _, found = temporary.partition(" ")
         raise error(Code.MT_TEMPORARY_DEPENDENCY, kind=kind, name=found)
     refuse_cycle(name, answer.sources, context.services.catalog.find)
-    return replace(answer, sources=tuple(_marked(source, context) for source in answer.sources))
+    return replace(
+        answer, sources=tuple(_mark_source(source, context) for source in answer.sources)
+    )
 
 
 def refuse_cycle(
@@ -295,7 +297,7 @@ def at_freshness(
     return problem
 
 
-def _placed(problem: ServerError, query: str, text: str) -> ServerError:
+def _with_position(problem: ServerError, query: str, text: str) -> ServerError:
     """Move an error's position from the query into the statement that holds it."""
     if problem.line is None or problem.column is None or query not in text:
         return problem
@@ -320,7 +322,7 @@ def _in_clause(problem: ServerError, text: str) -> ServerError:
     return problem
 
 
-def _marked(source: Source, context: Context) -> Source:
+def _mark_source(source: Source, context: Context) -> Source:
     known = context.services.catalog.find(source.name)
     return replace(source, materialized_table=known is not None)
 

@@ -72,9 +72,9 @@ def shape(
     schema, query = distinct(produced, expanded_query)
     answered = schema
     if statement.columns and isinstance(statement.columns[0], ColumnName):
-        schema, query = _reordered(statement, schema, query)
+        schema, query = _reorder(statement, schema, query)
     elif statement.columns:
-        schema, query = _declared(statement, schema, query)
+        schema, query = _declared_schema(statement, schema, query)
     refuse_unstorable(schema)
     schema, key = keyed(statement.primary_key, schema, answered)
     partitions = _partition_keys(statement.partition_keys, schema)
@@ -125,7 +125,7 @@ def distinct(produced: Schema, query: str) -> tuple[Schema, str]:
     return schema, f"SELECT {listed} FROM (\n{query}\n) AS query({listed})"
 
 
-def _reordered(
+def _reorder(
     statement: CreateMaterializedTable, produced: Schema, query: str
 ) -> tuple[Schema, str]:
     names = [column.name for column in statement.columns]
@@ -149,7 +149,7 @@ def _reordered(
     return schema, f"SELECT {_list(schema.names())} FROM (\n{query}\n)"
 
 
-def _declared(
+def _declared_schema(
     statement: CreateMaterializedTable, produced: Schema, query: str
 ) -> tuple[Schema, str]:
     declared = {c.name.lower(): c for c in statement.columns}

@@ -241,7 +241,7 @@ def typed(
             request = CheckExpressions(
                 session_id="", columns=below, computed=((column.name, column.expression),)
             )
-            [made] = _checked(request, column.name, code, context)
+            [made] = _check(request, column.name, code, context)
             column = replace(column, type=made.type, nullable=made.nullable)
         found.append(column)
     return tuple(found)
@@ -273,7 +273,7 @@ def check_watermark(
             f"CAST({quote_identifier(column.name)} AS TIMESTAMP)",
         )
     request = CheckExpressions(session_id="", columns=columns, watermark=watermark.expression)
-    _checked(request, f"the watermark for {watermark.column}", code, context)
+    _check(request, f"the watermark for {watermark.column}", code, context)
 
 
 def check_distribution(distribution: Distribution | None, schema: Schema) -> None:
@@ -307,7 +307,7 @@ def check_expectations(
             session_id="", columns=schema, conditions=(expectation.condition,), stable=held
         )
         name = f"the expectation {expectation.name}"
-        _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
+        _check(request, name, Code.MT_COLUMN_EXPRESSION, context)
 
 
 def check_assertions(assertions: tuple[Assertion, ...], schema: Schema, context: Context) -> None:
@@ -318,7 +318,7 @@ def check_assertions(assertions: tuple[Assertion, ...], schema: Schema, context:
     for assertion in assertions:
         request = CheckExpressions(session_id="", columns=schema, assertions=(assertion.condition,))
         name = f"the assertion {assertion.name}"
-        _checked(request, name, Code.MT_COLUMN_EXPRESSION, context)
+        _check(request, name, Code.MT_COLUMN_EXPRESSION, context)
 
 
 def refuse_view(table: MaterializedTable, statement: str) -> None:
@@ -346,7 +346,7 @@ def not_about_the_text(problem: ServerError) -> bool:
     return problem.code in _NOT_ABOUT_THE_TEXT
 
 
-def _checked(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
+def _check(request: CheckExpressions, name: str, code: Code, context: Context) -> Schema:
     session_id = ensure_session(context)
     try:
         answer = context.services.engine.call(replace(request, session_id=session_id))

@@ -27,7 +27,7 @@ def settle(changed: Name, context: Context) -> None:
     """
     services = context.services
     for table in services.catalog.tables():
-        if _asked(table, context) is not None:
+        if _requested_freshness(table, context) is not None:
             _settle_alone(table, context)
     found = resolve.find(changed, context)
     if found is not None:
@@ -50,7 +50,7 @@ def _settle(table_id: str, context: Context) -> None:
     """Give one table the freshness it needs, unless it has come to it or gone meanwhile."""
     services = context.services
     table = services.catalog.by_id(table_id)
-    needed = _asked(table, context) if table is not None else None
+    needed = _requested_freshness(table, context) if table is not None else None
     if table is None or needed is None:
         return
     settled = replace(table, freshness=needed)
@@ -61,7 +61,7 @@ def _settle(table_id: str, context: Context) -> None:
     log.info("%s is needed with a freshness of %s", table.name, needed)
 
 
-def _asked(table: MaterializedTable, context: Context) -> Freshness | None:
+def _requested_freshness(table: MaterializedTable, context: Context) -> Freshness | None:
     """Return the freshness that a table's consumers need, or None if it has that already."""
     if not table.downstream:
         return None

@@ -169,7 +169,7 @@ def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Chan
                 old=before.refresh_mode.value,
                 new=new,
             )
-            yield _rejected("REFRESH_MODE", before.refresh_mode.value, new, problem)
+            yield _rejected_change("REFRESH_MODE", before.refresh_mode.value, new, problem)
             return
     if old != new:
         yield Change(object="REFRESH_MODE", before=old, after=new, effect=Effect.NONE)
@@ -178,7 +178,7 @@ def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Chan
 def _stream(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
     """Another stream is told first: whatever else differs follows from it."""
     if (other := check_same_stream(before, wanted)) is not None:
-        yield _rejected("QUERY", before.original_query, wanted.original_query, other)
+        yield _rejected_change("QUERY", before.original_query, wanted.original_query, other)
 
 
 def _partitioning(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
@@ -188,10 +188,10 @@ def _partitioning(before: MaterializedTable, wanted: MaterializedTable) -> Itera
         problem = error(
             Code.MT_EVOLUTION_PARTITIONING, table=before.name, old=shown[0], new=shown[1]
         )
-        yield _rejected("PARTITIONED BY", *shown, problem)
+        yield _rejected_change("PARTITIONED BY", *shown, problem)
 
 
-def _rejected(what: str, old: str | None, new: str | None, problem: ServerError) -> Change:
+def _rejected_change(what: str, old: str | None, new: str | None, problem: ServerError) -> Change:
     return Change(object=what, before=old, after=new, effect=Effect.REJECTED, problem=problem)
 
 
@@ -216,7 +216,7 @@ def _columns(
     for position, old in enumerate(before.schema, start=1):
         now = new[position - 1] if position <= len(new) else None
         if now is None or not _fits(old, now, loosened, same=same):
-            changes.append(_unsupported(before, position, old, now))
+            changes.append(_unsupported_change(before, position, old, now))
             kept.append(old)
             continue
         kept.append(replace(old, comment=now.comment))
@@ -246,21 +246,21 @@ def _fits(old: Column, now: Column, loosened: Collection[str], *, same: bool) ->
     return old.name.lower() in loosened if old.nullable else same
 
 
-def _unsupported(
+def _unsupported_change(
     table: MaterializedTable, position: int, old: Column, now: Column | None
 ) -> Change:
-    shown = "nothing" if now is None else _shown(now)
+    shown = "nothing" if now is None else _definition_text(now)
     problem = error(
         Code.MT_EVOLUTION_UNSUPPORTED,
         table=table.name,
         position=position,
-        old=_shown(old),
+        old=_definition_text(old),
         new=shown,
     )
-    return _rejected(f"COLUMN {old.name}", _shown(old), shown, problem)
+    return _rejected_change(f"COLUMN {old.name}", _definition_text(old), shown, problem)
 
 
-def _shown(column: Column) -> str:
+def _definition_text(column: Column) -> str:
     return f"{column.name} {shown_type(column.type, column.nullable)}"
 
 
@@ -275,7 +275,7 @@ def _key(before: MaterializedTable, wanted: MaterializedTable, schema: Schema) -
         column = schema.find(name)
         if column is not None and column.nullable and wanted.primary_key is not None:
             problem = error(Code.MT_PK_NULLABLE, key=wanted.primary_key.name, name=name)
-            yield _rejected("PRIMARY KEY", old, new, problem)
+            yield _rejected_change("PRIMARY KEY", old, new, problem)
             return
     yield Change(object="PRIMARY KEY", before=old, after=new, effect=_restarting(before, wanted))
 
@@ -315,12 +315,16 @@ def _parts(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
         ("REFRESH_TRIGGER", _trigger(before), _trigger(wanted), Effect.NONE),
         ("EXECUTE AS", _user(before), _user(wanted), Effect.NONE),
         ("START_MODE", _start(before), _start(wanted), Effect.NONE),
-        ("DERIVED COLUMNS", _derived(before), _derived(wanted), Effect.NONE),
+        ("DERIVED COLUMNS", _derived_text(before), _derived_text(wanted), Effect.NONE),
         ("METADATA COLUMNS", _metadata(before), _metadata(wanted), Effect.NONE),
         ("WATERMARK", _watermark(before), _watermark(wanted), restarting),
         ("DISTRIBUTED BY", _distribution(before), _distribution(wanted), restarting),
-        ("EXPECTATIONS", *_stated(before.expectations, wanted.expectations), _rebuilding(before)),
-        ("ASSERTIONS", *_stated(before.assertions, wanted.assertions), Effect.NONE),
+        (
+            "EXPECTATIONS",
+            *_stated_texts(before.expectations, wanted.expectations),
+            _rebuilding(before),
+        ),
+        ("ASSERTIONS", *_stated_texts(before.assertions, wanted.assertions), Effect.NONE),
         ("IMMUTABLE WHERE", before.immutable, wanted.immutable, _rebuilding(before)),
     ):
         if one != other:
@@ -331,7 +335,7 @@ def _freshness(table: MaterializedTable) -> str:
     return "DOWNSTREAM" if table.downstream else str(table.freshness)
 
 
-def _derived(table: MaterializedTable) -> str | None:
+def _derived_text(table: MaterializedTable) -> str | None:
     """Return the derived columns with their places, as one text to compare and to show."""
     columns = [
         f"{c.position + 1} {c.name} {shown_type(c.type, c.nullable)} AS "
@@ -377,7 +381,7 @@ def _distribution(table: MaterializedTable) -> str | None:
     return f"{found.kind or ''}({', '.join(found.columns)}){into}"
 
 
-def _stated(
+def _stated_texts(
     before: Sequence[Expectation | Assertion], wanted: Sequence[Expectation | Assertion]
 ) -> tuple[str | None, str | None]:
     """Return expectations or assertions as two texts to compare and to show."""

@@ -95,7 +95,7 @@ def described(known: Sequence[MaterializedTable]) -> list[DefinitionVersion]:
     """
     before: Sequence[MaterializedTable | None] = (None, *known)
     return [
-        _described(definition, last, known[-1].name)
+        _describe(definition, last, known[-1].name)
         for last, definition in zip(before, known, strict=False)
     ]
 
@@ -106,7 +106,7 @@ def show(table: MaterializedTable, catalog: CatalogReader) -> Result:
     return RowsResult(_SCHEMA, rows, types=tuple(ARROW.types))
 
 
-def _described(
+def _describe(
     table: MaterializedTable, before: MaterializedTable | None, name: TableName
 ) -> DefinitionVersion:
     first = table.definition_version == 1

@@ -57,13 +57,13 @@ def start_mode(
             return chosen
         what = "with REFRESH_TRIGGER = ON UPDATE" if on_update else "CONTINUOUS"
         words = f"table {what}" if on_update else f"{what} table"
-        raise _unsupported(
+        raise _unsupported_error(
             chosen,
             f"a {words} always equals its query, which begins with its sources",
             "Use FROM_BEGINNING, or restrict the query with WHERE.",
         )
     if not formatters:
-        raise _unsupported(
+        raise _unsupported_error(
             chosen,
             f"a {mode.value} table begins at a moment only by its partitions",
             "Declare a partition column with 'partition.fields.<column>.date-formatter'.",
@@ -102,7 +102,7 @@ def first_partitions(
     formatters, reach = table.date_formatters(), max(now - start, timedelta(0))
     least = min(_LENGTHS[pattern_grain(pattern)] for pattern in formatters.values())
     if reach > _MOST_PARTITIONS * least:
-        raise _unsupported(
+        raise _unsupported_error(
             table.start_mode,
             f"its first load would cover more than {_MOST_PARTITIONS} partitions",
             "Begin later, and refresh older partitions with REFRESH PARTITION.",
@@ -134,5 +134,5 @@ def _moment(mode: StartMode, text: str, zone: tzinfo) -> datetime:
         ) from failure
 
 
-def _unsupported(mode: StartMode, reason: str, hint: str) -> ServerError:
+def _unsupported_error(mode: StartMode, reason: str, hint: str) -> ServerError:
     return error(Code.MT_START_MODE_UNSUPPORTED, kind=mode.kind.value, reason=reason, hint=hint)

@@ -41,7 +41,7 @@ def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMater
         options=table.options,
         start_mode=_start_mode(table, or_alter=or_alter),
         freshness=Downstream.DOWNSTREAM if table.downstream else table.freshness,
-        refresh_mode=_requested(table),
+        refresh_mode=_requested_mode(table),
         on_update=table.on_update,
         execute_as=table.execute_as,
         immutable=table.immutable,
@@ -78,7 +78,7 @@ def _primary_key(table: MaterializedTable) -> PrimaryKeyClause | None:
     return PrimaryKeyClause(name=key.name, columns=key.columns) if key is not None else None
 
 
-def _requested(table: MaterializedTable) -> RequestedMode:
+def _requested_mode(table: MaterializedTable) -> RequestedMode:
     if (
         table.refresh_mode is RefreshMode.INCREMENTAL
         and table.logical_refresh_mode is LogicalRefreshMode.INCREMENTAL_STRICT

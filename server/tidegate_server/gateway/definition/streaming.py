@@ -28,14 +28,16 @@ def check_ingest(table: MaterializedTable) -> None:
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
     if is_streaming(table.sources):
-        for what, hint in _unsupported(table):
-            raise _refused(table, what, hint)
+        for what, hint in _unsupported_clauses(table):
+            raise _unsupported_error(table, what, hint)
 
 
 def check_created(statement: CreateMaterializedTable, table: MaterializedTable) -> None:
     """Refuse what a statement asks for besides, as :func:`check_ingest`."""
     if is_streaming(table.sources) and statement.backfill_from is not None:
-        raise _refused(table, "BACKFILL FROM", "INSERT the rows into a table of their own.")
+        raise _unsupported_error(
+            table, "BACKFILL FROM", "INSERT the rows into a table of their own."
+        )
 
 
 def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
@@ -46,11 +48,11 @@ def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
     if not is_streaming(table.sources):
         return
     if statement.kind is RefreshKind.FULL:
-        raise _refused(table, "REFRESH FULL", _ANEW)
+        raise _unsupported_error(table, "REFRESH FULL", _ANEW)
     if statement.partition or statement.range is not None:
-        raise _refused(table, "REFRESH PARTITION", _ANEW)
+        raise _unsupported_error(table, "REFRESH PARTITION", _ANEW)
     if statement.predicate is not None:
-        raise _refused(table, "REFRESH WHERE", _ANEW)
+        raise _unsupported_error(table, "REFRESH WHERE", _ANEW)
 
 
 def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> ServerError | None:
@@ -64,7 +66,7 @@ def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> S
     return error(Code.MT_STREAM_CHANGED, table=before.name, found=found, wanted=other)
 
 
-def _unsupported(table: MaterializedTable) -> Iterator[tuple[str, str]]:
+def _unsupported_clauses(table: MaterializedTable) -> Iterator[tuple[str, str]]:
     if table.assertions:
         yield "ASSERT", _DOWNSTREAM
     if table.enforced_key is not None:
@@ -79,5 +81,5 @@ def _unsupported(table: MaterializedTable) -> Iterator[tuple[str, str]]:
         yield f"START_MODE = {table.start_mode.kind.value}", _START
 
 
-def _refused(table: MaterializedTable, what: str, hint: str) -> ServerError:
+def _unsupported_error(table: MaterializedTable, what: str, hint: str) -> ServerError:
     return error(Code.MT_STREAM_UNSUPPORTED, what=what, table=table.name, hint=hint)

@@ -58,7 +58,7 @@ def apply_definition(
         _change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
         # Again: a server that was held up may have lost its lease.
-        _unchanged(before, context)
+        _require_unchanged(before, context)
         compensate(undo, lambda: context.services.catalog.replace(before))
         context.services.catalog.replace(stored)
         _follow_status(stored, context)
@@ -85,7 +85,7 @@ def changing(
     :raises ServerError: MT_STATE if another statement was quicker, or a refresh does not end.
     """
     with at_rest(tables, context), alone(tables, context):
-        yield [_unchanged(table, context) for table in tables]
+        yield [_require_unchanged(table, context) for table in tables]
 
 
 def in_status_of(now: MaterializedTable, table: MaterializedTable) -> MaterializedTable:
@@ -98,7 +98,7 @@ def in_status_of(now: MaterializedTable, table: MaterializedTable) -> Materializ
     )
 
 
-def _unchanged(before: MaterializedTable, context: Context) -> MaterializedTable:
+def _require_unchanged(before: MaterializedTable, context: Context) -> MaterializedTable:
     """Refuse to write over what another statement changed meanwhile; raises MT_STATE."""
     now = context.services.catalog.by_id(before.id)
     if now is None:

@@ -142,17 +142,19 @@ def _stretches(
             following = history[next_place]
             nothing = following.action is Strategy.NO_DATA
             between = history[place + 1 : next_place + 1]
-            changed = None if nothing else _changed(table, run, between)
+            changed = None if nothing else _time_of_change(table, run, between)
             found.append(_Stretch(_shown_at(run), _shown_at(following), changed))
             continue
         after = history[place + 1 :]
         unchanged = current is not None and dict(current) == dict(run.sources)
-        changed = None if unchanged else _changed(table, run, after, known=current is not None)
+        changed = (
+            None if unchanged else _time_of_change(table, run, after, known=current is not None)
+        )
         found.append(_Stretch(_shown_at(run), now, changed))
     return found
 
 
-def _changed(
+def _time_of_change(
     table: MaterializedTable,
     last: RefreshRun,
     after: Sequence[RefreshRun],

@@ -72,12 +72,14 @@ def as_of(table: MaterializedTable, known: Known, version: int | None = None) ->
     :param version: the version that is meant instead of the newest.
     :return: None if no refresh of the whole table tells.
     """
-    run = _made(known.runs(table.id), version)
+    run = _run_of(known.runs(table.id), version)
     if run is None:
         return None
     silent = known.silent(table)
     moments = [
-        _shown(source, run, known) for source in table.sources if source.table_id not in silent
+        _shown_since(source, run, known)
+        for source in table.sources
+        if source.table_id not in silent
     ]
     found = [moment for moment in moments if moment is not None]
     return min([known.now, *found]) if len(found) == len(moments) else None
@@ -88,7 +90,7 @@ def is_whole(run: RefreshRun) -> bool:
     return run.state is RunState.SUCCEEDED and run.action not in (None, Strategy.PARTITION)
 
 
-def _made(runs: Collection[RefreshRun], version: int | None) -> RefreshRun | None:
+def _run_of(runs: Collection[RefreshRun], version: int | None) -> RefreshRun | None:
     """Return the newest run that left this version, or an earlier one, behind."""
     for run in runs:
         if version is None or (run.to_version is not None and run.to_version <= version):
@@ -96,7 +98,7 @@ def _made(runs: Collection[RefreshRun], version: int | None) -> RefreshRun | Non
     return None
 
 
-def _shown(source: Source, run: RefreshRun, known: Known) -> datetime | None:
+def _shown_since(source: Source, run: RefreshRun, known: Known) -> datetime | None:
     """Return up to which moment a run shows one source."""
     read_at = run.data_timestamp or run.started_at or run.queued_at
     seen, newest = run.sources.get(source.table_id), known.versions.get(source.table_id)

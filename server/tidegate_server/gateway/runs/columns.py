@@ -108,10 +108,12 @@ def table_of(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> pa.Tab
 def _reason(run: RefreshRun) -> str | None:
     """Return why this strategy was chosen, and what stood against each other one."""
     told = [run.reason_text] if run.reason_text else []
-    return "; ".join([*told, *(_rejected(each, run.reason_text) for each in run.rejected)]) or None
+    return (
+        "; ".join([*told, *(_rejections(each, run.reason_text) for each in run.rejected)]) or None
+    )
 
 
-def _rejected(rejection: Rejection, chosen_since: str | None) -> str:
+def _rejections(rejection: Rejection, chosen_since: str | None) -> str:
     """Return what stood against a strategy, without what was said already."""
     against = f"not {rejection.strategy} ({rejection.reason_code})"
     if rejection.reason_text == chosen_since:

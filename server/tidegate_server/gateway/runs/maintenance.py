@@ -158,7 +158,7 @@ class Upkeep:
                 self._seen.pop(table_id, None)
             return None
         rules = read_upkeep(table_option(table, self._options))
-        run = self._carried_out(table, self._due(table, rules, self._clock.now()))
+        run = self._carry_out(table, self._due(table, rules, self._clock.now()))
         if not run.did_something:
             return None
         self._runs.record(run)
@@ -177,14 +177,14 @@ class Upkeep:
         if table is None or not parts:
             return None
         part = RowPart(number=self._draw(parts), of=parts)
-        run = self._carried_out(table, self._comparison(table, part))
+        run = self._carry_out(table, self._comparison(table, part))
         if run.compared is not None and not run.compared.equal:
             self._runs.record(run)
         if run.did_something:
             self._ended(run)
         return run
 
-    def _carried_out(self, table: MaterializedTable, steps: Iterable[_Step]) -> UpkeepRun:
+    def _carry_out(self, table: MaterializedTable, steps: Iterable[_Step]) -> UpkeepRun:
         now = self._clock.now()
         run = UpkeepRun(
             upkeep_id=self._new_id(),
@@ -197,7 +197,7 @@ class Upkeep:
         self._working = run.upkeep_id
         try:
             for step in steps:
-                run = self._tried(step, run)
+                run = self._try_step(step, run)
         finally:
             self._working = None
         return replace(run, finished_at=self._clock.now())
@@ -206,17 +206,17 @@ class Upkeep:
         """Yield what is to be done; what one step failed at, the others do not wait for."""
         past = self._runs.past(table.id)
         if rules.on:
-            yield lambda run: self._compacted(run, table, rules, past)
+            yield lambda run: self._compact(run, table, rules, past)
         if rules.on and removal_due(rules, past.removed_at or table.created_at, now):
-            yield lambda run: self._removed(run, table, rules)
+            yield lambda run: self._remove(run, table, rules)
         if comparison_due(rules, past.compared_at or table.created_at, now):
             yield from self._comparison(table)
 
     def _comparison(self, table: MaterializedTable, part: RowPart | None = None) -> Iterator[_Step]:
-        yield lambda run: self._compared(run, table, part)
-        yield lambda run: self._repaired(run, table)
+        yield lambda run: self._compare(run, table, part)
+        yield lambda run: self._repair(run, table)
 
-    def _tried(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
+    def _try_step(self, step: _Step, run: UpkeepRun) -> UpkeepRun:
         try:
             return step(run)
         except ServerError as failure:
@@ -229,20 +229,20 @@ class Upkeep:
     # ---- the steps -------------------------------------------------------------------------
 
     def _look(self, table: MaterializedTable, rules: UpkeepRules) -> FilesFound | None:
-        needed = tuple(sorted(self._needed(table)))
+        needed = tuple(sorted(self._needed_versions(table)))
         request = InspectFiles(
             name=table.storage, table_id=table.id, versions=needed, back=rules.versions
         )
         answer = self._engine.call(request, wait=0)
         return answer.found
 
-    def _compacted(
+    def _compact(
         self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules, past: PastUpkeep
     ) -> UpkeepRun:
         found = self._look(table, rules)
         if found is None or not has_small_files(found, rules, past.files_left):
             return run
-        with self._leased(run, table) as leased:
+        with self._hold_lease(run, table) as leased:
             if not leased:
                 return run
             request = RewriteFiles(upkeep_id=run.upkeep_id, name=table.storage, table_id=table.id)
@@ -255,12 +255,12 @@ class Upkeep:
     def _keep_longer(
         self, run: UpkeepRun, table: MaterializedTable, properties: Mapping[str, str]
     ) -> None:
-        with self._leased(run, table) as leased:
+        with self._hold_lease(run, table) as leased:
             if leased:
                 request = SetTableProperties(name=table.storage, properties=properties)
                 self._engine.call(request, wait=0)
 
-    def _removed(self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules) -> UpkeepRun:
+    def _remove(self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules) -> UpkeepRun:
         # Anew, and before who is at work: what a refresh that begins later reads is newer.
         at_work = self._at_work(table)
         found = self._look(table, rules)
@@ -278,9 +278,7 @@ class Upkeep:
         log.info("%s: %s before %s", table.name, answer.removed, wanted.before)
         return replace(run, removed=answer.removed, removed_before=wanted.before)
 
-    def _compared(
-        self, run: UpkeepRun, table: MaterializedTable, part: RowPart | None
-    ) -> UpkeepRun:
+    def _compare(self, run: UpkeepRun, table: MaterializedTable, part: RowPart | None) -> UpkeepRun:
         order = refresh_order(
             table,
             self._wish(table),
@@ -299,7 +297,7 @@ class Upkeep:
         )
         return replace(run, compared=found)
 
-    def _repaired(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
+    def _repair(self, run: UpkeepRun, table: MaterializedTable) -> UpkeepRun:
         if run.compared is not None and not run.compared.equal:
             self._refresh(self._wish(table))
         return run
@@ -312,7 +310,7 @@ class Upkeep:
             task=Recompute(force=True),
         )
 
-    def _needed(self, table: MaterializedTable) -> set[int]:
+    def _needed_versions(self, table: MaterializedTable) -> set[int]:
         """Return the versions of a table with which those that read it will compare."""
         names = {table.name.folded(), table.storage.folded()}
         versions = set()
@@ -330,7 +328,7 @@ class Upkeep:
         return min(begun, default=None)
 
     @contextmanager
-    def _leased(self, run: UpkeepRun, table: MaterializedTable) -> Iterator[bool]:
+    def _hold_lease(self, run: UpkeepRun, table: MaterializedTable) -> Iterator[bool]:
         """Hold the table's lease, if it is free, as long as compaction may take and no longer."""
         owner = f"{self._server_id}/{DEFINITION_LEASE}{run.upkeep_id}"
         end = self._clock.now() + time_to_compact(table.freshness)

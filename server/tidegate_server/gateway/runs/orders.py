@@ -55,7 +55,7 @@ def refuse_half_done(table: MaterializedTable, action: str) -> None:
 
     :raises ServerError: MT_STATE.
     """
-    for found, expected, hint in _unfinished(table):
+    for found, expected, hint in _unfinished_changes(table):
         raise error(
             Code.MT_STATE,
             table=table.name,
@@ -66,7 +66,7 @@ def refuse_half_done(table: MaterializedTable, action: str) -> None:
         )
 
 
-def _unfinished(table: MaterializedTable) -> Iterator[tuple[str, str, str]]:
+def _unfinished_changes(table: MaterializedTable) -> Iterator[tuple[str, str, str]]:
     """Yield the states in which statements may have left a table: found, expected, what to do."""
     if table.dropping:
         yield (

@@ -109,14 +109,14 @@ class Refresher:
 
         :raises ServerError: MT_NOT_FOUND if there is no such table.
         """
-        active = self._enqueued(request.refresh_id) or self._begin(request, begun=True)
+        active = self._claim_enqueued(request.refresh_id) or self._begin(request, begun=True)
         try:
             return self._run(active, request)
         except ServerError as failure:
-            return self._failed(active, failure)
+            return self._record_failure(active, failure)
         except Exception as failure:
             log.exception("refresh %s broke", active.run.refresh_id)
-            return self._failed(active, error(Code.INTERNAL, reason=repr(failure)))
+            return self._record_failure(active, error(Code.INTERNAL, reason=repr(failure)))
         finally:
             self._end(active)
 
@@ -131,7 +131,7 @@ class Refresher:
         self, refresh_id: str, end: RunState, code: Reason, text: str
     ) -> RefreshRun | None:
         """Close a request that was enqueued and never run; None if there is none any more."""
-        active = self._enqueued(refresh_id)
+        active = self._claim_enqueued(refresh_id)
         if active is None:
             return None
         try:
@@ -149,7 +149,7 @@ class Refresher:
         text: str | None = None,
     ) -> RefreshRun:
         """Record a request that is not carried out, and why: its previous refresh still runs."""
-        run = self._queued(request)
+        run = self._queued_run(request)
         self._ledger.record(run)
         return self._close(run, RunState.SKIPPED, code, text)
 
@@ -198,7 +198,7 @@ class Refresher:
     # ---- one run ---------------------------------------------------------------------------
 
     def _begin(self, request: RefreshRequest, *, begun: bool = False) -> _ActiveRun:
-        run = self._queued(request)
+        run = self._queued_run(request)
         active = self._activate(run, begun=begun)
         with self._changed:
             self._active[run.refresh_id] = active
@@ -211,7 +211,7 @@ class Refresher:
 
     def _activate(self, run: RefreshRun, *, begun: bool) -> _ActiveRun:
         def pass_cancel_on(keeper: LeaseKeeper) -> float | None:
-            self._heed(active)
+            self._note_cancel_request(active)
             if not active.canceled and not keeper.lost:
                 return None
             # Repeated, since the engine may not have begun when the first one came.
@@ -230,7 +230,7 @@ class Refresher:
         active = _ActiveRun(run, owner, keeper, begun=begun)
         return active
 
-    def _enqueued(self, refresh_id: str | None) -> _ActiveRun | None:
+    def _claim_enqueued(self, refresh_id: str | None) -> _ActiveRun | None:
         with self._changed:
             active = self._active.get(refresh_id) if refresh_id is not None else None
             if active is None or active.begun:
@@ -294,7 +294,7 @@ class Refresher:
             with self._changed:
                 # A run of this server wakes us when it ends; one elsewhere must be looked for.
                 self._changed.wait(_LOOK_FOR_LEASE)
-            self._heed(active)
+            self._note_cancel_request(active)
 
     def _is_changing(self, active: _ActiveRun, now: datetime) -> bool:
         """Say whether the lease is held for a moment, by a statement that changes the table."""
@@ -357,53 +357,53 @@ class Refresher:
     ) -> RefreshRun:
         """Decide what a failed call means: the commit may have been made nevertheless."""
         if failure.code == Code.MT_VERSION_HELD.name:
-            return self._held(active, failure)
+            return self._record_held(active, failure)
         lost = failure.code == Code.ENGINE_LOST.name
         # Fenced although nobody took the lease: the store is behind the table's own epoch.
         behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
         if not lost and not behind:
-            return self._failed(active, failure)
+            return self._record_failure(active, failure)
         try:
             answer = self._last_commit(order)
         except ServerError as unreadable:
             log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
-            return undecided(active.run, failure) if lost else self._failed(active, failure)
+            return undecided(active.run, failure) if lost else self._record_failure(active, failure)
         commit, held = answer.commit, answer.held
         if held is not None and lost and held.refresh_id == order.refresh_id:
-            return self._held(active, version_held(active.run, held))
+            return self._record_held(active, version_held(active.run, held))
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
             self._catalog.hold(order.table_id, None)
             active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
             return active.run
         if commit is not None and behind:
             self._ledger.raise_epoch(order.table_id, commit.epoch)
-        return self._failed(active, failure)
+        return self._record_failure(active, failure)
 
-    def _held(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
+    def _record_held(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
         """Note that a run's result is held, then that the run ended so."""
         if not active.lease_lost:
             mark = held_version(active.run, failure, self._clock.now())
             self._catalog.hold(active.run.table_id, mark)
-        return self._failed(active, failure)
+        return self._record_failure(active, failure)
 
     def _last_commit(self, order: RefreshOrder) -> LastCommitted:
         return self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
 
-    def _heed(self, active: _ActiveRun) -> None:
+    def _note_cancel_request(self, active: _ActiveRun) -> None:
         """Notice a wish to cancel that another server left in the store."""
         if not active.canceled:
             active.canceled = self._ledger.is_cancel_requested(active.run.refresh_id)
 
     # ---- records ---------------------------------------------------------------------------
 
-    def _queued(self, request: RefreshRequest) -> RefreshRun:
+    def _queued_run(self, request: RefreshRequest) -> RefreshRun:
         table = self._catalog.by_id(request.table_id)
         if table is None:
             raise error(Code.MT_NOT_FOUND, table=request.table_id)
         refresh_id = request.refresh_id or self._new_id()
         return queued_run(table, request, refresh_id, self._clock.now(), self._server_id)
 
-    def _failed(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
+    def _record_failure(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
         end = _CLOSED_BY.get(failure.code, RunState.FAILED)
         reason: tuple[Reason | None, str | None] = (None, None)
         if active.run.state is RunState.QUEUED:

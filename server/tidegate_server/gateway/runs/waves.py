@@ -160,7 +160,7 @@ class Waves:
             while order.is_active():
                 for table_id in order.get_ready():
                     step = by_id[table_id]
-                    stopped = self._stopped(step, needs(step.table, wave), ended)
+                    stopped = self._close_if_stopped(step, needs(step.table, wave), ended)
                     if stopped is not None:
                         ended[table_id] = stopped
                         order.done(table_id)
@@ -174,11 +174,11 @@ class Waves:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     table_id = running.pop(future)
                     ended[table_id] = future.result()
-                    left |= self._left(by_id[table_id].table, wave, ended[table_id])
+                    left |= self._committed_versions(by_id[table_id].table, wave, ended[table_id])
                     order.done(table_id)
         return ended
 
-    def _left(
+    def _committed_versions(
         self, table: MaterializedTable, wave: Sequence[MaterializedTable], run: RefreshRun
     ) -> dict[TableName, int]:
         """Return the version that a finished step left for those that read it, by its name.
@@ -193,7 +193,7 @@ class Waves:
         newest = self.versions([source]).get(source.table_id, run.to_version)
         return {storage: min(newest, run.to_version)}
 
-    def _stopped(
+    def _close_if_stopped(
         self, step: Step, read: Sequence[str], ended: Mapping[str, RefreshRun]
     ) -> RefreshRun | None:
         """Close a step whose sources were not all refreshed; None if they were."""

@@ -95,10 +95,10 @@ def last_refresh(history: Iterable[Commit], materialized_id: str) -> RecordedRef
             found = commit
         elif not commit.keeps_rows and foreign is None:
             foreign = commit.version
-    return None if found is None else _committed(found, foreign)
+    return None if found is None else _as_recorded_refresh(found, foreign)
 
 
-def _committed(commit: Commit, foreign: int | None) -> RecordedRefresh:
+def _as_recorded_refresh(commit: Commit, foreign: int | None) -> RecordedRefresh:
     facts = commit.metadata
     record = CommitRecord(
         vector={str(k): int(v) for k, v in facts["sources"].items()},
