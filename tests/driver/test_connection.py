@@ -170,7 +170,7 @@ def test_idle_connections_are_kept_alive() -> None:
     with FakeServer() as server:
         transport = SocketTransport("127.0.0.1", server.port, timeout=10)
         transport.open()
-        opened = transport._opened()
+        opened = transport._require_socket()
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         transport.close()
 

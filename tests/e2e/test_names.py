@@ -268,6 +268,7 @@ class Names(RuleBasedStateMachine):
             assert not text or file.read_text() == text
 
 
+@pytest.mark.timeout(0 if FULL else 900)
 def test_names_of_one_session(server: Server) -> None:
     class Bound(Names):
         pass

@@ -254,7 +254,7 @@ def unknown_option_error(key: str, known: Collection[str] | None = None) -> Serv
 def misplaced_option_error(key: str, value: str, places: Collection[Place]) -> ServerError:
     """Return the error for an option that has no effect where it is set."""
     if places == frozenset({Place.SERVER}):
-        return invalid_value_error(key, value, f"it can only be set {_SERVERS_PLACE}")
+        return invalid_value_error(key, value, f"it can only be set {Place.SERVER.value}")
     written = " or ".join(place.value for place in Place if place in places)
     return invalid_value_error(key, value, f"it is set {written}")
 
@@ -346,7 +346,6 @@ def _any_text(key: str, value: str) -> None:
     """Accept any value: it is checked where it is used."""
 
 
-_SERVERS_PLACE = "under [options] of its configuration"
 _SERVER = frozenset({Place.SERVER})
 _SESSION = frozenset({Place.SERVER, Place.SESSION})
 _STORED = frozenset({Place.SESSION, Place.CREATE, Place.ALTER, Place.RESUME})

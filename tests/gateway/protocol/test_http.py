@@ -244,9 +244,9 @@ def test_the_driver_logs_in_again_when_its_cookie_is_refused(password_gateway: G
         ({"Authorization": "Basic //8="}, "has no password"),
         ({"Authorization": "Basic YWRh"}, "has no password"),
         ({"Authorization": "Negotiate YWRh"}, "scheme is not supported"),
-        ({"Authorization": "Bearer"}, "not valid"),
-        ({"Authorization": "Bearer a.b.c"}, "not valid"),
-        ({"Authorization": "Bearer \xe9"}, "not valid"),
+        ({"Authorization": "Bearer"}, "invalid"),
+        ({"Authorization": "Bearer a.b.c"}, "invalid"),
+        ({"Authorization": "Bearer \xe9"}, "invalid"),
     ],
 )
 def test_whoever_does_not_log_in_is_told_how(
