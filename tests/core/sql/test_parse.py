@@ -303,7 +303,10 @@ def test_a_slip_of_the_pen_is_recognised(text: str, hint: str) -> None:
         ("CREATE MATERIALIZED TABLE m TARGET_LAG = '1 hour' AS SELECT 1", "Write FRESHNESS ="),
         ("CREATE MATERIALIZED TABLE m USING delta AS SELECT 1", "leave USING out"),
         ("CREATE MATERIALIZED TABLE m TBLPROPERTIES ('a' = 'b') AS SELECT 1", "WITH ('key'"),
-        ("CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '5 minutes' AS SELECT 1", "comes after the quotes"),
+        (
+            "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL '5 minutes' AS SELECT 1",
+            "comes after the quotes",
+        ),
         ("ALTER MATERIALIZED TABLE m SET TBLPROPERTIES ('a' = 'b')", "SET ('key' = 'value')"),
         ("ALTER MATERIALIZED TABLE m RENAME COLUMN a TO b", "The query names the columns"),
         ("CREATE MATERIALIZED TABLE m (CHECK (a > 0)) AS SELECT 1", "CONSTRAINT name EXPECT"),

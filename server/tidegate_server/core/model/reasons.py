@@ -100,13 +100,21 @@ class Reason(StrEnum):
     SOURCE_WITHOUT_VERSIONS = (
         "SOURCE_WITHOUT_VERSIONS",
         ReasonGroup.FULL,
-        "files of a source without versions changed, or cannot be compared",
+        (
+            "files of a [source without "
+            "versions](incremental-refresh.md#sources-without-versions) changed, or its changes "
+            "cannot be detected"
+        ),
         "Store the source as a Delta table.",
     )
     SOURCES_REPLACED = (
         "SOURCES_REPLACED",
         ReasonGroup.FULL,
-        "a source is another table, or has another history, than at the last refresh",
+        (
+            "a source is another table or has another history. Each commit records the commits of "
+            "its sources; a table restored from a backup and then written to has other commits "
+            "with the same version numbers"
+        ),
     )
     UNSTABLE_QUERY = (
         "UNSTABLE_QUERY",
@@ -201,32 +209,31 @@ class Reason(StrEnum):
         "AGGREGATE_WITHOUT_KEYS",
         ReasonGroup.QUERY,
         (
-            "an aggregate has no GROUP BY column by which affected groups could be found, and its "
-            "row does not follow from the change"
+            "an aggregate without GROUP BY whose row cannot be derived from the change, or one "
+            "over columns that cannot be keys"
         ),
     )
     AGGREGATE_NOT_TOP_NODE = (
         "AGGREGATE_NOT_TOP_NODE",
         ReasonGroup.QUERY,
         (
-            "a sum of floating-point numbers, an `avg` of integers that add up to more than "
-            "2<sup>52</sup>, or a `try_sum` that may overflow, whose keys are not columns of the "
-            "table"
+            "a floating-point sum, an `avg` of integers whose sum exceeds 2<sup>52</sup>, or a "
+            "`try_sum` that may overflow, whose keys are not columns of the table"
         ),
         "Select the GROUP BY columns, or sum a DECIMAL.",
     )
     WINDOW_WITHOUT_PARTITION_BY = (
         "WINDOW_WITHOUT_PARTITION_BY",
         ReasonGroup.QUERY,
-        "a window function has no PARTITION BY column to find affected partitions by",
+        "a window without PARTITION BY that is not computed from the totals of a small aggregate",
     )
     ORDER_NOT_UNIQUE = (
         "ORDER_NOT_UNIQUE",
         ReasonGroup.QUERY,
         (
-            "rows that differ tie in an order, in a query with `row_number`, `first` or the like, "
-            "or where LIMIT cuts; or the result depends on the order of all rows, as with an "
-            "unsorted `collect_list`"
+            "[differing rows tie](incremental-refresh.md#tied-rows) in a query with `row_number`, "
+            "`first` or similar, or at the LIMIT; or the result depends on the order of all rows, "
+            "as with an unsorted `collect_list`"
         ),
         "Order by columns that are unique.",
     )
@@ -234,8 +241,8 @@ class Reason(StrEnum):
         "JOIN_WITHOUT_EQUALITY",
         ReasonGroup.QUERY,
         (
-            "an outer, semi or anti join equates no columns; or NOT IN has several columns, "
-            "excludes no values, or has NULL among them"
+            "an outer, semi or anti join that equates no columns; NOT IN with several columns, or "
+            "with excluded values that contain NULL or are empty"
         ),
         "Use NOT EXISTS, or exclude NULL.",
     )
@@ -243,14 +250,17 @@ class Reason(StrEnum):
         "SUBQUERY_EXPRESSION_NOT_INCREMENTALIZABLE",
         ReasonGroup.QUERY,
         (
-            "a source of a scalar subquery changed; as long as it does not, the subquery is like "
-            "a constant"
+            "a source of an uncorrelated scalar subquery changed; while its sources are "
+            "unchanged, it is treated as a constant"
         ),
     )
     SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE = (
         "SUBQUERY_PREDICATE_NOT_INCREMENTALIZABLE",
         ReasonGroup.QUERY,
-        "something is computed from IN with a subquery where it may be NULL",
+        (
+            "an expression uses [IN with a subquery](incremental-refresh.md#in-with-a-subquery) "
+            "that may be NULL"
+        ),
         "Compare values that cannot be NULL, or use IN as a condition of its own.",
     )
     EXPRESSION_NOT_DETERMINISTIC = (
@@ -266,22 +276,25 @@ class Reason(StrEnum):
     OPERATOR_NOT_INCREMENTALIZABLE = (
         "OPERATOR_NOT_INCREMENTALIZABLE",
         ReasonGroup.QUERY,
-        "no incremental rule is known for an operator, such as LIMIT without ORDER BY",
+        (
+            "no rule applies, for example to LIMIT without ORDER BY, or inside an uncorrelated "
+            "scalar subquery"
+        ),
     )
     TYPE_NOT_COMPARABLE = (
         "TYPE_NOT_COMPARABLE",
         ReasonGroup.QUERY,
-        "rows of a type such as VARIANT, or with a collation, cannot be compared exactly",
+        "rows with a type such as VARIANT, or with a collation, cannot be compared",
     )
     TIME_TRAVEL = (
         "TIME_TRAVEL",
         ReasonGroup.QUERY,
-        "the query itself chooses a version of a source",
+        "the query itself selects a version of a source",
     )
     RULE_DISABLED = (
         "RULE_DISABLED",
         ReasonGroup.QUERY,
-        "the rule that is needed is switched off by `materialized-table.incremental.rules`",
+        "a required rule is disabled",
     )
 
     # ---- data ------------------------------------------------------------------------------
@@ -296,19 +309,20 @@ class Reason(StrEnum):
         "TOTALS_NOT_RECORDED",
         ReasonGroup.DATA,
         (
-            "the last refresh did not record what an incremental one continues from, because it "
-            "was so fast that recording did not pay, or because the policy was FULL"
+            "the last refresh recorded no [totals](incremental-refresh.md#how-it-works), no "
+            "boundary of the top rows or no check for [ties](incremental-refresh.md#tied-rows): "
+            "it was too fast for recording to pay off, or the policy was FULL"
         ),
     )
     ROWS_LEFT_LIMIT = (
         "ROWS_LEFT_LIMIT",
         ReasonGroup.DATA,
-        "rows left those that LIMIT keeps, and which ones follow is not in the table",
+        "rows left the LIMIT, and the table does not contain the rows that move up",
     )
     IMMUTABLE_REGION_MOVES = (
         "IMMUTABLE_REGION_MOVES",
         ReasonGroup.DATA,
-        "rows become immutable as time goes by, without a change of any source",
+        "[rows become immutable](immutable-rows.md#the-condition) as time passes",
     )
 
     # ---- failures --------------------------------------------------------------------------
