@@ -242,7 +242,7 @@ def test_expressions_have_types(session: Session) -> None:
         ("sum(a)", "more than its own row"),
         ("row_number() OVER (ORDER BY a)", "more than its own row"),
         ("sum(a) OVER (PARTITION BY b)", "more than its own row"),
-        ("explode(array(a))", "several rows of one"),
+        ("explode(array(a))", "several rows for one"),
         ("(SELECT max(k) FROM range(3) AS r(k) JOIN missing)", "reads a table"),
     ],
 )
