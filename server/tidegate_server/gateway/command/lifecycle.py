@@ -69,7 +69,7 @@ def suspend_table(table: MaterializedTable, context: Context) -> None:
         except ServerError:
             context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
             with ExitStack() as undo:
-                # The workflow may have been paused before it failed.
+                # Pausing may have succeeded before the call failed.
                 compensate(undo, lambda: _set_pipeline(table, context, active=True))
             raise
     log.info("Suspended materialized table %s", table.name)

@@ -182,7 +182,7 @@ _OWNER: Final = re.compile(r"^Owner: .*$", re.MULTILINE)
 def with_owners(sql: str, result: Result, catalog: CatalogReader) -> Result:
     """Put the owners of materialized tables into the result of SHOW TABLE EXTENDED.
 
-    In the metastore they belong to the user of the server process. The result of any other
+    In the metastore the tables belong to the user of the server process. The result of any other
     statement is returned unchanged.
     """
     if not shows_tables_extended(sql):

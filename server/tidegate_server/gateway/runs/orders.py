@@ -53,7 +53,7 @@ def refuse_half_done(table: MaterializedTable, action: str) -> None:
     After a crash its rows may be gone, its name may be another table's, or its rows may belong to
     another definition.
 
-    :raises ServerError: MT_STATE if it is.
+    :raises ServerError: MT_STATE if so.
     """
     for found, expected, hint in _unfinished_changes(table):
         raise error(
