@@ -1,1 +1,1 @@
-"""What the gateway does for a parsed statement."""
+"""Execution of parsed statements."""

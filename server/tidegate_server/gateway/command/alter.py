@@ -48,7 +48,7 @@ _PACE_OPTIONS = ("materialized-table.schedule.", "materialized-table.refresh-mod
 
 
 def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> Result:
-    """Change how fresh a table is; in AUTOMATIC mode the refresh mode follows the threshold.
+    """Change a table's freshness; in AUTOMATIC mode the refresh mode follows the threshold.
 
     :raises ServerError: MT_FRESHNESS_*, MT_STATE while INITIALIZING, MT_NO_SCHEDULER.
     """
@@ -63,9 +63,9 @@ def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> 
 
 
 def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result:
-    """Change the refresh mode to an explicit one.
+    """Set an explicit refresh mode.
 
-    Raises as :func:`set_freshness`, and MT_QUERY_UNSUPPORTED.
+    Raises like :func:`set_freshness`, and MT_QUERY_UNSUPPORTED.
     """
     table = alterable(statement.name, context)
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
@@ -78,9 +78,9 @@ def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result
 
 
 def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> Result:
-    """Change what starts a table's refreshes: changes of its sources, or its schedule.
+    """Choose whether source changes or the schedule start a table's refreshes.
 
-    In AUTOMATIC mode the refresh mode follows. Raises as :func:`set_freshness`, and
+    In AUTOMATIC mode the refresh mode follows. Raises like :func:`set_freshness`, and
     MT_TRIGGER_UNSUPPORTED or MT_QUERY_UNSUPPORTED.
     """
     table = alterable(statement.name, context)
@@ -93,7 +93,7 @@ def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> 
 
 
 def set_execute_as(statement: AlterSetExecuteAs, context: Context) -> Result:
-    """Change with whose rights a table's refreshes read, from the next one on.
+    """Change whose rights a table's refreshes use, from the next one on.
 
     :raises ServerError: MT_STATE while INITIALIZING.
     """
@@ -105,9 +105,9 @@ def set_execute_as(statement: AlterSetExecuteAs, context: Context) -> Result:
 
 
 def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> Result:
-    """Let refreshes leave the rows that fulfil a condition as they are from now on.
+    """Make refreshes leave rows that match a condition unchanged from now on.
 
-    ``text`` is the statement, in which errors are placed.
+    ``text`` is the statement that error positions refer to.
 
     :raises ServerError: MT_PREDICATE, MT_STATE while INITIALIZING.
     """
@@ -115,7 +115,7 @@ def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> 
     check_region(statement.predicate, table.schema, text, context)
     if statement.predicate == table.immutable:
         return nothing()
-    # Rows that are no longer immutable are computed again, so that the content is another.
+    # Rows that are no longer immutable are recomputed, so the content changes.
     changed = replace(
         table,
         immutable=statement.predicate,
@@ -126,7 +126,7 @@ def set_immutable(statement: AlterSetImmutable, text: str, context: Context) -> 
 
 
 def set_options(statement: AlterSetOptions, context: Context) -> Result:
-    """Add or replace options; a CONTINUOUS table then starts from the beginning.
+    """Add or replace options; a CONTINUOUS table then starts over.
 
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_*.
     """
@@ -158,7 +158,7 @@ def reset_options(statement: AlterResetOptions, context: Context) -> Result:
 
 
 def restart_with(table: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
-    """Put a changed definition in place; a CONTINUOUS table gives its checkpoint up for it."""
+    """Apply a changed definition; a CONTINUOUS table loses its checkpoint."""
     if changed == table:
         return nothing()
     restarts = table.refresh_mode is RefreshMode.CONTINUOUS
@@ -169,7 +169,7 @@ def restart_with(table: MaterializedTable, changed: MaterializedTable, context: 
 def _with_options(
     table: MaterializedTable, options: Mapping[str, str], context: Context
 ) -> MaterializedTable:
-    """Return the definition with other options; those of the schedule may change its mode."""
+    """Return the definition with new options; schedule options may change its mode."""
     changed = replace(table, options=options)
     keys = {key for key in {*table.options, *options} if table.options.get(key) != options.get(key)}
     if not any(key.startswith(_PACE_OPTIONS) for key in keys):

@@ -26,12 +26,12 @@ from tidegate_server.gateway.spark_session import run as run_sql
 log = logging.getLogger(__name__)
 
 _HISTORY = LONGEST + 1000
-"""Runs that are looked through for an interrupted backfill."""
+"""Number of runs searched for an interrupted backfill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The partitions of a range, and the requests for those that are still to be refreshed."""
+    """The partitions of a range, and the requests for those still to refresh."""
 
     table: MaterializedTable
     partitions: tuple[PartitionSpec, ...]
@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def done(self) -> int:
-        """How many partitions an interrupted backfill refreshed already."""
+        """Count of partitions an interrupted backfill already refreshed."""
         return len(self.partitions) - len(self.requests)
 
 
@@ -50,11 +50,11 @@ def plan(
     policy: RefreshPolicy | None,
     context: Context,
 ) -> Plan:
-    """Return what refreshes a range of partitions, both ends included.
+    """Plan the refresh of a range of partitions, both ends included.
 
-    The same range asked for again goes on where it was interrupted, on the same source versions.
+    Repeating an interrupted range resumes it on the same source versions.
 
-    :raises ServerError: MT_PARTITION_RANGE.
+    :raises ServerError: MT_PARTITION_RANGE if invalid or empty.
     """
     check_range(start, end)
     partitions = dated_range(table.date_formatters(), start, end)
@@ -85,7 +85,7 @@ def plan(
 def interrupted(
     history: Sequence[RefreshRun], mark: str, partitions: Sequence[PartitionSpec]
 ) -> tuple[str | None, list[RefreshRun]]:
-    """Return the newest unfinished backfill of a range: its wave and what it did, if there is one.
+    """Return the wave and finished runs of a range's newest unfinished backfill, if any.
 
     :param history: the table's runs, newest first.
     """
@@ -101,12 +101,12 @@ def interrupted(
 
 
 def enqueue(plan: Plan, context: Context) -> RefreshRun:
-    """Record the first run, so that it is seen and can be canceled; return it."""
+    """Record the first run, so that it can be seen and canceled; return it."""
     return context.services.waves.queue.enqueue(plan.requests[0])
 
 
 def run(plan: Plan, context: Context) -> list[RefreshRun]:
-    """Refresh one partition after the other until one fails; returns the runs."""
+    """Refresh the partitions one by one until one fails; return the runs."""
     total, runs = len(plan.partitions), []
     queue = context.services.waves.queue
     if plan.done:
@@ -131,14 +131,14 @@ def run(plan: Plan, context: Context) -> list[RefreshRun]:
 
 
 def _number(requests: Sequence[RefreshRequest], context: Context) -> tuple[RefreshRequest, ...]:
-    """Give each run an id by which canceling the operation finds it; the first has its own."""
+    """Derive run ids from the operation's, so that canceling it finds every run."""
     ids = [context.operation_id]
     ids += [step_id(context.operation_id, f"p{n}") for n in range(2, len(requests) + 1)]
     return tuple(replace(r, refresh_id=i) for r, i in zip(requests, ids, strict=True))
 
 
 def _mark(table: MaterializedTable, start: PartitionSpec, end: PartitionSpec) -> str:
-    """Return what the waves of the same backfill of the same definition begin with."""
+    """Return the wave id prefix of all attempts at a backfill of one definition."""
     facts = (table.id, table.definition_version, dict(start), dict(end))
     text = msgspec.json.encode(facts, order="deterministic")
     return f"backfill-{hashlib.sha256(text).hexdigest()[:10]}"
@@ -152,7 +152,7 @@ def _newest(table: MaterializedTable, context: Context) -> Mapping[str, int]:
 def _present(
     table: MaterializedTable, start: PartitionSpec, end: PartitionSpec, context: Context
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partitions that the query produces or the table has, in the range."""
+    """Return the partitions in the range that the query produces or the table has."""
     result = run_sql(present_sql(table, start, end), context)
     try:
         rows = [row for batch in result.batches(0) for row in batch.to_pylist()]
@@ -164,7 +164,7 @@ def _present(
 
 
 def present_sql(table: MaterializedTable, start: PartitionSpec, end: PartitionSpec) -> str:
-    """Return the query for the partitions of a range; values stand in it as literals."""
+    """Return the query for the partitions of a range, with values as literals."""
     keys = ", ".join(quote_identifier(key) for key in start)
     columns = ", ".join(quote_identifier(column) for column in table.schema.names())
     first, last = (", ".join(quote_literal(spec[key]) for key in start) for spec in (start, end))

@@ -1,4 +1,4 @@
-"""Plain Delta tables become materialized ones by CREATE OR ALTER, and again plain by CONVERT."""
+"""Conversion of plain Delta tables by CREATE OR ALTER, and back by CONVERT TO TABLE."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _CHANGE_FEED = "delta.enableChangeDataFeed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainTable:
-    """What is there under the name of the statement."""
+    """The table or view with the statement's name."""
 
     name: TableName
     found: Inspected
 
 
 def plain_table(statement: CreateMaterializedTable, context: Context) -> PlainTable | None:
-    """Return the plain table or view of the statement's name; None if there is none."""
+    """Return the plain table or view with the statement's name, or None."""
     name = resolve.table_name(statement.name, context)
     answer = context.services.engine.call(InspectTable(name=name))
     return PlainTable(name=name, found=answer) if answer.format is not None else None
@@ -59,10 +59,10 @@ def plain_table(statement: CreateMaterializedTable, context: Context) -> PlainTa
 def taken_over(
     statement: CreateMaterializedTable, plain: PlainTable, text: str, context: Context
 ) -> MaterializedTable:
-    """Return the definition a plain table gets, checked.
+    """Return the checked definition for a plain table.
 
-    :raises ServerError: MT_CONVERSION_DISABLED unless the server allows it, MT_WRONG_KIND for a
-        view or a table without versions, and the codes of columns that do not fit.
+    :raises ServerError: MT_CONVERSION_DISABLED unless the server allows it, MT_WRONG_KIND unless
+        it is a Delta table, and the codes of columns that do not fit.
     """
     _check_kind(plain, context)
     if statement.immutable is not None:
@@ -97,7 +97,7 @@ def taken_over(
 def take_over(
     statement: CreateMaterializedTable, plain: PlainTable, text: str, context: Context
 ) -> Result:
-    """Make a plain table a materialized one; identity, place and rows stay until its refresh.
+    """Make a plain table materialized; identity, location and rows stay until its refresh.
 
     :raises ServerError: as :func:`taken_over`.
     """
@@ -106,7 +106,7 @@ def take_over(
         services = context.services
         compensate(undo, lambda: services.engine.call(_given_back(table, plain.found)))
         services.engine.call(_adoption(table, plain.found))
-        # Never INITIALIZING: what recovery takes back then is dropped, and this has old data.
+        # Never INITIALIZING: recovery drops such tables, and this one has old data.
         compensate(undo, lambda: services.catalog.drop(table.id))
         services.catalog.create(table)
         register(table, context, undo)
@@ -125,7 +125,7 @@ def _check_kind(plain: PlainTable, context: Context) -> None:
             expected="a materialized table",
             hint="Drop the view, or choose another name.",
         )
-    # Whoever may set session options must not decide over other people's tables.
+    # A server option only: sessions must not decide over other users' tables.
     allowed = context.services.config.options.get(CONVERSION_KEY, "false")
     if allowed.strip().lower() != "true":
         raise error(Code.MT_CONVERSION_DISABLED, table=plain.name)
@@ -140,7 +140,7 @@ def _check_kind(plain: PlainTable, context: Context) -> None:
 
 
 def _fit_schema(table: MaterializedTable, found: Inspected) -> MaterializedTable:
-    """Put the query's columns into the table's order and types; new ones go behind.
+    """Put the query's columns into the table's order and types; new ones go last.
 
     :raises ServerError: MT_PERSISTED_COLUMN_NOT_IN_QUERY, MT_INCOMPATIBLE_TYPE,
         MT_EVOLUTION_PARTITIONING.
@@ -214,13 +214,12 @@ def _given_back(table: MaterializedTable, found: Inspected) -> EvolveTable:
 
 
 def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result:
-    """End a materialized table and leave its storage, under its name, as a plain Delta table.
+    """Turn a materialized table into a plain Delta table of the same name.
 
-    What reads it goes on as with any other table. Doing it again after a server died within it is
-    harmless.
+    Its consumers read it like any other table. Repeating the statement after a crash is harmless.
 
     :raises ServerError: MT_STATE while it is INITIALIZING or a refresh does not end, NOT_SUPPORTED
-        with columns that are evaluated on read or rows held out, MT_NO_SCHEDULER.
+        with columns evaluated on read or quarantined rows, MT_NO_SCHEDULER.
     """
     table = alterable(statement.name, context)
     need_scheduler("CONVERT TO TABLE", table.refresh_mode, context)
@@ -237,7 +236,7 @@ def convert_to_table(statement: AlterConvertToTable, context: Context) -> Result
 
 
 def refuse_held(table: MaterializedTable) -> None:
-    """Refuse a table whose held version could never be published; raises MT_STATE."""
+    """Raise MT_STATE if a version is held, as it could never be published."""
     if table.held is not None:
         raise error(
             Code.MT_STATE,
@@ -255,7 +254,7 @@ def _release(
     context: Context,
     undo: ExitStack,
 ) -> None:
-    """Take every step with its way back; the entry in the catalog goes last.
+    """Run each step with its compensation; the catalog entry goes last.
 
     The definition is marked as leaving meanwhile, so that recovery finds the storage.
     """

@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 
 def create(statement: CreateMaterializedTable, text: str, context: Context) -> Result:
-    """Create a materialized table and start keeping it fresh; nothing is left after a failure.
+    """Create a materialized table and its pipeline; a failure leaves nothing behind.
 
-    With OR ALTER a table that exists evolves, and a plain one is taken over.
+    OR ALTER evolves an existing table and takes over a plain one.
 
-    ``text`` is the whole statement, in which errors of the query are placed.
+    ``text`` is the whole statement; positions of query errors refer to it.
 
-    :raises ServerError: any code of the checks, of the analysis, or of the scheduler.
+    :raises ServerError: any code of the checks, the analysis or the scheduler.
     """
     existing = resolve.find(statement.name, context)
     if existing is not None:
@@ -67,10 +67,10 @@ def create(statement: CreateMaterializedTable, text: str, context: Context) -> R
 def explain_create(
     statement: CreateMaterializedTable, text: str, context: Context, detail: str = ""
 ) -> Result:
-    """Check everything CREATE checks, then answer what it would do; changes nothing.
+    """Run the checks of CREATE and return what it would do; changes nothing.
 
-    For a new table that is Spark's plan of the query, and what its refreshes check; for one that
-    exists its changes.
+    For a new table: Spark's plan of the query and the checks of its refreshes. For an existing
+    one: its changes.
     """
     existing = resolve.find(statement.name, context)
     if existing is not None and statement.or_alter:
@@ -88,14 +88,14 @@ def explain_create(
 
 
 def _ingest_text(table: MaterializedTable) -> str:
-    """Return what EXPLAIN says of a query over a stream, which Spark plans batch by batch."""
+    """Return the EXPLAIN text for a stream query, which Spark plans batch by batch."""
     told = [f"{row.reason_code}: {row.reason_text}" for row in check_rows(table)]
     checks = ["== Checks of a Refresh ==", *told] if told else []
     return "\n".join(["== Ingest ==", table.expanded_query, *checks])
 
 
 def _with_checks(planned: Result, checks: Sequence[PlanRow]) -> Result:
-    """Return Spark's plan with one more section, of what refreshes check."""
+    """Return Spark's plan with a section on the checks of refreshes."""
     try:
         texts = [text for batch in planned.batches(0) for text in batch.column(0).to_pylist()]
     finally:
@@ -122,7 +122,7 @@ def _exists(
 
 def _build(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
     services = context.services
-    # Noted before it is asked for: who fails may have done it.
+    # Registered first: a failed call may have taken effect.
     undo.callback(_take_back, table, context)
     services.catalog.create(table)
     location = create_storage(table, context)
@@ -165,9 +165,9 @@ def _load(table: MaterializedTable, context: Context) -> None:
 
 
 def _take_back(table: MaterializedTable, context: Context) -> None:
-    """Remove the storage, then the entry; an entry whose storage resists waits for recovery.
+    """Remove the storage, then the entry; if the storage stays, recovery removes both.
 
-    The error that made the CREATE fail is the one its user is told.
+    Errors here are only logged: the user sees why CREATE failed.
     """
     engine = context.services.engine
     try:

@@ -25,7 +25,7 @@ _FLINK = text_schema("name", "type", "null", "key", "extras", "watermark")
 
 
 def describe(statement: DescribeTable, text: str, context: Context) -> Result:
-    """Describe a materialized table; anything else is Spark's to describe, from ``text``."""
+    """Describe a materialized table; for anything else, pass ``text`` to Spark."""
     table = resolve.find(statement.name, context)
     if table is None:
         return execute(spark_statement(text), context)
@@ -45,7 +45,7 @@ def describe(statement: DescribeTable, text: str, context: Context) -> Result:
 
 
 def facts(table: MaterializedTable, context: Context) -> dict[str, str | None]:
-    """Return what EXTENDED tells, in its order."""
+    """Return the rows of EXTENDED, in order."""
     return {**_declaration(table), **_refresh_facts(table, context)}
 
 
@@ -112,7 +112,7 @@ def _refresh_facts(table: MaterializedTable, context: Context) -> dict[str, str 
 
 
 def extras(column: Column | DerivedColumn, table: MaterializedTable) -> str | None:
-    """Return how a column comes about, as its definition says it; None for the query's own."""
+    """Return a derived or metadata column's definition; None for the query's own."""
     if isinstance(column, DerivedColumn):
         if column.expression is not None:
             return f"{quote_identifier(column.name)} AS {column.expression}"

@@ -1,4 +1,4 @@
-"""From a statement's text to its result."""
+"""Parses and executes statements."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _OF_PARTITIONS = frozenset({Code.MT_PARTITION_UNKNOWN.name, Code.MT_PARTITION_TY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A statement that was read once, to be carried out later."""
+    """A parsed statement, to be executed later."""
 
     text: str
     statement: Statement | None
     problem: ServerError | None = None
-    """Why the text could not be read, raised when it is to be carried out."""
+    """The parse error, raised on execution."""
 
     @property
     def returns_rows(self) -> bool:
-        """Whether clients should fetch after this statement, by its words alone."""
+        """Whether clients should fetch rows, judged by the text alone."""
         if self.statement is None:
             return False
         known = SPECS[type(self.statement)].returns_rows
         return (known is not None and known(self.statement)) or begins_like_rows(self.text)
 
     def run(self, context: Context) -> Result:
-        """Carry the statement out and return its result; raises ServerError."""
+        """Execute the statement and return its result; raises ServerError."""
         settings.check_overlay(context)
         if self.statement is None:
             raise self.problem or AssertionError("neither a statement nor a problem")
@@ -53,7 +53,7 @@ class Prepared:
 
 
 def prepare(text: str) -> Prepared:
-    """Read one statement; what is wrong with it is raised when it runs."""
+    """Parse one statement; a parse error is raised when it runs."""
     try:
         return Prepared(text=text, statement=parse(text))
     except ServerError as problem:
@@ -61,10 +61,10 @@ def prepare(text: str) -> Prepared:
 
 
 def carry_out(statement: Statement, text: str, context: Context) -> Result:
-    """Check whether the user may do what a statement does, do it, and return the result.
+    """Check the user's privileges, execute a statement, and return its result.
 
-    :param text: in which errors are placed; empty for a statement that was not written.
-    :raises ServerError: whatever is wrong.
+    :param text: what error positions refer to; empty for a generated statement.
+    :raises ServerError: any error of the statement.
     """
     spec = SPECS[type(statement)]
     log.info("Operation %s: %s", context.operation_id, type(statement).__name__)
@@ -84,7 +84,7 @@ def carry_out(statement: Statement, text: str, context: Context) -> Result:
 
 
 def _advise(problem: ServerError, text: str) -> None:
-    """Say what to write instead of a table of Flink's, which Spark cannot parse."""
+    """Add a hint for Flink's connector tables, which Spark cannot parse."""
     if problem.code == "PARSE_SYNTAX_ERROR" and _CONNECTOR.match(text):
         problem.hint = (
             "Tables with a connector are Flink's. What arrives in files or in Kafka comes in by "
@@ -94,7 +94,7 @@ def _advise(problem: ServerError, text: str) -> None:
 
 
 def _place(problem: ServerError, text: str) -> None:
-    """Place an error about a table or a partition where the statement first names it."""
+    """Point an error to where the statement first names its table or partition."""
     if problem.line is not None or problem.name is None:
         return
     found = None

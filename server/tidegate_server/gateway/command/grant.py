@@ -42,9 +42,9 @@ _OFF = "Set authorization.enabled = true in the server's configuration."
 
 
 def grant(statement: GrantPrivileges, context: Context) -> Result:
-    """Give a user privileges; those it has already stay as they are.
+    """Grant privileges to a user; existing ones stay unchanged.
 
-    :raises ServerError: ACCESS_DENIED unless the user of the session owns the table or is an
+    :raises ServerError: ACCESS_DENIED unless the session's user owns the table or is an
         administrator, MT_NOT_FOUND, NOT_SUPPORTED while privileges are not checked.
     """
     on = _object_to_change("GRANT", statement.on, context)
@@ -64,7 +64,7 @@ def grant(statement: GrantPrivileges, context: Context) -> Result:
 
 
 def revoke(statement: RevokePrivileges, context: Context) -> Result:
-    """Take privileges from a user; raises as :func:`grant`."""
+    """Revoke privileges; raises like :func:`grant`."""
     on = _object_to_change("REVOKE", statement.on, context)
     privileges = context.services.privileges
     gone = [privileges.revoke(statement.user, p, on) for p in _parts(statement.privileges)]
@@ -75,7 +75,7 @@ def revoke(statement: RevokePrivileges, context: Context) -> Result:
 
 
 def show_grants(statement: ShowGrants, context: Context) -> Result:
-    """List grants: all to administrators, to others their own and those on tables they own."""
+    """List grants: administrators see all, others their own and those on their tables."""
     services, user = context.services, context.session.user
     on = _object_to_show(statement.on, context)
     rights = rights_of(user, services)
@@ -131,7 +131,7 @@ def _schema(on: OnSchema, context: Context) -> SchemaObject:
 
 
 def _names(context: Context) -> dict[GrantObject, tuple[str, str]]:
-    """Return kind and name of each object that is still there."""
+    """Return kind and name of each object that still exists."""
     names: dict[GrantObject, tuple[str, str]] = {}
     for grant in context.services.privileges.all():
         if isinstance(grant.object, SchemaObject):

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 def publish(statement: AlterPublishHeld, context: Context) -> Result:
-    """Serve the version that is held, in one commit; refreshes start by themselves again.
+    """Publish the held version in one commit; automatic refreshes resume.
 
-    :raises ServerError: MT_NOTHING_HELD, or the error of the run that failed.
+    :raises ServerError: MT_NOTHING_HELD, or the failed run's error.
     """
     table = resolve.materialized_table(statement.name, context)
     if table.held is None:
@@ -41,9 +41,9 @@ def publish(statement: AlterPublishHeld, context: Context) -> Result:
 
 
 def discard(statement: AlterDiscardHeld, context: Context) -> Result:
-    """Throw the version away that is held; refreshes start by themselves again.
+    """Discard the held version; automatic refreshes resume.
 
-    Doing it again after a server died within it is harmless.
+    Repeating the statement after a crash is harmless.
 
     :raises ServerError: MT_NOTHING_HELD, or MT_STATE if a refresh of the table does not end.
     """

@@ -14,7 +14,7 @@ from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.runs.columns import HISTORY, VERSIONS, RunColumn, text_column
 
 _LIMIT = 1000  # rows without a LIMIT
-_SEARCHED = 10_000  # runs looked through for failures
+_SEARCHED = 10_000  # runs searched for failures
 _FAILURES = frozenset({RunState.FAILED, RunState.ABANDONED, RunState.UPSTREAM_FAILED})
 
 
@@ -32,9 +32,9 @@ def show_history(statement: ShowRefreshHistory, context: Context) -> Result:
 
 
 def show_versions(statement: ShowVersions, context: Context) -> Result:
-    """List the versions of a table's data that refreshes made, or of its definition.
+    """List the versions of a table's data made by refreshes, or of its definition.
 
-    The newest come first.
+    Newest first.
     """
     table = resolve.materialized_table(statement.name, context)
     if statement.definition:

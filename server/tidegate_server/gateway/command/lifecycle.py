@@ -1,4 +1,4 @@
-"""SUSPEND, RESUME and DROP of a materialized table, alone or with all that depend on it."""
+"""SUSPEND, RESUME and DROP of materialized tables, with or without CASCADE."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def suspend(statement: AlterSuspend, context: Context) -> Result:
 
 
 def suspend_table(table: MaterializedTable, context: Context) -> None:
-    """Suspend one table, or change nothing; raises as :func:`suspend`."""
+    """Suspend one table or nothing; raises like :func:`suspend`."""
     with alone([table], context):
         table = current(table, context)
         if table.refresh_status is not _ACTIVATED:
@@ -69,19 +69,19 @@ def suspend_table(table: MaterializedTable, context: Context) -> None:
         except ServerError:
             context.services.catalog.move(table.id, _SUSPENDED, _ACTIVATED)
             with ExitStack() as undo:
-                # The workflow may have been paused before it failed.
+                # Pausing may have succeeded before the call failed.
                 compensate(undo, lambda: _set_pipeline(table, context, active=True))
             raise
     log.info("Suspended materialized table %s", table.name)
 
 
 def resume(statement: AlterResume, context: Context) -> Result:
-    """Keep a table fresh again; also replaces the missing pipeline of an ACTIVATED one.
+    """Resume refreshes; also recreates the missing pipeline of an ACTIVATED table.
 
-    The statement's options hold for refreshes until the next resume.
+    The options apply to refreshes until the next RESUME.
 
-    :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline alive;
-        MT_OPTION_*, or Spark's own for a setting of Spark.
+    :raises ServerError: MT_STATE if it is INITIALIZING, or ACTIVATED with its pipeline present;
+        MT_OPTION_*, or Spark's own for a Spark setting.
     """
     table = resolve.materialized_table(statement.name, context)
     check_resume_options(statement.options, context)
@@ -90,7 +90,7 @@ def resume(statement: AlterResume, context: Context) -> Result:
 
 
 def check_resume_options(options: Mapping[str, str], context: Context) -> None:
-    """Check the options of RESUME WITH; those of Spark need the engine, which tries them.
+    """Check the options of RESUME WITH; the engine tries out Spark's.
 
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE, or Spark's own.
     """
@@ -99,7 +99,7 @@ def check_resume_options(options: Mapping[str, str], context: Context) -> None:
 
 
 def resume_table(table: MaterializedTable, options: Mapping[str, str], context: Context) -> None:
-    """Resume one table, or change nothing; raises as :func:`resume`."""
+    """Resume one table or nothing; raises like :func:`resume`."""
     with alone([table], context), ExitStack() as undo:
         table = current(table, context)
         if table.refresh_status is RefreshStatus.INITIALIZING or is_kept_fresh(table, context):
@@ -125,13 +125,13 @@ def resume_table(table: MaterializedTable, options: Mapping[str, str], context: 
 
 
 def is_kept_fresh(table: MaterializedTable, context: Context) -> bool:
-    """Say whether a table is ACTIVATED and has its pipeline."""
+    """Return whether a table is ACTIVATED with a pipeline."""
     alive = context.services.scheduler.workflow(table.id) is not None
     return table.refresh_status is _ACTIVATED and alive
 
 
 def drop(statement: DropMaterializedTable, context: Context) -> Result:
-    """Stop the refreshes and the workflow, then remove the data and the definition.
+    """Stop refreshes and workflow, then remove data and definition.
 
     :raises ServerError: MT_NOT_FOUND without IF EXISTS, MT_WRONG_KIND for a plain table or view,
         MT_STATE while it is INITIALIZING or a refresh does not stop.
@@ -153,7 +153,7 @@ def drop(statement: DropMaterializedTable, context: Context) -> Result:
 
 
 def _drop(table: MaterializedTable, context: Context) -> bool:
-    """Drop a table; False if another statement gave it another name, or dropped it, meanwhile."""
+    """Drop a table; False if another statement renamed or dropped it meanwhile."""
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "DROP", "ACTIVATED or SUSPENDED")
     need_scheduler("DROP", table.refresh_mode, context)
@@ -177,7 +177,7 @@ def wrong_state(table: MaterializedTable, action: str, expected: str) -> ServerE
 
 
 def current(table: MaterializedTable, context: Context) -> MaterializedTable:
-    """Return a table as it is stored now; raises MT_NOT_FOUND if it is gone."""
+    """Return a table's stored definition; raises MT_NOT_FOUND if it is gone."""
     stored = context.services.catalog.by_id(table.id)
     if stored is None:
         raise error(Code.MT_NOT_FOUND, table=table.name)
@@ -185,7 +185,7 @@ def current(table: MaterializedTable, context: Context) -> MaterializedTable:
 
 
 def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -> None:
-    """Bring the workflow in line with the status; one that is missing is made."""
+    """Bring the workflow in line with the status; create it if missing."""
     stored = current(table, context)
     workflow = pipeline(stored, context)
     if context.services.scheduler.workflow(table.id) is not None:
@@ -195,10 +195,10 @@ def _set_pipeline(table: MaterializedTable, context: Context, *, active: bool) -
 
 
 def _remove(table: MaterializedTable, context: Context) -> None:
-    """Remove workflow, views and storage, each with its way back, then the definition.
+    """Remove workflow, views and storage, each with an undo step, then the definition.
 
-    The definition is marked meanwhile. Once the storage may be gone there is no way back: recovery
-    completes what this could not.
+    The definition is marked meanwhile. Once the storage may be gone, nothing is undone: recovery
+    completes the DROP.
     """
     services = context.services
     with ExitStack() as undo:
@@ -222,7 +222,7 @@ def _remove(table: MaterializedTable, context: Context) -> None:
 
 
 def _has_storage(table: MaterializedTable, context: Context) -> bool:
-    """Return whether the storage of a table is certainly there."""
+    """Return whether a table's storage certainly exists."""
     try:
         answer = context.services.engine.call(InspectTable(name=table.storage))
     except ServerError as problem:
@@ -242,9 +242,9 @@ _SCHEMA = text_schema("table", "result")
 
 
 def suspend_cascade(statement: AlterSuspend, context: Context) -> Result:
-    """Suspend a table, then what depends on it, sources before consumers; all of them or none.
+    """Suspend a table and all downstream tables, sources before consumers; all or none.
 
-    :raises ServerError: MT_STATE if every one is suspended already, or one is INITIALIZING.
+    :raises ServerError: MT_STATE if all are suspended already, or one is INITIALIZING.
     """
     chain = _chain(statement.name, "SUSPEND", "ACTIVATED", context)
     waiting = [table for table in chain if table.refresh_status is RefreshStatus.ACTIVATED]
@@ -257,12 +257,12 @@ def suspend_cascade(statement: AlterSuspend, context: Context) -> Result:
 
 
 def resume_cascade(statement: AlterResume, context: Context) -> Result:
-    """Resume a table, then what depends on it, sources before consumers; all of them or none.
+    """Resume a table and all downstream tables, sources before consumers; all or none.
 
-    The statement's options hold for every table that is resumed.
+    The options apply to every resumed table.
 
-    :raises ServerError: MT_STATE if every one is kept fresh already, or one is INITIALIZING;
-        MT_OPTION_*, or Spark's own for a setting of Spark.
+    :raises ServerError: MT_STATE if all are kept fresh already, or one is INITIALIZING;
+        MT_OPTION_*, or Spark's own for a Spark setting.
     """
     chain = _chain(statement.name, "RESUME", "SUSPENDED", context)
     check_resume_options(statement.options, context)
@@ -276,7 +276,7 @@ def resume_cascade(statement: AlterResume, context: Context) -> Result:
 
 
 def _chain(name: Name, action: str, expected: str, context: Context) -> list[MaterializedTable]:
-    """Return a table and all that depend on it; refuses one that is only just being created."""
+    """Return a table and all downstream ones; raises MT_STATE if one is INITIALIZING."""
     table = resolve.materialized_table(name, context)
     chain = [table, *descendants(table, context.services.catalog.consumers)]
     for entry in chain:
@@ -301,12 +301,12 @@ def _each(
 def _note(
     undo: ExitStack, table: MaterializedTable, workflow: Workflow | None, context: Context
 ) -> None:
-    """Note how a table gets its status, its options and its workflow back."""
+    """Register how to restore a table's status, options and workflow."""
     compensate(undo, lambda: _back(table, workflow, context))
 
 
 def _back(table: MaterializedTable, workflow: Workflow | None, context: Context) -> None:
-    """Undo what was done to a table; what another statement changed since then stays."""
+    """Undo the changes to a table, keeping those made by other statements since."""
     catalog = context.services.catalog
     with alone([table], context):
         now = current(table, context)
@@ -332,7 +332,7 @@ def _summary(
     words: tuple[str, str],
     context: Context,
 ) -> Result:
-    """Answer what became of each table, and write it to the statement's log."""
+    """Return the outcome for each table and write it to the statement's log."""
     ids = {table.id for table in changed}
     rows = [(str(t.name), words[0] if t.id in ids else words[1]) for t in chain]
     for name, word in rows:

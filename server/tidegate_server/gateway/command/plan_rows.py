@@ -1,4 +1,4 @@
-"""The plan of a refresh as rows: what was chosen, and every strategy that was not."""
+"""The plan of a refresh as rows: the chosen strategy and the rejected ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELD = "HELD"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """A strategy for one table, and why it is or is not the one."""
+    """A strategy or check for one table, and the reason for it."""
 
     table: str
     decision: str
@@ -36,7 +36,7 @@ class PlanRow:
     sources: str | None = None
 
     def values(self) -> tuple[Any, ...]:
-        """Return the cells in the columns' order."""
+        """Return the cells in column order."""
         return tuple(getattr(self, column.name) for column in _COLUMNS)
 
 
@@ -56,7 +56,7 @@ _ARROW = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64()}
 
 
 def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
-    """Return the chosen strategy, then those that were rejected."""
+    """Return the chosen strategy, then the rejected ones."""
     chosen = PlanRow(
         table=table,
         decision=CHOSEN,
@@ -82,7 +82,7 @@ def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
 
 
 def check_rows(table: MaterializedTable) -> list[PlanRow]:
-    """Return what a refresh checks before it commits and what it may not touch, one row each."""
+    """Return a row per check before a commit, and one for the immutable region."""
     checks = [
         ("EXPECTATION", f"{each.name} EXPECT ({each.condition})", each.violation)
         for each in table.expectations
@@ -104,7 +104,7 @@ def check_rows(table: MaterializedTable) -> list[PlanRow]:
 
 
 def held_rows(table: MaterializedTable) -> list[PlanRow]:
-    """Return a row that tells of the version that is held, if one is."""
+    """Return a row for the held version, if there is one."""
     if table.held is None:
         return []
     text = f"{table.held.reason} What this refresh makes takes its place."
@@ -116,6 +116,6 @@ def held_rows(table: MaterializedTable) -> list[PlanRow]:
 
 
 def plan_result(rows: list[PlanRow]) -> Result:
-    """Return the rows as a statement's answer."""
+    """Return the rows as a statement's result."""
     types = tuple(_ARROW[column.type] for column in _COLUMNS)
     return RowsResult(_COLUMNS, [row.values() for row in rows], types=types)

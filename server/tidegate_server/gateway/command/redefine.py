@@ -1,4 +1,4 @@
-"""ALTER MATERIALIZED TABLE ... AS, CREATE OR ALTER of a table that exists, and their EXPLAIN."""
+"""ALTER MATERIALIZED TABLE ... AS, CREATE OR ALTER of an existing table, and their EXPLAIN."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _CHANGES = text_schema("object", "before", "after", "effect", "reason")
 
 
 def alterable(name: Name, context: Context) -> MaterializedTable:
-    """Return the materialized table of a name, ready to be altered.
+    """Return the named table, ready to be altered.
 
-    :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
+    :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE if INITIALIZING or half done.
     """
     table = settled(name, context)
     refuse_half_done(table, "ALTER")
@@ -68,9 +68,9 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
 
 
 def settled(name: Name, context: Context) -> MaterializedTable:
-    """Return the materialized table of a name once no SWAP or DROP is at work on it.
+    """Return the named materialized table once no SWAP or DROP is running on it.
 
-    One that died has left its mark on the table.
+    The mark of a crashed one remains.
 
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE while it is INITIALIZING.
     """
@@ -82,9 +82,9 @@ def settled(name: Name, context: Context) -> MaterializedTable:
 
 
 def alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
-    """Give a table another query; its columns may only become more.
+    """Change a table's query; columns may only be added.
 
-    :raises ServerError: MT_EVOLUTION_*, and whatever the analysis of the query says.
+    :raises ServerError: MT_EVOLUTION_*, or any error of the query's analysis.
     """
     carry_out(_query_evolution(statement, text, context), context)
     return nothing()
@@ -93,28 +93,28 @@ def alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
 def create_or_alter(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Result:
-    """Bring a table that exists to the definition of a statement; nothing if it has it already.
+    """Change an existing table to a statement's definition; does nothing if it matches.
 
-    :raises ServerError: MT_EVOLUTION_*, and every code of CREATE.
+    :raises ServerError: MT_EVOLUTION_*, or any code of CREATE.
     """
     carry_out(_whole_evolution(statement, existing, text, context), context)
     return nothing()
 
 
 def explain_alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
-    """Answer the changes and the plan of the refresh that follows; changes nothing."""
+    """Return the changes and the plan of the next refresh; changes nothing."""
     return explained(_query_evolution(statement, text, context), context)
 
 
 def explain_create_or_alter(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Result:
-    """Answer the changes, each with its effect on the data; changes nothing."""
+    """Return the changes, each with its effect on the data; changes nothing."""
     return explained(_whole_evolution(statement, existing, text, context), context)
 
 
 def carry_out(found: Evolution, context: Context) -> None:
-    """Do all changes as one step; the first one that is rejected is raised instead."""
+    """Apply all changes atomically, or raise the first rejection."""
     if found.rejection is not None:
         raise found.rejection
     if not found.changes:
@@ -125,7 +125,7 @@ def carry_out(found: Evolution, context: Context) -> None:
 
 
 def _note_sources(found: Evolution, context: Context) -> None:
-    """Note the identities of sources that were dropped and created again under their names.
+    """Store the new ids of sources that were dropped and recreated under their names.
 
     The definition is the same: no version, no restart. The next refresh reads the new tables.
     """
@@ -141,13 +141,13 @@ def _note_sources(found: Evolution, context: Context) -> None:
 
 
 def ready(table: MaterializedTable) -> MaterializedTable:
-    """Return a table that is not only just being created; raises MT_STATE."""
+    """Return the table; raises MT_STATE if it is INITIALIZING."""
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise wrong_state(table, "ALTER", "ACTIVATED or SUSPENDED")
     return table
 
 
-# ---- what is wanted --------------------------------------------------------------------------
+# ---- wanted definition -----------------------------------------------------------------------
 
 
 def _whole_evolution(
@@ -184,7 +184,7 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
 def _fit_schema(
     table: MaterializedTable, analysis: Analysis, context: Context
 ) -> tuple[Schema, str]:
-    """Return the columns a new query gives, cast to the types that were declared."""
+    """Return a new query and its columns, both cast to the declared types."""
     if strict_names(layered(table.options, context.setting)):
         refuse_repeated(analysis.schema.names())
     produced, query = distinct(analysis.schema, analysis.expanded_query)
@@ -204,7 +204,7 @@ def _fit_schema(
 def compared(before: MaterializedTable, wanted: MaterializedTable, context: Context) -> Evolution:
     """Compare two definitions of a table.
 
-    The old query is looked at again only where nullability seems to change.
+    The old query is analyzed again only if nullability seems to change.
     """
     loosened: set[str] = set()
     if tightened(before.schema, wanted.schema):
@@ -213,8 +213,8 @@ def compared(before: MaterializedTable, wanted: MaterializedTable, context: Cont
 
 
 def _never_null(table: MaterializedTable, context: Context) -> set[str]:
-    """Return the columns of which the query in force says NOT NULL: those that were declared
-    nullable, or appended to rows that have NULL in them."""
+    """Return the columns that the current query never makes NULL. They may still be declared
+    nullable, or appended to rows with NULL."""
     try:
         answer = analyze_stored(table, context)
     except ServerError as problem:
@@ -225,7 +225,7 @@ def _never_null(table: MaterializedTable, context: Context) -> set[str]:
 
 
 def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
-    """Ask the engine about the query that a table has."""
+    """Let the engine analyze a table's current query."""
     request = Analyze(
         session_id=ensure_session(context),
         operation_id=context.operation_id,
@@ -238,7 +238,7 @@ def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
 
 
 def explained(found: Evolution, context: Context) -> Result:
-    """Answer the changes, each with its effect, and the refresh that follows with its checks."""
+    """Return the changes with their effects, and the next refresh with its checks."""
     rows = [_row(change) for change in found.changes]
     if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):
         rows += map(_change_row, held_rows(found.before))
@@ -257,7 +257,7 @@ def _change_row(row: PlanRow) -> tuple[str | None, ...]:
 
 
 def _refresh_row(found: Evolution, context: Context) -> tuple[str | None, ...]:
-    """Return what the refresh with the new definition would do."""
+    """Return the plan of a refresh with the new definition."""
     table = found.after
     request = RefreshRequest(
         table_id=table.id, trigger=Trigger.EVOLUTION, requested_by=context.session.user

@@ -58,19 +58,19 @@ _KINDS = {RefreshKind.FULL: RefreshPolicy.FULL, RefreshKind.INCREMENTAL: Refresh
 
 @dataclass(frozen=True, slots=True)
 class _RefreshJob:
-    """What a REFRESH does: refreshes that wait under their ids, and the work that runs them."""
+    """The first pending run of a REFRESH, and the work that executes all of them."""
 
     first: RefreshRun
     work: Callable[[], Sequence[RefreshRun]]
 
 
 def refresh(statement: AlterRefresh, context: Context) -> Result:
-    """Refresh a table now and wait for it; with CASCADE others before or after it.
+    """Refresh a table and wait for it, with CASCADE others before or after it.
 
-    Answers one row of job id and cluster info per run; with ASYNC one row, at once.
+    Returns one row of job id and cluster info per run; with ASYNC one row, at once.
 
     :raises ServerError: MT_PARTITION_UNKNOWN, MT_PARTITION_TYPE, MT_PARTITION_RANGE, MT_STATE, or
-        the error of the run that failed.
+        the failed run's error.
     """
     table = resolve.materialized_table(statement.name, context)
     if table.refresh_status is RefreshStatus.INITIALIZING:
@@ -94,14 +94,14 @@ def refresh(statement: AlterRefresh, context: Context) -> Result:
 
 
 def _is_whole(statement: AlterRefresh) -> bool:
-    """Return whether all rows are refreshed, not some partitions or rows."""
+    """Return whether all rows are refreshed."""
     return (statement.partition, statement.range, statement.predicate) == (None, None, None)
 
 
 def explain_refresh(statement: AlterRefresh, context: Context) -> Result:
-    """Answer the plans a refresh would carry out, from the engine's planner, in their order.
+    """Return the plans a refresh would execute, in order, from the engine's planner.
 
-    What reads a table that would be refreshed before it is decided only then.
+    Tables whose sources would be refreshed first are planned only then.
     """
     table = resolve.materialized_table(statement.name, context)
     check_refresh(statement, table)
@@ -159,7 +159,7 @@ def _plan(step: Step, context: Context) -> RefreshPlan:
 
 
 def partition_spec(written: PartitionSpec | None, table: MaterializedTable) -> PartitionSpec | None:
-    """Check a partition spec and return it under the columns' own spelling.
+    """Check a partition spec and return it in the columns' own spelling.
 
     :raises ServerError: MT_PARTITION_UNKNOWN or MT_PARTITION_TYPE.
     """
@@ -183,11 +183,11 @@ def _check_spec(written: PartitionSpec, table: MaterializedTable) -> PartitionSp
     return spec
 
 
-# ---- what is to be done ----------------------------------------------------------------------
+# ---- runs to enqueue -------------------------------------------------------------------------
 
 
 def _job(statement: AlterRefresh, table: MaterializedTable, context: Context) -> _RefreshJob:
-    """Check a statement against its table and enqueue what it asks for."""
+    """Check a statement against its table and enqueue its runs."""
     if statement.range is not None:
         start = _check_spec(statement.range.start, table)
         end = _check_spec(statement.range.end, table)
@@ -240,7 +240,7 @@ def _range_job(
 
 
 def _request(statement: AlterRefresh, table: MaterializedTable, context: Context) -> RefreshRequest:
-    """Return what is asked of the named table itself; its run has the operation's id."""
+    """Return the request for the named table itself; its run has the operation's id."""
     spec = partition_spec(statement.partition, table)
     return RefreshRequest(
         table_id=table.id,
@@ -261,7 +261,7 @@ def _wave(
 ) -> list[Step]:
     """Return the steps of a refresh, sources before consumers.
 
-    With a whole table come those that have no pace of their own before it.
+    A full-table refresh includes the upstream tables refreshed with it.
     """
     catalog = context.services.catalog
     above: list[MaterializedTable] = []
@@ -288,7 +288,7 @@ def _below(
     request: RefreshRequest,
     context: Context,
 ) -> list[Step]:
-    """Return the steps of those that depend on a table, with the partitions that travel."""
+    """Return the steps of downstream tables, with the partitions that propagate."""
     tables = _refreshable(below)
     replaced = spread([table, *tables], {table.id: request.recompute.partitions})
     return _steps(statement, tables, replaced, context, "t")
@@ -310,7 +310,7 @@ def _steps(
                 requested_by=context.session.user,
                 task=Recompute(
                     partitions=replaced.get(table.id, ()),
-                    # The stream may not have the rows any more that it brought.
+                    # The stream may no longer have the rows it delivered.
                     force=statement.kind is RefreshKind.FULL and not is_streaming(table.sources),
                 ),
                 policy=_policy(statement),
@@ -323,7 +323,7 @@ def _steps(
 
 
 def _refreshable(tables: Sequence[MaterializedTable]) -> list[MaterializedTable]:
-    """Leave out tables that are only just being created, whose first refresh is under way."""
+    """Leave out INITIALIZING tables, whose first refresh is already running."""
     return [t for t in tables if t.refresh_status is not RefreshStatus.INITIALIZING]
 
 
@@ -343,14 +343,14 @@ def _row(run: RefreshRun, context: Context) -> tuple[str, str]:
 
 
 _PATIENCE = 30.0
-"""Seconds for runs to end; those of Spark stop at their next task."""
+"""Seconds for runs to end; Spark stops at the next task."""
 
 
 def cancel_refresh(statement: AlterCancelRefresh, context: Context) -> Result:
-    """Stop every refresh of a table, whoever asked for it; its data stays as it was.
+    """Stop all refreshes of a table, whoever requested them; its data stays as it was.
 
-    Answers the job id and state of each run that was stopped. Those of other servers stop within
-    a third of a lease.
+    Returns the job id and state of each stopped run. Runs of other servers stop within a third
+    of a lease.
     """
     table = resolve.materialized_table(statement.name, context)
     services = context.services

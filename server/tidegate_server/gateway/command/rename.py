@@ -1,4 +1,4 @@
-"""ALTER MATERIALIZED TABLE ... RENAME TO: the table with its storage, and what reads it."""
+"""ALTER MATERIALIZED TABLE ... RENAME TO: the table, its storage and its consumers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def rename(statement: AlterRename, context: Context) -> Result:
-    """Give a table another name in its schema; queries of other materialized tables follow.
+    """Rename a table within its schema; queries of other materialized tables follow.
 
     :raises ServerError: MT_ALREADY_EXISTS, MT_RENAME_DEPENDANTS, NOT_SUPPORTED for another
         schema, MT_STATE while a refresh runs.
@@ -61,7 +61,7 @@ def rename(statement: AlterRename, context: Context) -> Result:
 
 
 def _new_name(statement: AlterRename, table: MaterializedTable) -> TableName:
-    """A name of one part stays in the table's schema."""
+    """Qualify the new name by the table's schema."""
     name = qualify(statement.new_name, table.name.catalog, table.name.schema).folded()
     here = table.name.folded()
     if (name.catalog, name.schema) != (here.catalog, here.schema):
@@ -76,7 +76,7 @@ def _new_name(statement: AlterRename, table: MaterializedTable) -> TableName:
 def _following(
     table: MaterializedTable, new_name: TableName, context: Context
 ) -> list[tuple[MaterializedTable, MaterializedTable]]:
-    """Return the tables whose queries read this one, each as it is and as it has to be."""
+    """Return each table that reads this one, as it is now and after the rename."""
     consumers = context.services.catalog.consumers(table.name)
     if not consumers:
         return []

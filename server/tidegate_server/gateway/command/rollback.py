@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 
 def roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
-    """Bring back the rows of an earlier version, the definition they were made by, or both.
+    """Restore the rows of an earlier version, the definition that made them, or both.
 
-    :raises ServerError: MT_STATE while the table is INITIALIZING; the error of the run that failed,
-        such as MT_ROLLBACK_IMPOSSIBLE; for the definition what ROLLBACK DEFINITION raises, before
-        anything was done.
+    :raises ServerError: MT_STATE while the table is INITIALIZING; the failed run's error, such as
+        MT_ROLLBACK_IMPOSSIBLE; for the definition the errors of ROLLBACK DEFINITION, before any
+        change.
     """
     if statement.what is not RolledBack.BOTH:
         return _roll_back(statement, text, context)
@@ -69,7 +69,7 @@ def _roll_back(statement: AlterRollback, text: str, context: Context) -> Result:
 
 
 def _table(statement: AlterRollback, context: Context) -> MaterializedTable:
-    """Return the table; one that a ROLLBACK left half done is settled first."""
+    """Return the table, after completing or undoing a half-done ROLLBACK."""
     table = resolve.materialized_table(statement.name, context)
     if table.refresh_status is RefreshStatus.INITIALIZING:
         raise lifecycle.wrong_state(table, "ROLLBACK", "ACTIVATED or SUSPENDED")
@@ -89,8 +89,8 @@ def _table(statement: AlterRollback, context: Context) -> MaterializedTable:
 def _roll_back_data(table: MaterializedTable, version: int, context: Context) -> Result:
     """Suspend a table and restore the rows of an earlier version as a new version.
 
-    The table stays suspended, since its next refresh would undo the rollback. When it cannot be
-    rolled back it goes on as before.
+    The table stays suspended, since its next refresh would undo the rollback. If the rollback
+    fails, it is resumed.
     """
     active = table.refresh_status is RefreshStatus.ACTIVATED
     if active:
@@ -99,17 +99,17 @@ def _roll_back_data(table: MaterializedTable, version: int, context: Context) ->
         _restore(table, version, context.operation_id, context)
     except Exception:
         if active:
-            # As it was resumed last, options included.
+            # With the options of its last RESUME.
             lifecycle.resume_table(table, table.resume_options, context)
         raise
     return _report(table, version, context)
 
 
 def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
-    """Bring rows and definition back, both or neither.
+    """Restore rows and definition, both or neither.
 
-    The table is marked meanwhile: should the server die, the definition follows the rows at the
-    next start if they came back, and else the mark goes.
+    The table is marked meanwhile: after a crash, the next start restores the definition if the
+    rows were restored, and otherwise removes the mark.
     """
     active = found.before.refresh_status is RefreshStatus.ACTIVATED
     now, user = context.services.clock.now(), context.session.user
@@ -133,9 +133,9 @@ def _roll_back_both(found: Evolution, version: int, context: Context) -> Result:
 def _take_back(
     table: MaterializedTable, mark: RollingBack, made: list[RefreshRun], context: Context
 ) -> None:
-    """Return to the rows and the status of before; where that fails the mark stays.
+    """Restore the previous rows and status; if that fails the mark stays.
 
-    So it does while nobody knows whether the rows came back: recovery finds out.
+    It also stays while the fate of the rows is unknown: recovery decides.
     """
     services = context.services
     if lifecycle.current(table, context).rolling_back != mark:
@@ -152,7 +152,7 @@ def _take_back(
 
 
 def _resume(table: MaterializedTable, mark: RollingBack, context: Context) -> None:
-    """Keep a table fresh again that was suspended for its rollback, as it was resumed last."""
+    """Resume a table suspended for its rollback, with the options of its last RESUME."""
     suspended = lifecycle.current(table, context).refresh_status is RefreshStatus.SUSPENDED
     if mark.active and suspended:
         lifecycle.resume_table(table, table.resume_options, context)
@@ -183,11 +183,11 @@ def _report(table: MaterializedTable, version: int, context: Context) -> Result:
 
 
 def roll_back_definition(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
-    """Alter a table to what its definition was, as CREATE OR ALTER with that definition does.
+    """Restore an earlier definition, as CREATE OR ALTER with that definition does.
 
-    The earlier definition becomes a new version; rows stay until the next refresh.
+    It becomes a new definition version; rows stay until the next refresh.
 
-    :raises ServerError: MT_DEFINITION_NOT_FOUND, and every code of CREATE OR ALTER.
+    :raises ServerError: MT_DEFINITION_NOT_FOUND, or any code of CREATE OR ALTER.
     """
     earlier, found = _find_target(statement, text, context)
     carry_out(found, context)
@@ -197,7 +197,7 @@ def roll_back_definition(statement: AlterRollbackDefinition, text: str, context:
 
 
 def way_back(statement: AlterRollbackDefinition, text: str, context: Context) -> Evolution:
-    """Return what :func:`roll_back_definition` would do; changes nothing, raises the same."""
+    """Return the changes :func:`roll_back_definition` would make; raises the same."""
     _, found = _find_target(statement, text, context)
     if found.rejection is not None:
         raise found.rejection
@@ -205,9 +205,9 @@ def way_back(statement: AlterRollbackDefinition, text: str, context: Context) ->
 
 
 def explain_definition(statement: AlterRollbackDefinition, text: str, context: Context) -> Result:
-    """Answer the changes and the plan of the refresh that follows; changes nothing.
+    """Return the changes and the plan of the next refresh; changes nothing.
 
-    :raises ServerError: MT_DEFINITION_NOT_FOUND, and what the analysis of the earlier query says.
+    :raises ServerError: MT_DEFINITION_NOT_FOUND, or any error of the earlier query's analysis.
     """
     return explained(_find_target(statement, text, context)[1], context)
 
@@ -215,7 +215,7 @@ def explain_definition(statement: AlterRollbackDefinition, text: str, context: C
 def _find_target(
     statement: AlterRollbackDefinition, text: str, context: Context
 ) -> tuple[MaterializedTable, Evolution]:
-    """Return the earlier definition and the way to it."""
+    """Return an earlier definition and its evolution."""
     table = alterable(statement.name, context)
     try:
         earlier = history.find(table, statement.version, context.services.catalog)
@@ -227,7 +227,7 @@ def _find_target(
 
 
 def _changed_definition(found: Evolution, version: int) -> str:
-    """Say what became of the table."""
+    """Describe the outcome."""
     name, now = found.before.name, found.after.definition_version
     if not found.changes:
         return f"{name} is what definition version {version} says already."
@@ -240,7 +240,7 @@ def _changed_definition(found: Evolution, version: int) -> str:
 
 
 def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Context) -> Evolution:
-    """Return the way back, by the rules of CREATE OR ALTER."""
+    """Return the changes, by the rules of CREATE OR ALTER."""
     creation = replace(
         creating(replace(earlier, name=table.name), or_alter=True),
         refresh_mode=asked_mode(earlier.logical_refresh_mode),
@@ -248,7 +248,7 @@ def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Co
     try:
         wanted = define(creation, "", context, existing=table)
     except ServerError as problem:
-        # Its places are in the earlier statement, which is not the one that was sent.
+        # Its position is in the earlier statement, not in the one that was sent.
         problem.line = problem.column = None
         raise
     wanted = replace(wanted, original_query=earlier.original_query, declared=earlier.declared)

@@ -58,7 +58,7 @@ from tidegate_server.gateway.definition.transaction import apply_definition
 
 
 def add(statement: AlterAdd, text: str, context: Context) -> Result:
-    """Add columns that are evaluated on read, a key, a watermark or a distribution.
+    """Add columns evaluated on read, a key, a watermark or a distribution.
 
     :raises ServerError: MT_ALTER_SCHEMA_*, MT_PERSISTED_COLUMN_NOT_IN_QUERY for a stored column,
         UNSUPPORTED_DATATYPE.
@@ -70,7 +70,7 @@ def add(statement: AlterAdd, text: str, context: Context) -> Result:
 
 
 def modify(statement: AlterModify, text: str, context: Context) -> Result:
-    """Change what is there: comments, places, wider types, expressions, key, watermark.
+    """Change comments, positions, types to wider ones, expressions, key or watermark.
 
     :raises ServerError: MT_ALTER_SCHEMA_*, UNSUPPORTED_DATATYPE.
     """
@@ -82,8 +82,8 @@ def modify(statement: AlterModify, text: str, context: Context) -> Result:
 
 
 def drop(statement: AlterDrop, context: Context) -> Result:
-    """Drop columns that are evaluated on read, the key, the watermark, the distribution, a
-    constraint or IMMUTABLE WHERE.
+    """Drop columns evaluated on read, the key, the watermark, the distribution, a constraint or
+    IMMUTABLE WHERE.
 
     :raises ServerError: MT_DROP_COLUMN_*, MT_ALTER_SCHEMA_NOT_FOUND.
     """
@@ -98,7 +98,7 @@ def _columns(changes: Sequence[SchemaChange]) -> list[ColumnItem]:
 
 
 def _put(before: MaterializedTable, changed: MaterializedTable, context: Context) -> Result:
-    """Check the whole with Spark and put it in place."""
+    """Check the definition with Spark and apply it."""
     if changed == before:
         return nothing()
     check_enforced(changed)
@@ -121,14 +121,14 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
 
 
 def _content(table: MaterializedTable) -> tuple[object, ...]:
-    """Return what a CONTINUOUS pipeline has to start afresh for."""
+    """Return parts whose change restarts a CONTINUOUS pipeline."""
     types = {column.name: column.type for column in table.schema}
     parts = (table.primary_key, table.watermark, table.distribution, table.expectations)
     return types, *parts, table.immutable
 
 
 def _query(before: MaterializedTable, changed: MaterializedTable) -> str:
-    """Return the query that gives the stored columns in their order and types."""
+    """Return the query with the stored columns' order and types."""
     query = before.expanded_query
     if before.schema.names() == changed.schema.names():
         return casting(before.schema, changed.schema, query)
@@ -137,11 +137,11 @@ def _query(before: MaterializedTable, changed: MaterializedTable) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """How one part is added, or how it is modified."""
+    """How a part is added or modified."""
 
     column: Callable[[MaterializedTable, ColumnChange], MaterializedTable]
     check: Callable[[MaterializedTable, str, object], None]
-    """Refuses a part for being there, or for not being there."""
+    """Rejects a part that exists, or one that is missing."""
 
     def __call__(self, table: MaterializedTable, change: SchemaChange) -> MaterializedTable:
         match change:
@@ -235,7 +235,7 @@ def _column_modified(table: MaterializedTable, change: ColumnChange) -> Material
 
 
 def _stored_column(table: MaterializedTable, found: Column, item: ColumnItem) -> Column:
-    """Return a stored column with the type, if that is wider, and the comment of a MODIFY."""
+    """Return a stored column with a MODIFY's comment and, if wider, its type."""
     if not isinstance(item, (PhysicalColumn, MetadataColumn)):
         return found
     same = plain_type(found.type) == plain_type(item.type)
@@ -294,7 +294,7 @@ def drop_columns(table: MaterializedTable, names: tuple[str, ...]) -> Materializ
         _check_column(table, name)
     kept = [column for column in table.visible if column.name.lower() not in seen]
     schema, derived = split(kept)
-    # A computed column may be over a dropped one: Spark looks at all of them again.
+    # A computed column may use a dropped one: Spark checks all of them again.
     reopened = tuple(
         replace(column, type="") if column.expression is not None else column for column in derived
     )
@@ -333,7 +333,7 @@ def _without_constraint(table: MaterializedTable, name: str) -> MaterializedTabl
     kept = tuple(e for e in table.expectations if e.name.lower() != name.lower())
     if len(kept) == len(table.expectations):
         raise _missing(table, f"constraint {name}")
-    # Rows that it kept out come back, so that the content is another.
+    # Rows that it filtered out return, so the content changes.
     version = table.definition_version + 1
     return replace(table, expectations=kept, definition_version=version, restored_from=None)
 
@@ -368,7 +368,7 @@ def _lower(names: tuple[str, ...]) -> set[str]:
 
 
 def _watermark_names(table: MaterializedTable) -> set[str]:
-    """Return the names a watermark mentions; its words that are no names do no harm."""
+    """Return the words of a watermark; those that are not names do no harm."""
     if table.watermark is None:
         return set()
     try:

@@ -1,4 +1,4 @@
-"""Settings of a session: Tidegate's keys stay in it, Spark's go to the engine too."""
+"""Session settings: Tidegate's stay in the gateway, Spark's also go to the engine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _VERBOSE = text_schema("key", "value", "meaning", "Since version")  # as Spark n
 _SPARK = "spark."
 _FIXED = ("spark.app.", "spark.master", "spark.sql.hive.metastore.")
 FIXED = "it is fixed when the engine starts"
-_UNDEFINED = "<undefined>"  # what Spark answers for a key without a value
+_UNDEFINED = "<undefined>"  # Spark's answer for a key without a value
 
 
 def set_option(statement: SetOption, context: Context) -> Result:
-    """Change a setting of the session; answers key and value.
+    """Change a setting of the session; return key and value.
 
     :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE for Tidegate's keys, Spark's own errors
         for the others.
@@ -47,9 +47,9 @@ def set_option(statement: SetOption, context: Context) -> Result:
 
 
 def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
-    """Check the settings that are no business of Spark's and return what to warn of.
+    """Check the settings that are not Spark's and return the warnings.
 
-    :param master: where the engine works, ``engine.master``.
+    :param master: the value of ``engine.master``.
     :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
     """
     reasons = {key: check_session_option(key, text, master) for key, text in settings.items()}
@@ -59,10 +59,10 @@ def own_notices(settings: Mapping[str, str], master: str) -> list[str]:
 def spark_notices(
     settings: Mapping[str, str], engine: Engine, *, wait: float | None = None
 ) -> list[str]:
-    """Let the engine try the settings that are Spark's and return what to warn of.
+    """Let the engine try the Spark settings and return the warnings.
 
-    :param wait: seconds to wait for an engine that is starting; None for as long as statements do.
-    :raises ServerError: Spark's own for one that SET would refuse, ENGINE_* without an engine.
+    :param wait: seconds to wait for a starting engine; None for as long as statements do.
+    :raises ServerError: Spark's own for one that SET would reject, ENGINE_* without an engine.
     """
     theirs = {key: value for key, value in settings.items() if key.startswith(_SPARK)}
     if not theirs:
@@ -74,18 +74,17 @@ def spark_notices(
 
 
 def is_fixed(key: str) -> bool:
-    """Say whether a setting is fixed when the engine starts, although Spark would take it."""
+    """Return whether a setting is fixed at engine start, although SET accepts it."""
     return key.startswith(_FIXED)
 
 
 def check_spark_settings(settings: Mapping[str, str], context: Context) -> None:
-    """Warn of settings that Spark does not use; raises as :func:`spark_notices`."""
+    """Warn of settings that Spark ignores; raises like :func:`spark_notices`."""
     warn(spark_notices(settings, context.services.engine), context)
 
 
 def check_overlay(context: Context) -> None:
-    """Check the settings of one statement alone as SET does; Spark's are checked where they are
-    applied.
+    """Check a statement's overlay as SET does; Spark's settings are checked when applied.
 
     :raises ServerError: MT_OPTION_* or MT_EXECUTION_MODE.
     """
@@ -93,7 +92,7 @@ def check_overlay(context: Context) -> None:
 
 
 def show_option(statement: ShowOption, context: Context) -> Result:
-    """Answer one setting's key and value."""
+    """Return one setting's key and value."""
     if statement.key.lower() == LOCAL_ZONE:
         return _rows(statement.key, session_zone(context))
     if is_tidegate_key(statement.key):
@@ -102,7 +101,7 @@ def show_option(statement: ShowOption, context: Context) -> Result:
 
 
 def show_options(statement: ShowOptions, context: Context) -> Result:
-    """Answer every setting: the session's of Tidegate, then Spark's as Spark lists them."""
+    """Return every setting: Tidegate's, then Spark's as Spark lists them."""
     session, server = context.session.settings, context.services.config.options
     ours = {key: value for key, value in {**server, **session}.items() if is_tidegate_key(key)}
     schema = _VERBOSE if statement.verbose else _PAIRS
@@ -115,7 +114,7 @@ def show_options(statement: ShowOptions, context: Context) -> Result:
 
 
 def reset_option(statement: ResetOption, context: Context) -> Result:
-    """Return one setting of the session, or all, to the server's value."""
+    """Reset one setting of the session, or all, to the server's value."""
     settings = context.session.settings
     if statement.key is None:
         result: Result = run("RESET", context)
@@ -133,7 +132,7 @@ def reset_option(statement: ResetOption, context: Context) -> Result:
 
 
 def _set_zone(value: str, context: Context) -> None:
-    """Set the session's time zone, or return it to the server's with Flink's word for none."""
+    """Set the session's time zone; Flink's word for none resets it to the server's."""
     none = value.lower() == UNSET
     key = _quote(SESSION_ZONE)
     run(f"RESET {key}" if none else f"SET {key}={_quote(value)}", context).close()
@@ -152,7 +151,7 @@ def _quote(text: str) -> str:
 
 
 def _unquote(value: str) -> str:
-    """Take the quotes off that Spark's bare spelling would keep."""
+    """Strip the quotes that Spark's unquoted SET would keep."""
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         return value[1:-1]
     return value

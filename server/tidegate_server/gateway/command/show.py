@@ -84,7 +84,7 @@ def _filter(statement: ShowMaterializedTables) -> Callable[[str], bool]:
 
 
 def _like(text: str, *, ignore_case: bool) -> re.Pattern[str]:
-    """Compile a LIKE pattern; ``*`` counts as ``%`` since Spark's own SHOW TABLES uses it."""
+    """Compile a LIKE pattern; ``*`` means ``%``, as in Spark's own SHOW TABLES."""
     parts, escaped = [], False
     for letter in text:
         if escaped:
@@ -103,7 +103,7 @@ def _like(text: str, *, ignore_case: bool) -> re.Pattern[str]:
 
 
 def show_create(statement: ShowCreateMaterializedTable, context: Context) -> Result:
-    """Answer the statement that makes an equal table."""
+    """Return a statement that creates an equal table."""
     table = resolve.materialized_table(statement.name, context)
     creation = creating(table, or_alter=statement.or_alter)
     text = render_create(creation, start_note=_evaluate(table))
@@ -111,7 +111,7 @@ def show_create(statement: ShowCreateMaterializedTable, context: Context) -> Res
 
 
 def _evaluate(table: MaterializedTable) -> str | None:
-    """Return what a relative start mode came to when the table was made."""
+    """Return a note on the time a relative start mode evaluated to."""
     if table.start_mode is None or table.start_mode.interval is None:
         return None
     start = table.created_at - table.start_mode.interval.duration
@@ -128,7 +128,7 @@ def _kind(source: Source) -> str:
 
 
 def show_lineage(statement: ShowLineage, context: Context) -> Result:
-    """List what a materialized table reads and what reads it, by table or by column."""
+    """List a materialized table's sources and consumers, by table or by column."""
     table = resolve.materialized_table(statement.name, context)
     consumers = context.services.catalog.consumers(table.name)
     if statement.columns:
@@ -180,10 +180,10 @@ _OWNER: Final = re.compile(r"^Owner: .*$", re.MULTILINE)
 
 
 def with_owners(sql: str, result: Result, catalog: CatalogReader) -> Result:
-    """Return the result of SHOW TABLE EXTENDED in which materialized tables have their owners.
+    """Put the owners of materialized tables into the result of SHOW TABLE EXTENDED.
 
-    In the metastore they belong to the user of the server's process, who makes them. The result of
-    any other statement is returned as it is.
+    In the metastore the tables belong to the user of the server process. The result of any other
+    statement is returned unchanged.
     """
     if not shows_tables_extended(sql):
         return result

@@ -1,4 +1,4 @@
-"""One row for each statement: what its user needs, what it does, what it answers."""
+"""One row per statement: its privilege check, its execution, and its result."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ Run = Callable[[Any, str, Context], Result]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementSpec:
-    """How one kind of statement is carried out."""
+    """How one kind of statement is executed."""
 
     check: Check
-    """Refuses a user who may not do that."""
+    """Rejects unprivileged users."""
     run: Run
     explain: Run | None = None
-    """Answers EXPLAIN, given the Explain statement."""
+    """Runs EXPLAIN, given the Explain statement."""
     returns_rows: Callable[[Any], bool] | None = None
-    """Whether clients fetch its answer; None leaves it to the first words of the text."""
+    """Whether clients fetch its result; None leaves it to the text's first words."""
     lists_tables: bool = False
-    """Whether it shows only the tables that its user may see."""
+    """Whether it shows only tables visible to its user."""
     redefines: Callable[[Any], st.Name] | None = None
-    """The table whose consumers, or what they need, may be other ones afterwards."""
+    """The table whose consumers, or their required freshness, may change."""
 
 
 def _without_text(run: Callable[[Any, Context], Result]) -> Run:
@@ -80,7 +80,7 @@ def _run_sql(statement: st.SparkStatement, text: str, context: Context) -> Resul
     with admitting(context):
         admitted = admit_spark(statement.text, context)
     sql, catalog = admitted.text, context.services.catalog
-    # Asked once, and only if an option needs it.
+    # Runs at most once, if an option needs it.
     surveyed = cache(lambda: admitted.surveyed or spark_session.survey(sql, context))
     inlined = staleness.enforce_max_staleness(sql, surveyed, context)
     pinned = snapshot.choose_snapshot(sql, surveyed, inlined, context)
@@ -203,7 +203,7 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
     st.VerifyMaterializedTable: StatementSpec(
         check=needs(Action.SELECT), run=_without_text(verify.verify), returns_rows=_always
     ),
-    # ---- what there is
+    # ---- listings
     st.ShowMaterializedTables: StatementSpec(
         check=nothing, run=_without_text(show.show_tables), lists_tables=True
     ),

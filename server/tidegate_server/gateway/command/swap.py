@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 
 def swap(statement: AlterSwap, context: Context) -> Result:
-    """Give each of two tables the other's name, with all that belongs to it.
+    """Exchange the names of two tables, with all that belongs to them.
 
-    A reader finds one whole table or the other under either name, at every moment. What reads a
-    name reads the other table from its next refresh on.
+    Readers always find one complete table under either name. Consumers of a name read the other
+    table from their next refresh on.
 
     :raises ServerError: MT_STATE while one is INITIALIZING or a refresh does not end, MT_CYCLE,
-        NOT_SUPPORTED for tables with columns that are evaluated on read or with rows held out.
+        NOT_SUPPORTED for tables with columns evaluated on read or with quarantined rows.
     """
     first, second = settled(statement.name, context), settled(statement.other, context)
     if first.id == second.id:
@@ -44,7 +44,7 @@ def swap(statement: AlterSwap, context: Context) -> Result:
 
 def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
     if first.swapping != second.swapping:
-        # Both are after a SWAP that died: doing it again ends it.
+        # With both marked, repeating a crashed SWAP completes it.
         refuse_half_done(first if first.swapping else second, "SWAP WITH")
     for table in (first, second):
         if table.rolling_back is not None:
@@ -53,7 +53,7 @@ def _refuse(first: MaterializedTable, second: MaterializedTable) -> None:
 
 
 def _refuse_cycles(first: MaterializedTable, second: MaterializedTable, context: Context) -> None:
-    """Refuse tables of which one, under the other's name, would be made of itself."""
+    """Reject tables if one, under the other's name, would depend on itself."""
     exchanged = {first.name.folded(): second, second.name.folded(): first}
 
     def find(name: TableName) -> MaterializedTable | None:
@@ -77,10 +77,9 @@ def _exchange(
     readers: Sequence[MaterializedTable],
     context: Context,
 ) -> None:
-    """Take every step with its way back; the catalog, in which the names are exchanged, goes last.
+    """Run each step with its compensation; the names in the catalog are exchanged last.
 
-    The tables are marked meanwhile: should the server die, their names are put back at the next
-    start.
+    The tables are marked meanwhile: after a crash, the next start restores their names.
     """
     catalog, engine = context.services.catalog, context.services.engine
     first, second = replace(first, swapping=False), replace(second, swapping=False)
@@ -100,13 +99,13 @@ def _exchange(
 
 
 def _put_back(first: MaterializedTable, second: MaterializedTable, context: Context) -> None:
-    """Let the names point where they did; the marks stay on tables of which that fails."""
+    """Let the names point to their tables again; if that fails, the marks stay."""
     context.services.engine.call(places(first, second))
     context.services.catalog.replace(first, second)
 
 
 def _reading(reader: MaterializedTable, ids: Mapping[TableName, str]) -> MaterializedTable:
-    """Return a definition that reads the other table by the same name."""
+    """Return a definition with the exchanged ids of its sources."""
     sources = tuple(
         replace(source, table_id=ids.get(source.name.folded(), source.table_id))
         for source in reader.sources

@@ -34,12 +34,12 @@ _SCHEMA = Schema(tuple(Column(name=name, type=type) for name, type, _ in _COLUMN
 
 
 def verify(statement: VerifyMaterializedTable, context: Context) -> Result:
-    """Compute the query anew on the vector that a version recorded, and compare.
+    """Recompute the query on the vector that a version recorded, and compare.
 
-    Answers one row. Changes nothing and takes no lease.
+    Returns one row. Changes nothing and takes no lease.
 
     :raises ServerError: MT_STATE while the table is INITIALIZING, MT_VERIFY_IMPOSSIBLE if the
-        definition or a source is not any more what the version was computed from.
+        definition or a source is no longer the one the version was computed from.
     """
     table = resolve.materialized_table(statement.name, context)
     if table.refresh_status is RefreshStatus.INITIALIZING:

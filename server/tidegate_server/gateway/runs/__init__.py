@@ -1,1 +1,1 @@
-"""Refreshes and maintenance of tables, as runs of the gateway."""
+"""Refresh and maintenance runs of the gateway."""

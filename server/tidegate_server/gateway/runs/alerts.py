@@ -1,4 +1,4 @@
-"""Decides which events become alerts, and hands them to who delivers them."""
+"""Decides which events become alerts and dispatches them to couriers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Tell = Callable[[Alert], None]
 
 
 class Alerts:
-    """Tells of failed refreshes, suspended tables and lag; whoever reports never waits."""
+    """Reports failed refreshes, suspended tables and lag, without blocking its callers."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Alerts:
         server_id: str,
         tell: Sequence[Tell],
     ) -> None:
-        """Take the parts; each alert is given to every one of ``tell``."""
+        """Each alert is passed to every callable in ``tell``."""
         self._config = config
         self._catalog = catalog
         self._ledger = ledger
@@ -64,22 +64,22 @@ class Alerts:
 
     @property
     def watches_lag(self) -> bool:
-        """Whether :meth:`look` is worth calling."""
+        """Whether :meth:`look` has work to do."""
         return "lag" in self._events
 
     def refresh_ended(self, run: RefreshRun) -> None:
-        """Tell of a refresh that failed for good; what goes wrong here is only logged."""
+        """Alert on a refresh that failed for good; errors in here are only logged."""
         if run.state is not RunState.FAILED or "failed" not in self._events:
             return
         try:
             if not self._comes_again(run):
                 self._send(_failure(run), run.table_id, str(run.table))
         except Exception:
-            # The refresh itself has ended in order, whatever happens to the news of it.
+            # A failing alert must not affect the refresh, which has ended.
             log.exception("refresh %s failed, which could not be told", run.refresh_id)
 
     def suspended(self, table: MaterializedTable, reason: str) -> None:
-        """Tell of a table that was suspended since it keeps failing."""
+        """Alert on a table suspended after repeated failures."""
         if "suspended" not in self._events:
             return
         text = f"{table.name} is suspended: {reason}"
@@ -87,7 +87,7 @@ class Alerts:
         self._send(facts, table.id, str(table.name))
 
     def look(self) -> None:
-        """Tell of each table that lags too much, once, and again when it does no more."""
+        """Alert once when a table starts to lag too much, and once when it recovers."""
         now = self._clock.now()
         known = self._breaches.open_tables()
         tables = self._catalog.tables()
@@ -114,7 +114,7 @@ class Alerts:
             self._send(_lag(report, Event.LAG_RECOVERED), table.id, str(table.name))
 
     def _comes_again(self, run: RefreshRun) -> bool:
-        """Say whether the gateway itself tries a failed fire once more."""
+        """Return whether the gateway itself will retry a failed fire."""
         table = self._catalog.by_id(run.table_id)
         if table is None or run.trigger is not Trigger.SCHEDULED or not self._config.fires_itself:
             return False
@@ -136,9 +136,9 @@ class Alerts:
 
 
 def couriers(config: AlertsSection, counted: CountOutcome) -> tuple[Courier, ...]:
-    """Return one courier for each configured way out; none is started yet.
+    """Return an unstarted courier for each channel.
 
-    :raises ServerError: ALERTS_CONFIGURATION.
+    :raises ServerError: ALERTS_CONFIGURATION if one is invalid.
     """
     found = []
     if config.webhook:
@@ -153,7 +153,7 @@ def couriers(config: AlertsSection, counted: CountOutcome) -> tuple[Courier, ...
 
 
 def _webhook(config: AlertsSection) -> Webhook:
-    # The URL and the headers may hold secrets, so neither is repeated in the message.
+    # The message repeats neither URL nor headers: both may hold secrets.
     try:
         parts = urlsplit(config.webhook)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:

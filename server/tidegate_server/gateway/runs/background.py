@@ -1,4 +1,4 @@
-"""Work that goes on after its statement was answered."""
+"""Work that continues after its statement returned."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 class Background:
-    """Runs each work on a thread of its own, a bounded number at a time.
+    """Runs each task on its own thread, with a bounded number at a time.
 
-    The threads do not keep the process alive: what they do is recorded and recovered as refreshes.
+    The threads are daemons: a refresh that dies with the process is recovered from its record.
     """
 
     def __init__(self, limit: int = 64) -> None:
@@ -22,7 +22,7 @@ class Background:
         self._places = threading.Semaphore(limit)
 
     def start(self, name: str, work: Callable[[], object]) -> None:
-        """Begin a work at once.
+        """Start a task now.
 
         :raises ServerError: TOO_MANY.
         """
@@ -37,7 +37,7 @@ class Background:
         try:
             work()
         except Exception:
-            # Nobody waits for this thread: what escapes here would be seen by nobody.
+            # Nothing joins this thread, so an escaping exception would be lost.
             log.exception("work in the background failed")
         finally:
             self._places.release()

@@ -1,4 +1,4 @@
-"""Refresh runs as columns, as SHOW and the system tables have them."""
+"""Columns of refresh runs, shared by SHOW and the system tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate_server.core.model.runs import RefreshRun, Rejection, SourceChange
 
 @dataclass(frozen=True, slots=True)
 class RunColumn:
-    """A column about runs: its name, its Spark type, its Arrow type, its value."""
+    """A column of a run: its name, Spark type, Arrow type and value."""
 
     name: str
     type: str
@@ -83,7 +83,7 @@ HISTORY: tuple[RunColumn, ...] = (
     seconds_column("predicted_seconds", lambda run: run.metrics.predicted_seconds),
     seconds_column("predicted_full_seconds", lambda run: run.metrics.full_seconds),
 )
-"""The columns of the refresh history, in their order."""
+"""The columns of the refresh history, in order."""
 
 
 VERSIONS: tuple[RunColumn, ...] = (
@@ -96,7 +96,7 @@ VERSIONS: tuple[RunColumn, ...] = (
     text_column("trigger", lambda run: run.trigger.value),
     text_column("refresh_id", lambda run: run.refresh_id),
 )
-"""The columns of SHOW VERSIONS, before the query of the definition version."""
+"""The columns of SHOW VERSIONS that precede the definition's query."""
 
 
 def table_of(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> pa.Table:
@@ -106,7 +106,7 @@ def table_of(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> pa.Tab
 
 
 def _reason(run: RefreshRun) -> str | None:
-    """Return why this strategy was chosen, and what stood against each other one."""
+    """Return why this strategy was chosen and why each other one was rejected."""
     told = [run.reason_text] if run.reason_text else []
     return (
         "; ".join([*told, *(_rejections(each, run.reason_text) for each in run.rejected)]) or None
@@ -114,7 +114,7 @@ def _reason(run: RefreshRun) -> str | None:
 
 
 def _rejections(rejection: Rejection, chosen_since: str | None) -> str:
-    """Return what stood against a strategy, without what was said already."""
+    """Return why a strategy was rejected, without text already shown."""
     against = f"not {rejection.strategy} ({rejection.reason_code})"
     if rejection.reason_text == chosen_since:
         return against
@@ -124,7 +124,7 @@ def _rejections(rejection: Rejection, chosen_since: str | None) -> str:
 
 
 def contributions(changes: Sequence[SourceChange], vector: Mapping[str, int]) -> str:
-    """Return what each source contributes; without a record of that, the versions read."""
+    """Return each source's changes as JSON; if none were recorded, the versions read."""
     if not changes:
         return json.dumps([{"source": source, "after": after} for source, after in vector.items()])
     return json.dumps(

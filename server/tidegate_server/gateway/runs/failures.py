@@ -1,4 +1,4 @@
-"""The error with which a statement fails whose refresh failed."""
+"""Turns failed refresh runs into statement errors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidegate_server.core.model.states import RunState
 
 
 def raise_failure(run: RefreshRun, what: str = "Refresh") -> None:
-    """Raise the error of a run that did not succeed; raises as :func:`raise_failures`."""
+    """Raise the error of a run that did not succeed; see :func:`raise_failures`."""
     raise_failures([run], what)
 
 
 def raise_failures(runs: Sequence[RefreshRun], what: str = "Refresh") -> None:
     """Raise the first error of runs that did not all succeed.
 
-    ``what`` is the word for what was tried.
+    ``what`` names the attempted action.
 
     :raises ServerError: with the run's own error class, or OPERATION_CANCELED.
     """

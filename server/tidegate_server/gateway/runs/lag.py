@@ -1,4 +1,4 @@
-"""How facts about a table are written for people."""
+"""Measures lag and formats facts about a table."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.gateway.freshness.lag import LagReport, lag_report
 from tidegate_server.gateway.scheduler.base import Ledger
 
-_RUNS_OF_A_DAY = 500  # what one table has at a freshness of three minutes
-_RUNS_FOR_NOW = 50  # the present lag and its cause follow from the newest
+_RUNS_OF_A_DAY = 500  # one day's runs at a freshness of three minutes
+_RUNS_FOR_NOW = 50  # the newest determine the present lag and its cause
 
 
 def moment(time: datetime | None) -> str | None:
-    """Return a moment to the second, in UTC."""
+    """Format a time to the second, in UTC."""
     return None if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def freshness(table: MaterializedTable) -> str:
-    """Return a freshness without its quotes; DOWNSTREAM with what it amounts to."""
+    """Format a freshness without quotes; DOWNSTREAM includes its derived value."""
     text = f"{table.freshness.value} {table.freshness.unit.name}"
     return f"DOWNSTREAM ({text})" if table.downstream else text
 
 
 def lag(report: LagReport) -> str | None:
-    """Return a lag in seconds; an upper bound says so."""
+    """Format a lag in seconds, marking upper bounds."""
     if report.actual is None:
         return None
     return f"{'' if report.exact else 'at most '}{report.actual:.0f} s"
@@ -44,17 +44,17 @@ def held(table: MaterializedTable) -> str | None:
 
 
 def present_at(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
-    """Measure a table's lag at a moment from its history alone."""
+    """Measure a table's lag at ``now`` from its history alone."""
     return lag_report(table, _newest(table, ledger, _RUNS_FOR_NOW), now)
 
 
 def measure(table: MaterializedTable, ledger: Ledger, now: datetime) -> LagReport:
-    """Measure a table's freshness at a moment and over the day before it."""
+    """Measure a table's lag at ``now`` and over the preceding day."""
     return lag_report(table, _newest(table, ledger, _RUNS_OF_A_DAY), now)
 
 
 def _newest(table: MaterializedTable, ledger: Ledger, limit: int) -> tuple[RefreshRun, ...]:
-    """Return a table's newest runs, and its last success however many have failed since."""
+    """Return a table's newest runs, always including its last success."""
     runs, success = ledger.runs(table.id, limit), ledger.last_success(table.id)
     if success is None or any(run.refresh_id == success.refresh_id for run in runs):
         return runs

@@ -1,5 +1,4 @@
-"""Looks after materialized tables in the background, when their refreshes ended: their files, and
-whether they equal their queries."""
+"""Maintains the files of materialized tables and checks their content after refreshes."""
 
 from __future__ import annotations
 
@@ -60,18 +59,17 @@ _LOOK = 1.0
 _ABSENT = frozenset(
     {Code.OPERATION_CANCELED.name, Code.ENGINE_UNAVAILABLE.name, Code.ENGINE_LOST.name}
 )
-"""After these the next look at the table goes on."""
+"""Errors after which the next look retries."""
 
 
 class Upkeep:
-    """One table at a time on a thread of its own, so that refreshes keep the engine's cores.
+    """Maintains one table at a time on its own thread, to leave the engine's cores to refreshes.
 
-    Compaction holds the table's lease: no refresh of the table runs beside it, and one that is due
-    waits for the few seconds it may take. A removal touches nothing that a refresh has or makes and
-    runs beside them. Whatever dies in the middle leaves whole commits and files nobody needs. A
-    comparison with the query reads only; a table that differs is refreshed fully at once.
-    What is compared after incremental refreshes is another part of the rows each time, drawn at
-    random.
+    Compaction holds the table's lease, so no refresh of the table runs concurrently; a due one
+    waits the few seconds that compaction may take. Removal runs alongside refreshes, since it only
+    deletes files they neither read nor write. A crash leaves complete commits and unreferenced
+    files. Comparison with the query is read-only; a table that differs is fully refreshed at once.
+    After an incremental refresh, a random part of the rows is compared.
     """
 
     def __init__(
@@ -90,10 +88,10 @@ class Upkeep:
         ended: Callable[[UpkeepRun], None] = lambda run: None,
         draw: Callable[[int], int] = secrets.randbelow,
     ) -> None:
-        """Take the parts; ``options`` are the server's, ``ended`` is told of each run.
+        """``options`` are the server's; ``ended`` is called with each run.
 
-        :param refresh: runs a refresh and returns when it ended.
-        :param draw: returns a number below the given one.
+        :param refresh: runs a refresh to its end.
+        :param draw: returns a random number below the given one.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -111,18 +109,18 @@ class Upkeep:
         self._seen: dict[str, tuple[int, datetime]] = {}
         self._began = clock.now()
         self._unchecked: set[str] = set()
-        """Tables of which a part waits to be compared."""
+        """Tables with a pending comparison."""
         self._waiting: SimpleQueue[tuple[Callable[[str], object], str] | None] = SimpleQueue()
         self._working: str | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
 
     def open(self) -> None:
-        """Begin to work."""
+        """Start working."""
         self._thread.start()
 
     def close(self) -> None:
-        """Give up what is at work and what waits."""
+        """Cancel active and pending work."""
         self._closing = True
         self._waiting.put(None)
         if (working := self._working) is not None:
@@ -130,8 +128,7 @@ class Upkeep:
         self._thread.join(_PATIENCE)
 
     def refresh_ended(self, run: RefreshRun) -> None:
-        """Count a commit; after some of them the table waits to be looked at, after an incremental
-        one to be checked."""
+        """Queue maintenance after several commits, and a check after an incremental one."""
         if run.state is not RunState.SUCCEEDED or run.action in (None, Strategy.NO_DATA):
             return
         now = self._clock.now()
@@ -148,9 +145,9 @@ class Upkeep:
             self._waiting.put((self.check, run.table_id))
 
     def look_after(self, table_id: str) -> UpkeepRun | None:
-        """Do for a table what is due; None if nothing was, or if the table is gone.
+        """Run a table's due maintenance; None if nothing was due or the table is gone.
 
-        What failed is in the record.
+        Errors are in the record.
         """
         table = self._catalog.by_id(table_id)
         if table is None:
@@ -166,9 +163,9 @@ class Upkeep:
         return run
 
     def check(self, table_id: str) -> UpkeepRun | None:
-        """Compare a part of a table's rows with the query; None if that is not wanted.
+        """Compare part of a table's rows with the query; None if off or the table is gone.
 
-        Only what differs is recorded: as many records as refreshes would push all others out.
+        Only differences are recorded: a record per refresh would push all others out.
         """
         with self._lock:
             self._unchecked.discard(table_id)
@@ -203,7 +200,7 @@ class Upkeep:
         return replace(run, finished_at=self._clock.now())
 
     def _due(self, table: MaterializedTable, rules: UpkeepRules, now: datetime) -> Iterator[_Step]:
-        """Yield what is to be done; what one step failed at, the others do not wait for."""
+        """Yield the due steps; one that fails does not stop the others."""
         past = self._runs.past(table.id)
         if rules.on:
             yield lambda run: self._compact(run, table, rules, past)
@@ -261,13 +258,13 @@ class Upkeep:
                 self._engine.call(request, wait=0)
 
     def _remove(self, run: UpkeepRun, table: MaterializedTable, rules: UpkeepRules) -> UpkeepRun:
-        # Anew, and before who is at work: what a refresh that begins later reads is newer.
+        # Before looking again: a refresh that begins after this reads newer versions.
         at_work = self._at_work(table)
         found = self._look(table, rules)
         if found is None:
             return run
         if properties := longer_retentions(found, rules):
-            # Until Delta knows of it, it would take for unneeded what is to stay.
+            # Until Delta has these, it would treat files to keep as unneeded.
             self._keep_longer(run, table, properties)
             return run
         wanted = horizon(found, rules, self._clock.now(), at_work)
@@ -311,7 +308,7 @@ class Upkeep:
         )
 
     def _needed_versions(self, table: MaterializedTable) -> set[int]:
-        """Return the versions of a table with which those that read it will compare."""
+        """Return the versions of a table that its readers will diff against."""
         names = {table.name.folded(), table.storage.folded()}
         versions = set()
         for reader in readers(table, self._catalog.consumers):
@@ -322,26 +319,26 @@ class Upkeep:
         return versions
 
     def _at_work(self, table: MaterializedTable) -> datetime | None:
-        """Return since when a refresh runs of a table, or of one that reads it."""
+        """Return when the oldest active run of a table or its readers began."""
         concerned = {table.id, *(r.id for r in readers(table, self._catalog.consumers))}
         begun = [r.queued_at for r in self._ledger.unfinished_runs() if r.table_id in concerned]
         return min(begun, default=None)
 
     @contextmanager
     def _hold_lease(self, run: UpkeepRun, table: MaterializedTable) -> Iterator[bool]:
-        """Hold the table's lease, if it is free, as long as compaction may take and no longer."""
+        """Hold the table's lease, if free, for at most the time compaction may take."""
         owner = f"{self._server_id}/{DEFINITION_LEASE}{run.upkeep_id}"
         end = self._clock.now() + time_to_compact(table.freshness)
         if not self._claim(table.id, owner):
             yield False
             return
-        # A statement that had the lease before may have made it another table.
+        # The previous holder of the lease may have replaced the table.
         current = self._catalog.by_id(table.id)
         same = current is not None and current.storage == table.storage and not current.swapping
 
         def cancel_if_over(keeper: LeaseKeeper) -> None:
             if keeper.lost or self._clock.now() >= end:
-                self._cancel(run.upkeep_id)  # repeated until the engine has begun and hears it
+                self._cancel(run.upkeep_id)  # repeated, as the engine may not have begun
 
         keeper = LeaseKeeper(
             self._ledger,
@@ -374,5 +371,5 @@ class Upkeep:
             try:
                 work(table_id)
             except Exception:
-                # What goes wrong with one table must not end the upkeep of all.
+                # One table's failure must not end the maintenance of all.
                 log.exception("the upkeep of %s broke", table_id)

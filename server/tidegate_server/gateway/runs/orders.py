@@ -1,4 +1,4 @@
-"""From a request to the engine's order, and from there to the record of a run."""
+"""Builds engine orders from refresh requests, and the records of runs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _POLICIES: Mapping[LogicalRefreshMode, RefreshPolicy] = {
 
 
 def refuse_half_done(table: MaterializedTable, action: str) -> None:
-    """Refuse to touch a table in the middle of a DROP, a SWAP or a ROLLBACK of both.
+    """Reject a table left half done by a DROP, a SWAP or a ROLLBACK of both.
 
-    After one that died the table's rows may be gone, its name may be that of another one, or its
-    rows may be those of another definition.
+    After a crash its rows may be gone, its name may be another table's, or its rows may belong to
+    another definition.
 
-    :raises ServerError: MT_STATE.
+    :raises ServerError: MT_STATE if so.
     """
     for found, expected, hint in _unfinished_changes(table):
         raise error(
@@ -67,7 +67,7 @@ def refuse_half_done(table: MaterializedTable, action: str) -> None:
 
 
 def _unfinished_changes(table: MaterializedTable) -> Iterator[tuple[str, str, str]]:
-    """Yield the states in which statements may have left a table: found, expected, what to do."""
+    """Yield each unfinished change of a table: the state found, the expected one, and a hint."""
     if table.dropping:
         yield (
             "half dropped",
@@ -95,7 +95,7 @@ def queued_run(
     now: datetime,
     server_id: str,
 ) -> RefreshRun:
-    """Return the record with which a request begins."""
+    """Return a request's initial record."""
     return RefreshRun(
         refresh_id=refresh_id,
         table_id=table.id,
@@ -115,7 +115,7 @@ def queued_run(
 
 
 def requested_action(request: RefreshRequest) -> str | None:
-    """Return what the asker insisted on, in the words of the statement."""
+    """Return the action requested explicitly, in the statement's words."""
     if request.recompute.partitions:
         return Strategy.PARTITION.value
     if request.recompute.predicate is not None:
@@ -124,7 +124,7 @@ def requested_action(request: RefreshRequest) -> str | None:
 
 
 def step_id(operation_id: str, step: str) -> str:
-    """Return the id of a further run that the same operation asks for."""
+    """Return the id of an additional run of the same operation."""
     return f"{operation_id}.{step}"
 
 
@@ -179,7 +179,7 @@ def version_held(run: RefreshRun, commit: CommittedRefresh) -> ServerError:
 
 
 def nothing_held(table: MaterializedTable) -> ServerError:
-    """Return the error for a decision on a version that is not held."""
+    """Return the error for a decision when no version is held."""
     return error(Code.MT_NOTHING_HELD, table=table.name, reason="nothing waits to be published")
 
 
@@ -193,7 +193,7 @@ def refresh_order(
     history: Iterable[RefreshRun] = (),
     has_consumers: bool = False,
 ) -> RefreshOrder:
-    """Return what the engine has to know of the table for a run, or for EXPLAIN."""
+    """Return the engine's order for a run of the table, or for EXPLAIN."""
     return RefreshOrder(
         refresh_id=refresh_id,
         table_id=table.id,
@@ -222,7 +222,7 @@ def refresh_order(
 
 
 RunRequest = Refresh | RollBackTable | PublishHeld | BackfillTable
-"""What the engine is asked to do in one run of a table."""
+"""A request to the engine for one run of a table."""
 
 
 def run_request(table: MaterializedTable, task: Task, order: RefreshOrder) -> RunRequest:
@@ -244,7 +244,7 @@ def run_request(table: MaterializedTable, task: Task, order: RefreshOrder) -> Ru
 
 
 def _session_options(table: MaterializedTable) -> dict[str, str]:
-    """Return the options that the session of CREATE had set."""
+    """Return the options set in the session of CREATE."""
     return {key: value for key, value in table.settings.items() if key.startswith(_OPTIONS)}
 
 
@@ -258,7 +258,7 @@ def informed_order(
     epoch: int,
     asked_at: datetime,
 ) -> RefreshOrder:
-    """Return an order with all that its plan depends on: EXPLAIN plans from what a run does."""
+    """Return an order with history and consumers, so that EXPLAIN plans like a run."""
     return refresh_order(
         table,
         request,
@@ -271,7 +271,7 @@ def informed_order(
 
 
 def past_runs(runs: Iterable[RefreshRun]) -> tuple[PastRun, ...]:
-    """Return what costs are learned from: the runs that did something and succeeded."""
+    """Return the successful runs with an effect; cost estimates are based on them."""
     return tuple(
         PastRun(
             strategy=run.action,
@@ -298,5 +298,5 @@ def with_error(run: RefreshRun, failure: ServerError) -> RefreshRun:
 
 
 def undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
-    """Return a failed run for the asker; the store keeps it RUNNING until recovery can tell."""
+    """Return a failed run to report; the store keeps it RUNNING until recovery decides."""
     return replace(with_error(run, failure), state=RunState.FAILED)

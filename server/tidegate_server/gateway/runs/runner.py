@@ -1,4 +1,4 @@
-"""Carries one refresh request out to its end."""
+"""Executes one refresh request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 GIVES_WAY = frozenset({Trigger.SCHEDULED, Trigger.UPSTREAM_CHANGE})
-"""Triggers that come again: their request is skipped while another refresh runs."""
+"""Recurring triggers; their requests are skipped while another refresh runs."""
 _RETRY_CANCEL = 1.0
 _LOOK_FOR_LEASE = 0.5
 _CLOSED_BY = {
@@ -50,26 +50,26 @@ _CLOSED_BY = {
 
 @dataclass(slots=True)
 class _ActiveRun:
-    """A run at work in this process."""
+    """A run active in this process."""
 
     run: RefreshRun
     owner: str
     keeper: LeaseKeeper
     begun: bool = False
-    """Whether a thread carries it out already; an enqueued run waits for that."""
+    """Whether a thread executes it already; False while it is enqueued."""
     canceled: bool = False
 
     @property
     def lease_lost(self) -> bool:
-        """Whether another server has the table's lease by now."""
+        """Whether another server has taken the table's lease."""
         return self.keeper.lost
 
 
 class Refresher:
-    """Runs refreshes, one per table at a time over all servers of the store.
+    """Runs refreshes, one per table at a time across all servers of the store.
 
-    The lease makes a second refresh wait or give way; the epoch that comes with it stops, at the
-    table itself, one that outlived its lease.
+    The lease makes a second refresh wait or be skipped; its epoch fences, at the table itself, a
+    refresh that outlived its lease.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Refresher:
         patience: timedelta = timedelta(hours=1),
         check_owner: Callable[[str], None] = lambda table_id: None,
     ) -> None:
-        """Take the parts; ``patience`` bounds how long a request waits for a running refresh.
+        """``patience`` limits how long a request waits for a running refresh.
 
-        ``check_owner`` raises when a table's owner may no longer read what it is made of.
+        ``check_owner`` raises if a table's owner may no longer read its sources.
         """
         self._catalog = catalog
         self._ledger = ledger
@@ -103,9 +103,9 @@ class Refresher:
         self._stopping = False
 
     def run(self, request: RefreshRequest) -> RefreshRun:
-        """Carry a request out and return its record; blocks. A failure is in the record.
+        """Execute a request and return its record, including any failure; blocks.
 
-        One that was enqueued before goes on as the run it became then.
+        An enqueued request continues as the run recorded for it.
 
         :raises ServerError: MT_NOT_FOUND if there is no such table.
         """
@@ -121,16 +121,16 @@ class Refresher:
             self._end(active)
 
     def enqueue(self, request: RefreshRequest) -> RefreshRun:
-        """Record a request that :meth:`run` carries out later, or :meth:`withdraw` takes back.
+        """Record a request for a later :meth:`run` or :meth:`withdraw`.
 
-        From now on it can be canceled. Raises as :meth:`run`.
+        It can be canceled from now on. Raises like :meth:`run`.
         """
         return self._begin(request).run
 
     def withdraw(
         self, refresh_id: str, end: RunState, code: Reason, text: str
     ) -> RefreshRun | None:
-        """Close a request that was enqueued and never run; None if there is none any more."""
+        """Close an enqueued request that never ran; None if there is none left."""
         active = self._claim_enqueued(refresh_id)
         if active is None:
             return None
@@ -148,36 +148,36 @@ class Refresher:
         code: Reason = Reason.PREVIOUS_RUNNING,
         text: str | None = None,
     ) -> RefreshRun:
-        """Record a request that is not carried out, and why: its previous refresh still runs."""
+        """Record a skipped request; by default because the previous refresh still runs."""
         run = self._queued_run(request)
         self._ledger.record(run)
         return self._close(run, RunState.SKIPPED, code, text)
 
     def cancel(self, refresh_id: str) -> bool:
-        """Ask a run of this server to stop; False if it is not at work here.
+        """Ask a run of this server to stop; False if it is not active here.
 
-        A run whose id is :func:`~orders.step_id` of the given one counts as that run.
+        Also stops runs whose id is a :func:`~orders.step_id` of the given one.
         """
         return bool(self._stop(lambda run: _asked_by(run.refresh_id, refresh_id)))
 
     def cancel_table(self, table_id: str) -> tuple[str, ...]:
-        """Ask every run of a table at work here to stop; returns their ids."""
+        """Ask every local run of a table to stop; return their ids."""
         return self._stop(lambda run: run.table_id == table_id)
 
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
-        """Wait until none of these runs is at work here; False if that took too long."""
+        """Wait until none of these runs is active here; False on timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._active.keys().isdisjoint(refresh_ids), seconds
             )
 
     def close(self) -> None:
-        """Cancel every run at work here; those that still wait for a lease end at once."""
+        """Cancel every local run; those waiting for a lease end at once."""
         self._stopping = True
         self._stop(lambda run: True)
 
     def _stop(self, meant: Callable[[RefreshRun], bool]) -> tuple[str, ...]:
-        """Ask some of the runs at work here to stop; returns their ids."""
+        """Ask the matching local runs to stop; return their ids."""
         with self._changed:
             found = [active for active in self._active.values() if meant(active.run)]
             for active in found:
@@ -187,7 +187,7 @@ class Refresher:
         return tuple(active.run.refresh_id for active in found)
 
     def at_work(self, refresh_id: str) -> bool:
-        """Say whether a run is being carried out by this very process."""
+        """Return whether a run is active in this process."""
         with self._changed:
             return refresh_id in self._active
 
@@ -214,7 +214,7 @@ class Refresher:
             self._note_cancel_request(active)
             if not active.canceled and not keeper.lost:
                 return None
-            # Repeated, since the engine may not have begun when the first one came.
+            # Repeated, as the engine may not have begun at the first call.
             self._engine.call(Cancel(operation_id=run.refresh_id), wait=0)
             return _RETRY_CANCEL
 
@@ -256,7 +256,7 @@ class Refresher:
         if epoch is None:
             holder = self._ledger.holder(active.run.table_id, self._clock.now())
             return self._settle(active, RunState.SKIPPED, *_previous(holder))
-        # While the request waited its table may have changed.
+        # The table may have changed while the request waited.
         table = self._catalog.by_id(request.table_id)
         if table is None:
             return self._settle(active, RunState.CANCELLED, Reason.TABLE_DROPPED)
@@ -280,7 +280,7 @@ class Refresher:
         return self._carry_out(active, run_request(table, request.task, order))
 
     def _claim(self, active: _ActiveRun, *, wait: bool) -> int | None:
-        """Take the lease, waiting for its holder if asked to; None without it."""
+        """Claim the lease, waiting if asked to; return its epoch, or None."""
         deadline = active.run.queued_at + self._patience
         while True:
             now = self._clock.now()
@@ -292,12 +292,12 @@ class Refresher:
             if not wait and not self._is_changing(active, now):
                 return None
             with self._changed:
-                # A run of this server wakes us when it ends; one elsewhere must be looked for.
+                # A local run notifies us when it ends; runs of other servers must be polled.
                 self._changed.wait(_LOOK_FOR_LEASE)
             self._note_cancel_request(active)
 
     def _is_changing(self, active: _ActiveRun, now: datetime) -> bool:
-        """Say whether the lease is held for a moment, by a statement that changes the table."""
+        """Return whether the lease is free, or held briefly by a statement."""
         holder = self._ledger.holder(active.run.table_id, now)
         return holder is None or holder.partition("/")[2].startswith(DEFINITION_LEASE)
 
@@ -343,7 +343,7 @@ class Refresher:
         return active.run
 
     def _suspended_sources(self, order: RefreshOrder) -> str:
-        """Return a mark for a run that read tables which are not kept fresh."""
+        """Return a reason suffix for a run that read suspended tables."""
         read = (self._catalog.find(source.name) for source in order.sources)
         names = [
             str(table.name)
@@ -355,11 +355,11 @@ class Refresher:
     def _after_failure(
         self, active: _ActiveRun, order: RefreshOrder, failure: ServerError
     ) -> RefreshRun:
-        """Decide what a failed call means: the commit may have been made nevertheless."""
+        """Decide the outcome of a failed call, which may have committed nevertheless."""
         if failure.code == Code.MT_VERSION_HELD.name:
             return self._record_held(active, failure)
         lost = failure.code == Code.ENGINE_LOST.name
-        # Fenced although nobody took the lease: the store is behind the table's own epoch.
+        # Fenced without losing the lease: the store is behind the table's own epoch.
         behind = failure.code == Code.MT_REFRESH_FENCED.name and not active.lease_lost
         if not lost and not behind:
             return self._record_failure(active, failure)
@@ -380,7 +380,7 @@ class Refresher:
         return self._record_failure(active, failure)
 
     def _record_held(self, active: _ActiveRun, failure: ServerError) -> RefreshRun:
-        """Note that a run's result is held, then that the run ended so."""
+        """Record that a run's result is held, then the run's end."""
         if not active.lease_lost:
             mark = held_version(active.run, failure, self._clock.now())
             self._catalog.hold(active.run.table_id, mark)
@@ -390,7 +390,7 @@ class Refresher:
         return self._engine.call(LastCommit(name=order.name, table_id=order.table_id))
 
     def _note_cancel_request(self, active: _ActiveRun) -> None:
-        """Notice a wish to cancel that another server left in the store."""
+        """Pick up a cancel request that another server stored."""
         if not active.canceled:
             active.canceled = self._ledger.is_cancel_requested(active.run.refresh_id)
 

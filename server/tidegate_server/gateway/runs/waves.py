@@ -1,4 +1,4 @@
-"""Carries a wave out: each table after those it reads, independent ones at the same time."""
+"""Runs waves: each table after its sources, independent tables in parallel."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One table of a wave and what is asked of it; the request carries an id."""
+    """One table of a wave and its request, which carries an id."""
 
     table: MaterializedTable
     request: RefreshRequest
 
 
 class Queue(Protocol):
-    """Where refreshes wait under their ids, so that they are seen and can be canceled."""
+    """Pending refreshes by id, so that they are visible and can be canceled."""
 
     def enqueue(self, request: RefreshRequest) -> RefreshRun:
-        """Record a request that is run later."""
+        """Record a request to run later."""
         ...
 
     def withdraw(
         self, refresh_id: str, end: RunState, code: Reason, text: str
     ) -> RefreshRun | None:
-        """Close a request that was enqueued and never run; None if there is none any more."""
+        """Close an enqueued request that never ran; None if there is none left."""
         ...
 
     def cancel_table(self, table_id: str) -> tuple[str, ...]:
-        """Ask every run of a table at work here to stop; returns their ids."""
+        """Ask every local run of a table to stop; return their ids."""
         ...
 
     def wait_ended(self, refresh_ids: Collection[str], seconds: float) -> bool:
-        """Wait until none of these runs is at work here; False if that took too long."""
+        """Wait until none of these runs is active here; False on timeout."""
         ...
 
 
 class Waves:
-    """Runs waves; each step is a refresh of its own, with its own record and epoch.
+    """Runs waves; each step is a separate refresh with its own record and epoch.
 
-    A step that fails stops only those that read its table, directly or not.
+    A failed step stops only the steps that read its table, directly or not.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Waves:
         return answer.versions
 
     def enqueue(self, steps: Sequence[Step]) -> None:
-        """Record every step, so that all are seen to wait; after a failure none is left."""
+        """Record every step as pending; after a failure none remains."""
         done: list[Step] = []
         try:
             for step in steps:
@@ -99,9 +99,9 @@ class Waves:
             raise
 
     def refresh(self, request: RefreshRequest) -> RefreshRun:
-        """Carry one request out, after those tables that have no pace of their own before it.
+        """Execute one request, after the upstream tables refreshed with it.
 
-        Raises as ``run_refresh``.
+        Raises like ``run_refresh``.
         """
         table = self._catalog.by_id(request.table_id)
         above = refreshed_with(table, self._catalog.find) if table is not None else []
@@ -110,7 +110,7 @@ class Waves:
         try:
             chosen = self.versions(outside([*above, table]))
         except ServerError:
-            # Without the others; the run records what is the matter, and is tried again.
+            # Without the others; the run records the error and is retried.
             return self._run_refresh(request)
         wave_id = self._new_id()
         steps = [Step(table=one, request=self._with(one, request, wave_id)) for one in above]
@@ -123,10 +123,10 @@ class Waves:
     def run(
         self, steps: Sequence[Step], chosen: Mapping[str, int] | None = None
     ) -> tuple[RefreshRun, ...]:
-        """Carry enqueued steps out, given sources before consumers; returns a run for each.
+        """Run enqueued steps, given sources before consumers; return a run for each.
 
-        :param chosen: the versions of the sources outside the wave; None asks for the newest.
-        :raises ServerError: if no engine tells the sources' versions; no step was run then.
+        :param chosen: versions of the sources outside the wave; None for the newest.
+        :raises ServerError: if no engine returns the sources' versions; no step ran then.
         """
         try:
             if chosen is None:
@@ -181,9 +181,9 @@ class Waves:
     def _committed_versions(
         self, table: MaterializedTable, wave: Sequence[MaterializedTable], run: RefreshRun
     ) -> dict[TableName, int]:
-        """Return the version that a finished step left for those that read it, by its name.
+        """Return by name the version of a finished step that its readers are to use.
 
-        That is the last one whose rows differ: a refresh may commit its vector alone.
+        It is the last one with changed rows: a refresh may commit only its vector.
         """
         storage = table.storage.folded()
         read = (source for other in wave for source in other.sources)
