@@ -1,14 +1,16 @@
-"""SHOW of materialized tables, their definitions, lineage and lag; needs no engine."""
+"""SHOW of materialized tables: definitions, lineage, lag, refresh history and versions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final
 
 from tidegate_server.core.model.result import Result, RowsResult
+from tidegate_server.core.model.runs import RefreshRun
+from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema, text_schema
 from tidegate_server.core.model.versions import Source, SourceKind
@@ -18,12 +20,15 @@ from tidegate_server.core.sql.statements import (
     ShowCreateMaterializedTable,
     ShowLineage,
     ShowMaterializedTables,
+    ShowRefreshHistory,
+    ShowVersions,
 )
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.context import Context
-from tidegate_server.gateway.definition import resolve
+from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.runs import lag
+from tidegate_server.gateway.runs.columns import HISTORY, VERSIONS, RunColumn, text_column
 from tidegate_server.gateway.runs.lag import LAG
 
 _NAMES = text_schema("name")
@@ -174,6 +179,46 @@ def show_lag(context: Context) -> Result:
     rows = [tuple(read(report) for *_, read in LAG) for report in reports]
     schema = Schema(tuple(Column(name=name, type=kind) for name, kind, *_ in LAG))
     return RowsResult(schema, rows, types=tuple(kind for _, _, kind, _ in LAG))
+
+
+_LIMIT = 1000  # rows without a LIMIT
+_SEARCHED = 10_000  # runs searched for failures
+_FAILURES = frozenset({RunState.FAILED, RunState.ABANDONED, RunState.UPSTREAM_FAILED})
+
+
+def show_history(statement: ShowRefreshHistory, context: Context) -> Result:
+    """List refresh runs, newest first."""
+    table_id = None
+    if statement.name is not None:
+        table_id = resolve.materialized_table(statement.name, context).id
+    limit = _LIMIT if statement.limit is None else statement.limit
+    searched = max(limit, _SEARCHED) if statement.errors else limit
+    runs = context.services.ledger.runs(table_id, limit=searched)
+    if statement.errors:
+        runs = tuple(run for run in runs if run.state in _FAILURES)[:limit]
+    return _run_rows(HISTORY, runs)
+
+
+def show_versions(statement: ShowVersions, context: Context) -> Result:
+    """List the versions of a table's data made by refreshes, or of its definition.
+
+    Newest first.
+    """
+    table = resolve.materialized_table(statement.name, context)
+    if statement.definition:
+        return history.show(table, context.services.catalog)
+    known = history.versions(table, context.services.catalog)
+    queries = {entry.definition_version: entry.original_query for entry in known}
+    query = text_column("query", lambda run: queries.get(run.definition_version))
+    return _run_rows(
+        (*VERSIONS, query), context.services.ledger.commits(table.id, history.DATA_VERSIONS)
+    )
+
+
+def _run_rows(columns: Sequence[RunColumn], runs: Sequence[RefreshRun]) -> Result:
+    schema = Schema(tuple(Column(name=c.name, type=c.type) for c in columns))
+    rows = [tuple(column.read(run) for column in columns) for run in runs]
+    return RowsResult(schema, rows, types=tuple(column.arrow for column in columns))
 
 
 _OWNER: Final = re.compile(r"^Owner: .*$", re.MULTILINE)

@@ -22,7 +22,6 @@ from tidegate_server.gateway.command import (
     describe,
     grant,
     held,
-    history,
     lifecycle,
     redefine,
     refresh,
@@ -211,7 +210,7 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         check=needs(Action.SEE), run=_without_text(show.show_create)
     ),
     st.ShowRefreshHistory: StatementSpec(
-        check=needs(Action.SEE), run=_without_text(history.show_history), lists_tables=True
+        check=needs(Action.SEE), run=_without_text(show.show_history), lists_tables=True
     ),
     st.ShowLineage: StatementSpec(
         check=needs(Action.SEE), run=_without_text(show.show_lineage), lists_tables=True
@@ -221,9 +220,7 @@ SPECS: Mapping[type[st.Statement], StatementSpec] = {
         run=lambda statement, text, context: show.show_lag(context),
         lists_tables=True,
     ),
-    st.ShowVersions: StatementSpec(
-        check=needs(Action.SEE), run=_without_text(history.show_versions)
-    ),
+    st.ShowVersions: StatementSpec(check=needs(Action.SEE), run=_without_text(show.show_versions)),
     st.ShowCreateTable: StatementSpec(check=checks.any_table, run=_show_create_table),
     st.DescribeTable: StatementSpec(check=checks.any_table, run=describe.describe),
     st.Explain: StatementSpec(check=_check_explained, run=_explain),
