@@ -30,7 +30,7 @@ _LOG_RETENTION = "delta.logRetentionDuration"
 LARGE_FILE = 128 * 2**20
 """Bytes per file written by compaction."""
 LEAST_AGE = timedelta(hours=6)
-"""Minimum age of removed versions: queries may read younger ones."""
+"""Minimum age of removed versions; queries may read newer ones."""
 
 _COMMITS = 10
 _PAUSE = timedelta(minutes=10)
@@ -234,9 +234,9 @@ def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str
 def horizon(
     found: FilesFound, rules: UpkeepRules, now: datetime, at_work: datetime | None = None
 ) -> Horizon:
-    """Return before when versions may go.
+    """Return the time before which versions may go.
 
-    :param at_work: start of a running refresh that reads or writes the table, if any.
+    :param at_work: start of a running refresh that uses the table, if any.
     """
     retention = min(found.retention, rules.retention or found.retention)
     oldest = wanted = now - max(retention, LEAST_AGE)
