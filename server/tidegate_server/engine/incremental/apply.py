@@ -61,7 +61,7 @@ class ConsolidatedDelta:
     rows: DataFrame
     """Each changed row once, fitted, its weight and a unique number."""
     gone: int
-    """Distinct rows of which copies are removed."""
+    """Distinct rows with removed copies."""
     removed: int
     """Removed copies."""
     added: int

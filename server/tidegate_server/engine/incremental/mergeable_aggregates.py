@@ -271,7 +271,7 @@ def _doubts(algebra: Algebra) -> Iterator[str]:
         yield f"{_COPIES} > 1"  # see weighted_sql
     for number, part in enumerate(algebra.parts):
         if _is_wide(part):
-            yield f"o{number}"  # with the old value added it may not overflow
+            yield f"o{number}"  # plus the old value it may not overflow
         if part.kind == "SUM" and not part.certain:
             yield f"n{number} < 0"  # perhaps only NULLs are left
         elif part.kind in {"MIN", "MAX"}:

@@ -167,7 +167,7 @@ def check_query(
 
 
 def require(broken: str | None) -> None:
-    """Check what :func:`check_query` found.
+    """Check :func:`check_query`'s result.
 
     :raises NotFollowingError: if a precondition is not satisfied.
     """

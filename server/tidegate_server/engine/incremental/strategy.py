@@ -157,7 +157,7 @@ class IncrementalPlanner:
     _first: FirstRows | None = None
     """The query's first rows, unless they cannot be derived."""
     _unfollowed: Obstacle | None = None
-    """Why they cannot; reported instead of the operators' obstacles."""
+    """Why they cannot; replaces the operators' obstacles."""
     _preconditions: RowPreconditions | None = None
     """The result recorded by the last refresh, if the query has any."""
 

@@ -159,7 +159,7 @@ def source_versions(
 def explain(
     order: RefreshOrder, task: Recompute, spark: SparkSession, format: TableFormat
 ) -> RefreshPlan:
-    """Return what a refresh would do now.
+    """Return the plan of a refresh now.
 
     :raises ServerError: as :func:`refresh`.
     """
