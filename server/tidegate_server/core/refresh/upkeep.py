@@ -159,7 +159,7 @@ class UpkeepRun:
 
     @property
     def did_something(self) -> bool:
-        """Whether it is worth a record."""
+        """Whether the run is recorded."""
         done = (self.rewritten, self.removed, self.compared, self.error_class)
         return any(part is not None for part in done)
 

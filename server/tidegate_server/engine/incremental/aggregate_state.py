@@ -47,7 +47,7 @@ _ABOVE = frozenset({"Window", "Aggregate", "Distinct"}) | ROW_WISE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addend:
-    """One call of an aggregate function that can be added up."""
+    """An aggregate function call with results that add up."""
 
     function: Any
     name: str

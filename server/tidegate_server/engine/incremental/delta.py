@@ -46,7 +46,7 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """The keys of table rows to remove, since all their rows are recomputed."""
+    """Keys of table rows to remove, since all their rows are recomputed."""
 
     keys: Keys
     columns: tuple[int, ...]

@@ -542,7 +542,7 @@ def adds_up(order: RefreshOrder) -> bool:
 
 
 def merges(order: RefreshOrder, frozen_at: datetime | None) -> bool:
-    """Say whether a change may be merged with the first rows in the table."""
+    """Say whether a change may be merged with the table's first rows."""
     rules, policy = _rules(order), order.policy
     return _is_query(order, frozen_at) and Rule.LIMIT in rules and policy is not RefreshPolicy.FULL
 

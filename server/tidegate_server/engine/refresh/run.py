@@ -344,7 +344,7 @@ def _check_policy(planned: PlannedRefresh) -> None:
     raise error(Code.MT_NOT_INCREMENTAL, table=str(order.name), reasons=shown)
 
 
-# ---- carrying out ------------------------------------------------------------------------------
+# ---- execution ---------------------------------------------------------------------------------
 
 
 def _carried_out(
