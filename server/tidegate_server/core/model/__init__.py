@@ -1,1 +1,1 @@
-"""The words of the domain as frozen data."""
+"""Frozen data types of the domain."""

@@ -1,4 +1,4 @@
-"""Clauses of a definition that the statement and the stored table share."""
+"""Definition clauses shared by statements and stored tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate_server.core.model.freshness import Freshness
 
 
 class StartKind(Enum):
-    """Where the first refresh of a pipeline begins."""
+    """Where a pipeline's first refresh starts."""
 
     FROM_BEGINNING = "FROM_BEGINNING"
     FROM_NOW = "FROM_NOW"
@@ -31,10 +31,10 @@ class StartMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnUpdate:
-    """REFRESH_TRIGGER = ON UPDATE: refreshed when a source changed, and by no schedule."""
+    """REFRESH_TRIGGER = ON UPDATE: refreshed when a source changes, not by a schedule."""
 
     at_most_every: Freshness | None = None
-    """The least time between the beginnings of two such refreshes."""
+    """The minimum time between the starts of two such refreshes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """How rows spread over buckets; ``kind`` is HASH, RANGE or None for the default."""
+    """How rows are bucketed; ``kind`` is HASH, RANGE or None for the default."""
 
     kind: str | None = None
     columns: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Distribution:
 
 
 class Violation(Enum):
-    """What happens to a refresh whose rows break an expectation, or whose result an assertion."""
+    """What happens when a refresh breaks an expectation or assertion."""
 
     WARN = "WARN"
     DROP_ROW = "DROP ROW"
@@ -66,7 +66,7 @@ class Violation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcedKey:
-    """A primary key that refreshes check: no value may be NULL or come twice."""
+    """A primary key checked by refreshes: values must be unique and not NULL."""
 
     name: str
     columns: tuple[str, ...]
@@ -84,16 +84,16 @@ class Expectation:
 
     @property
     def broken(self) -> str:
-        """SQL that is true of a row that breaks it; as with CHECK, NULL does not."""
+        """SQL that is true for rows that break it; NULL does not, as with CHECK."""
         return f"(NOT coalesce(CAST(({self.condition}\n) AS BOOLEAN), true))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assertion:
-    """CONSTRAINT name ASSERT (condition) ON VIOLATION action, about a version as a whole.
+    """CONSTRAINT name ASSERT (condition) ON VIOLATION action, about a whole version.
 
-    The condition is the user's text, over aggregates of the version that a refresh made and, by
-    ``previous(...)``, of the one that is served.
+    The condition is the user's text, over aggregates of the refreshed version and, with
+    ``previous(...)``, of the published one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Time and fresh ids, the two effects every other layer takes as arguments."""
+"""Current time and new ids, which other layers take as arguments."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
 
 
 def new_id() -> str:
-    """Return a fresh random identifier (UUID4, 36 characters)."""
+    """Return a new random identifier (UUID4, 36 characters)."""
     return str(uuid.uuid4())

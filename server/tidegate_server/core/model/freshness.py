@@ -1,4 +1,4 @@
-"""Freshness: the greatest allowed lag of a materialized table behind its sources."""
+"""Freshness: the maximum lag of a materialized table behind its sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class TimeUnit(Enum):
-    """Units in which freshness is written; the value is the unit's length in seconds."""
+    """Units of freshness; the value is the unit's length in seconds."""
 
     SECOND = 1
     MINUTE = 60
@@ -20,7 +20,7 @@ class TimeUnit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """A positive whole number of one unit, kept as written so that it prints back the same."""
+    """A positive whole number of one unit, kept as the user wrote it."""
 
     value: int
     unit: TimeUnit
@@ -53,7 +53,7 @@ _DURATION = re.compile(r"(\d{1,9})\s*([a-z]+)")
 
 
 def parse_duration(text: str) -> Freshness | None:
-    """Read a duration as Flink writes it, for example ``30 min``; None for anything else."""
+    """Parse a duration in Flink's format, for example ``30 min``; None if invalid."""
     found = _DURATION.fullmatch(text.strip().lower())
     unit = _WORDS.get(found[2]) if found else None
     if found is None or unit is None or int(found[1]) == 0:

@@ -12,7 +12,7 @@ QUARANTINE_SUFFIX = "__quarantine"
 
 @dataclass(frozen=True, slots=True)
 class FunctionName:
-    """A function's name; those that Spark brings and those of a session have no schema."""
+    """A function's name; built-in and temporary functions have no schema."""
 
     name: str
     schema: str | None = None
@@ -30,7 +30,7 @@ def quote_literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """A table's full name; Spark folds unquoted and quoted names to lower case on its metastore."""
+    """A table's full name; Spark's metastore folds unquoted and quoted names to lower case."""
 
     catalog: str
     schema: str
@@ -49,17 +49,17 @@ class TableName:
 
 
 def storage_name(name: TableName) -> TableName:
-    """Return the table that holds the rows of a materialized table which is a view."""
+    """Return the table that stores the rows if ``name`` is a view."""
     return replace(name, table=STORAGE_PREFIX + name.table)
 
 
 def quarantine_name(name: TableName) -> TableName:
-    """Return the view that shows the rows which a materialized table holds out."""
+    """Return the view of a materialized table's quarantined rows."""
     return replace(name, table=name.table + QUARANTINE_SUFFIX)
 
 
 def visible_name(name: TableName) -> TableName:
-    """Return the name users know: that of the view over a storage table, else ``name`` itself."""
+    """Return the name users see: the view over a storage table, else ``name`` itself."""
     return replace(name, table=name.table.removeprefix(STORAGE_PREFIX))
 
 

@@ -1,4 +1,4 @@
-"""Privileges on materialized tables, and who was granted them."""
+"""Privileges on materialized tables and their grants."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from enum import Enum
 
 
 class Privilege(Enum):
-    """What a user may be allowed to do with a materialized table.
+    """A privilege on a materialized table.
 
     SELECT: read it. REFRESH: refresh it and cancel refreshes. ALTER: change its definition,
-    suspend and resume it. ALL: the three together.
+    suspend and resume it. ALL: all three.
     """
 
     SELECT = "SELECT"
@@ -20,7 +20,7 @@ class Privilege(Enum):
     ALL = "ALL"
 
     def parts(self) -> tuple[Privilege, ...]:
-        """Return the privileges this one stands for."""
+        """Return the privileges this one includes."""
         if self is Privilege.ALL:
             return (Privilege.SELECT, Privilege.REFRESH, Privilege.ALTER)
         return (self,)
@@ -28,14 +28,14 @@ class Privilege(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TableObject:
-    """One materialized table, by its id: a table that is made anew under its name is another."""
+    """One materialized table, by its id: a table created again has another id."""
 
     table_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SchemaObject:
-    """Every materialized table of a schema, those to come included; names in lower case."""
+    """Every present and future materialized table of a schema; names in lower case."""
 
     catalog: str
     schema: str

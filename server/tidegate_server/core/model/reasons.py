@@ -1,4 +1,4 @@
-"""Why a refresh was made, planned or left out the way it was: stable codes with their meaning.
+"""Reasons for how refreshes were run, planned or skipped: stable codes with their meaning.
 
 ``docs/reasons.md`` is generated from this table.
 """
@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 
 
 class ReasonGroup(Enum):
-    """What a reason explains; the headings of the page of reasons."""
+    """Groups of reasons; the values are documentation headings."""
 
     UNCHANGED = "Nothing to do"
     FULL = "Full refreshes"
@@ -24,10 +24,10 @@ class ReasonGroup(Enum):
 
 
 class Reason(StrEnum):
-    """A reason code as it is in histories, in EXPLAIN and in commits.
+    """A reason code of histories, EXPLAIN and commits.
 
-    Codes never change their meaning. ``meaning`` is the text where the code says everything; where
-    a run has more to say, such as the name of a table, its own text says that.
+    Codes never change their meaning. ``meaning`` is the default text; a run with details, such as
+    the name of a table, has its own text.
     """
 
     group: ReasonGroup
@@ -35,7 +35,7 @@ class Reason(StrEnum):
     advice: str
 
     def __new__(cls, code: str, group: ReasonGroup, meaning: str, advice: str = "") -> Reason:
-        """Make a member whose value is the code."""
+        """Create a member with the code as value."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.group, member.meaning, member.advice = group, meaning, advice
@@ -179,7 +179,7 @@ class Reason(StrEnum):
         "adds what has arrived in a stream since the last refresh",
     )
 
-    # ---- what does not pay -----------------------------------------------------------------
+    # ---- cost ------------------------------------------------------------------------------
 
     INCREMENTAL_CHOSEN = (
         "INCREMENTAL_CHOSEN",
@@ -419,7 +419,7 @@ class Reason(StrEnum):
         "RESUME once it is certain that no other server refreshes the table.",
     )
 
-    # ---- decisions for later ---------------------------------------------------------------
+    # ---- pending decisions -----------------------------------------------------------------
 
     AFTER_UPSTREAM = (
         "AFTER_UPSTREAM",

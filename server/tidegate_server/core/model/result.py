@@ -1,4 +1,4 @@
-"""A result: a schema and Arrow batches that can be read from any row."""
+"""Results: a schema and Arrow batches, readable from any row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tidegate_server.core.model.types import Schema
 class Result(Protocol):
     """The immutable outcome of an operation.
 
-    Columns hold one of: the Arrow type natural for the Spark type (integers, floats, decimal128,
-    string, binary, date32, timestamp[us] with or without zone), or a string already formatted for
+    Columns have the Arrow type that corresponds to the Spark type (integers, floats, decimal128,
+    string, binary, date32, timestamp[us] with or without zone), or hold strings formatted for
     the wire (nested types as JSON, intervals, variant).
     """
 
@@ -30,15 +30,15 @@ class Result(Protocol):
 
     @property
     def modified_rows(self) -> int | None:
-        """Rows changed by DML when known."""
+        """Rows changed by DML, if known."""
         ...
 
     def batches(self, start_row: int) -> Iterator[pa.RecordBatch]:
-        """Yield batches from row ``start_row`` (counted from 0) on; may be called concurrently."""
+        """Yield batches starting at row ``start_row`` (from 0); may be called concurrently."""
         ...
 
     def close(self) -> None:
-        """Free what stands behind the result; later calls are harmless."""
+        """Release the result's resources; later calls do nothing."""
         ...
 
 
@@ -54,7 +54,7 @@ class RowsResult:
         modified_rows: int | None = None,
         types: tuple[pa.DataType, ...] | None = None,
     ) -> None:
-        """Take rows of values; ``types`` are the Arrow types, all strings when left out."""
+        """Build the batch; ``types`` are the Arrow types, by default all strings."""
         self.schema = schema
         self.has_result_set = has_result_set
         self.modified_rows = modified_rows
@@ -72,5 +72,5 @@ class RowsResult:
 
 
 def nothing() -> RowsResult:
-    """Return the result of a statement that answers no rows."""
+    """Return the result of a statement without rows."""
     return RowsResult(Schema(), [], has_result_set=False)

@@ -1,4 +1,4 @@
-"""The record of bringing a materialized table up to date once."""
+"""Records of refresh runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate_server.core.model.versions import PartitionSpec
 
 
 class Trigger(Enum):
-    """Why a refresh was asked for."""
+    """Why a refresh was requested."""
 
     INITIAL = "INITIAL"
     SCHEDULED = "SCHEDULED"
@@ -54,13 +54,13 @@ class ChangeMethod(StrEnum):
     FINGERPRINT = "FINGERPRINT"
     """The files of a source without versions are compared by a fingerprint."""
     ASSUMED = "ASSUMED"
-    """Nothing shows whether a source without versions changed, so that a change is assumed."""
+    """Changes of a source without versions cannot be detected and are assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChange:
-    """What one source contributed to a refresh: its versions, or fingerprints, and how its change
-    was read."""
+    """One source's part in a refresh: its versions or fingerprints, and how its change was
+    read."""
 
     source: str
     before: int | None
@@ -71,7 +71,7 @@ class SourceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A strategy that was not chosen, and why; ``cost`` is in predicted seconds."""
+    """A rejected strategy and the reason; ``cost`` is in predicted seconds."""
 
     strategy: str
     reason_code: Reason
@@ -81,7 +81,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetrics:
-    """What a run read and wrote; None where it is not known."""
+    """Amounts read and written by a run; None if unknown."""
 
     rows_read: int | None = None
     rows_written: int | None = None
@@ -94,10 +94,10 @@ class RunMetrics:
     affected_keys: int | None = None
     predicted_seconds: float | None = None
     full_seconds: float | None = None
-    """What a full refresh was predicted to take."""
+    """Predicted duration of a full refresh."""
     expectations: Mapping[str, int] = field(default_factory=dict)
-    """Rows that broke each expectation, values of the key that do not keep it, and 1 for each
-    assertion that is broken."""
+    """By name: rows that broke an expectation, key values that violate the key, and 1 for a broken
+    assertion."""
     spark_job_ids: tuple[int, ...] = ()
     executor_ms: int | None = None
     peak_memory: int | None = None
@@ -129,7 +129,7 @@ class RefreshRun:
     rejected: tuple[Rejection, ...] = ()
     metrics: RunMetrics = RunMetrics()
     wave_id: str | None = None
-    """The refreshes of one cascade share it, and with it one version of every source."""
+    """Shared by the refreshes of one cascade, which read one version of every source."""
     requested_action: str | None = None
     data_timestamp: datetime | None = None
     """The table holds every source change made before this moment."""
@@ -142,7 +142,7 @@ class RefreshRun:
 
     @property
     def seconds(self) -> float | None:
-        """The time from its start to its end; None before."""
+        """The time from start to end; None before the end."""
         if self.started_at is None or self.finished_at is None:
             return None
         return (self.finished_at - self.started_at).total_seconds()

@@ -1,4 +1,4 @@
-"""Every life cycle of the product: its states and the moves allowed between them."""
+"""Life cycles: states and the transitions allowed between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 
 class OperationState(Enum):
-    """State of one thing asked in a session (Hive's TOperationState)."""
+    """State of an operation in a session (Hive's TOperationState)."""
 
     INITIALIZED = "INITIALIZED"
     PENDING = "PENDING"
@@ -21,7 +21,7 @@ class OperationState(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether no work is left to wait for."""
+        """Whether the operation has ended."""
         return self not in _UNFINISHED
 
 
@@ -31,7 +31,7 @@ _UNFINISHED = frozenset(
 
 
 class RefreshStatus(Enum):
-    """Whether a materialized table's refresh pipeline is at work (Flink's RefreshStatus)."""
+    """Status of a materialized table's refresh pipeline (Flink's RefreshStatus)."""
 
     INITIALIZING = "INITIALIZING"
     ACTIVATED = "ACTIVATED"
@@ -100,7 +100,7 @@ RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.SKIPPED: frozenset(),
     RunState.CANCELLED: frozenset(),
     RunState.UPSTREAM_FAILED: frozenset(),
-    # It was given up for dead and committed nevertheless.
+    # An abandoned run may still have committed.
     RunState.ABANDONED: frozenset({RunState.SUCCEEDED}),
 }
 
@@ -108,5 +108,5 @@ S = TypeVar("S", bound=Enum)
 
 
 def allowed(moves: Mapping[S, frozenset[S]], start: S, end: S) -> bool:
-    """Say whether the life cycle ``moves`` leads from ``start`` straight to ``end``."""
+    """Say whether the transition from ``start`` to ``end`` is allowed."""
     return end in moves[start]

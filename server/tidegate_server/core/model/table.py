@@ -1,4 +1,4 @@
-"""The definition of a materialized table, as the catalog keeps it."""
+"""The definition of a materialized table in the catalog."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.model.versions import Source
 
 ENFORCE_OPTION = "constraint.enforce"
-"""Whether refreshes check the primary key: ``warn`` or ``fail``; not at all without it."""
+"""How refreshes check the primary key: ``warn`` or ``fail``; without it, they do not."""
 
 
 class LogicalRefreshMode(Enum):
-    """What the user asked for."""
+    """The requested mode."""
 
     AUTOMATIC = "AUTOMATIC"
     FULL = "FULL"
@@ -38,7 +38,7 @@ class LogicalRefreshMode(Enum):
 
 
 class RefreshMode(Enum):
-    """What is done: a scheduled workflow (FULL, INCREMENTAL) or the watching of sources
+    """The effective mode: a scheduled workflow (FULL, INCREMENTAL) or watched sources
     (CONTINUOUS)."""
 
     FULL = "FULL"
@@ -53,7 +53,7 @@ class RefreshMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryKey:
-    """A declared key; NOT ENFORCED, as in Flink."""
+    """A declared key, NOT ENFORCED as in Flink."""
 
     name: str
     columns: tuple[str, ...]
@@ -63,8 +63,8 @@ class PrimaryKey:
 class DerivedColumn:
     """A column evaluated when the table is read and never stored.
 
-    ``expression`` is the user's text of a computed column; ``metadata_key`` names what a METADATA
-    VIRTUAL column reads. ``position`` is its place among all visible columns, from 0.
+    ``expression`` is the user's text of a computed column; ``metadata_key`` is the key of a
+    METADATA VIRTUAL column. ``position`` is the index among all visible columns, from 0.
     """
 
     name: str
@@ -78,50 +78,50 @@ class DerivedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOrigin:
-    """A column of a source from which an output column is made."""
+    """A source column from which an output column is computed."""
 
     column: str
     source: TableName
     source_column: str
     unchanged: bool
-    """Whether the value is passed through as it is."""
+    """Whether the value is passed on unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldVersion:
-    """A refresh's result that broke an assertion and waits to be published or discarded."""
+    """A refresh result that broke an assertion, pending publication or discard."""
 
     refresh_id: str
     """The refresh that made it."""
     since: datetime
     reason: str
-    """Which assertion it breaks, and how."""
+    """The broken assertion, with details."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingBack:
-    """A ROLLBACK of rows and definition, noted before either changes.
+    """A ROLLBACK of rows and definition, recorded before either changes.
 
-    Whether the rows came back is told by the table's own last commit: if it is that of
-    ``refresh_id``, the definition follows them, else all is as it was.
+    The table's last commit shows whether the rows were restored: if it belongs to ``refresh_id``,
+    the definition is restored too, else nothing changed.
     """
 
     refresh_id: str
     active: bool
-    """Whether the table was ACTIVATED before; it is suspended for the rollback."""
+    """Whether the table was ACTIVATED before; rollbacks suspend it."""
     to: MaterializedTable
-    """The definition that comes back."""
+    """The definition to restore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializedTable:
-    """A table whose content a query defines and the server keeps fresh.
+    """A table that is defined by a query and kept fresh by the server.
 
     Fields follow Flink's ``CatalogMaterializedTable``. ``original_query`` is the user's text after
-    AS, byte for byte; ``expanded_query`` is the same query with every table name qualified and the
-    output columns fixed, and is what refreshes run. ``schema`` holds the stored columns;
-    ``derived`` those evaluated on read. Their rows are stored in ``storage``: the table itself, or
-    with derived columns or rows held out a table of its own, over which ``name`` is a view.
+    AS, byte for byte; ``expanded_query`` is the same query with qualified table names and fixed
+    output columns, as refreshes run it. ``schema`` holds the stored columns; ``derived`` those
+    evaluated on read. Rows are stored in ``storage``: the table itself or, with derived columns or
+    quarantined rows, a separate table below the view ``name``.
     """
 
     id: str
@@ -146,9 +146,9 @@ class MaterializedTable:
     status_reason: str | None = None
     definition_version: int = 1
     storage_table: TableName | None = None
-    """Where the rows are when ``name`` is a view; None when they are in ``name``."""
+    """The table with the rows if ``name`` is a view; else None."""
     declared: bool = False
-    """Whether the statement had a column list, which SHOW CREATE then prints."""
+    """Whether the statement had a column list, which SHOW CREATE prints."""
     derived: tuple[DerivedColumn, ...] = ()
     persisted_metadata: Mapping[str, str] = field(default_factory=dict)
     """Stored columns declared METADATA, by name, with their key."""
@@ -156,42 +156,42 @@ class MaterializedTable:
     distribution: Distribution | None = None
     start_mode: StartMode | None = None
     downstream: bool = False
-    """FRESHNESS = DOWNSTREAM: ``freshness`` is then the least of the consumers'."""
+    """FRESHNESS = DOWNSTREAM: ``freshness`` is the minimum of the consumers'."""
     on_update: OnUpdate | None = None
-    """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None goes by a schedule."""
+    """REFRESH_TRIGGER = ON UPDATE of a table that is not CONTINUOUS; None if scheduled."""
     execute_as: str | None = None
-    """EXECUTE AS USER: with whose rights refreshes read; None is the owner."""
+    """EXECUTE AS USER: refreshes read as this user; None is the owner."""
     expectations: tuple[Expectation, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     immutable: str | None = None
-    """IMMUTABLE WHERE: rows that refreshes leave as they are, as the user's SQL condition."""
+    """IMMUTABLE WHERE: rows that refreshes do not change, as the user's SQL condition."""
     backfilled_from: TableName | None = None
-    """The table from which CREATE copied such rows."""
+    """The source of immutable rows copied by CREATE."""
     lineage: tuple[ColumnOrigin, ...] = ()
     resume_options: Mapping[str, str] = field(default_factory=dict)
-    """Options of the last RESUME WITH, which hold until the next resume."""
+    """Options of the last RESUME WITH, valid until the next resume."""
     checkpoint_floor: int = 0
-    """Commits up to this epoch are no checkpoint: the pipeline starts from the beginning."""
+    """Commits up to this epoch are not used as checkpoints: the pipeline starts over."""
     defined_by: str | None = None
-    """Who made this definition version; None for the first one, which its owner made."""
+    """Author of this definition version; None for the first, made by the owner."""
     defined_at: datetime | None = None
-    """When this definition version was made; None for the first one."""
+    """Creation time of this definition version; None for the first one."""
     restored_from: int | None = None
-    """The definition version that this one brought back."""
+    """The definition version that this one restored."""
     leaving: bool = False
-    """Whether CONVERT TO TABLE has begun; true after it only if its server died within it."""
+    """Whether CONVERT TO TABLE has begun; stays true only if its server died."""
     swapping: bool = False
-    """Whether SWAP WITH has begun; true after it only if it could not even be taken back."""
+    """Whether SWAP WITH has begun; stays true only if it could not be reverted."""
     dropping: bool = False
-    """Whether DROP has begun; true after it only if it could neither end nor be taken back."""
+    """Whether DROP has begun; stays true only if it could neither finish nor be reverted."""
     held: HeldVersion | None = None
-    """A version that is not served; no refresh starts by itself until it is decided on."""
+    """An unpublished version; until it is resolved, no refresh starts automatically."""
     rolling_back: RollingBack | None = None
-    """A ROLLBACK of both rows and definition that has begun and not ended."""
+    """An unfinished ROLLBACK of both rows and definition."""
 
     @property
     def kept_fresh(self) -> bool:
-        """Whether refreshes start by themselves."""
+        """Whether refreshes start automatically."""
         return self.refresh_status is RefreshStatus.ACTIVATED and self.held is None
 
     @property
@@ -201,22 +201,22 @@ class MaterializedTable:
 
     @property
     def constraints(self) -> tuple[Expectation | Assertion, ...]:
-        """Expectations and assertions, each of which is counted by its name."""
+        """Expectations and assertions, counted by name."""
         return (*self.expectations, *self.assertions)
 
     @property
     def holding(self) -> tuple[Expectation, ...]:
-        """The expectations that hold rows out of the table."""
+        """The expectations that quarantine rows."""
         return tuple(e for e in self.expectations if e.violation is Violation.QUARANTINE)
 
     @property
     def quarantine(self) -> TableName | None:
-        """The view of the rows that are held out; None if none ever are."""
+        """The view of quarantined rows; None if there never are any."""
         return quarantine_name(self.name) if self.holding else None
 
     @property
     def enforced_key(self) -> EnforcedKey | None:
-        """The primary key if refreshes are to check it."""
+        """The primary key if refreshes check it."""
         word = {**self.options, **self.resume_options}.get(ENFORCE_OPTION)
         if self.primary_key is None or word is None:
             return None
@@ -228,12 +228,12 @@ class MaterializedTable:
 
     @property
     def watched(self) -> bool:
-        """Whether changes of its sources start its refreshes."""
+        """Whether source changes start refreshes."""
         return self.refresh_mode is RefreshMode.CONTINUOUS or self.on_update is not None
 
     @property
     def gathering(self) -> timedelta:
-        """How long after the beginning of a refresh changes gather into the next one."""
+        """Minimum time from the start of a refresh to the next one on a change."""
         least = timedelta(seconds=1)
         if self.on_update is None:
             return max(least, self.freshness.duration / 4)
@@ -242,7 +242,7 @@ class MaterializedTable:
 
     @property
     def visible(self) -> tuple[Column | DerivedColumn, ...]:
-        """Stored and derived columns in the order in which the table shows them."""
+        """Stored and derived columns in visible order."""
         columns: list[Column | DerivedColumn] = list(self.schema)
         for column in sorted(self.derived, key=lambda column: column.position):
             columns.insert(column.position, column)

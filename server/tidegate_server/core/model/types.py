@@ -1,4 +1,4 @@
-"""Columns and schemas, with data types written as Spark's DDL text."""
+"""Columns and schemas, with data types as Spark DDL text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class TypeKind(Enum):
-    """The kind of a Spark data type; values are Spark's own DDL words."""
+    """The kind of a Spark data type; values are Spark's DDL keywords."""
 
     VOID = "void"
     BOOLEAN = "boolean"
@@ -39,7 +39,7 @@ class TypeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A data type taken apart: its kind, its size arguments, its own DDL text."""
+    """A parsed data type: its kind, size arguments and DDL text."""
 
     kind: TypeKind
     text: str
@@ -62,7 +62,7 @@ _KINDS = {kind.value: kind for kind in TypeKind}
 
 
 def parse_type(text: str) -> ColumnType:
-    """Take a Spark DDL type apart; a type unknown here comes back as OTHER with its text."""
+    """Parse a Spark DDL type; an unknown type is OTHER with its text."""
     word = text.strip().lower()
     if sized := _SIZED.match(word):
         first, second = int(sized[2]), int(sized[3] or 0)
@@ -86,9 +86,9 @@ _WORDS_OF_TYPES = frozenset(
     | (_SYNONYMS.keys() - {"null"})
     | {"dec", "numeric", "character", "time", "geometry", "geography"}
 )
-"""The words with which a type of Spark SQL begins."""
+"""The first words of Spark SQL's types."""
 _ELSEWHERE = (
-    # Spark keeps microseconds, whatever number of digits is asked for.
+    # Spark always stores microseconds, whatever the precision.
     (r"timestamp(_ltz\b|\s+with\s+local\s+time\s+zone\b)", "TIMESTAMP_LTZ"),
     (r"timestamp\s+without\s+time\s+zone\b", "TIMESTAMP_NTZ"),
     (r"(bytes|varbinary|binary)\b(\s*\(\s*\d+\s*\))?", "BINARY"),
@@ -98,7 +98,7 @@ _ELSEWHERE = (
 _DIGITS = re.compile(r"^(timestamp(?:_ltz|_ntz)?)\s*\(\s*\d\s*\)", re.IGNORECASE)
 _ROW = re.compile(r"^row(?=\s*<)", re.IGNORECASE)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
-_HELD = "\u01c2"  # a letter that nobody's types have
+_HELD = "\u01c2"  # does not occur in types
 _HELD_NUMBER = re.compile(f"{_HELD}([0-9]+){_HELD}")
 _NESTED = re.compile(r"^(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _FIELD = re.compile(r"^\w+\s*:?\s*(.*)$", re.DOTALL)
@@ -106,7 +106,7 @@ _FIELD_END = re.compile(rf"\s+(not\s+null|comment\s+{_HELD}[0-9]+{_HELD})\s*$", 
 
 
 def spark_type(text: str) -> str:
-    """Return a data type as Spark spells it; what Flink spells otherwise is put in Spark's words.
+    """Return a data type in Spark's spelling, translated from Flink's if necessary.
 
     https://nightlies.apache.org/flink/flink-docs-stable/docs/dev/table/types/
     """
@@ -115,33 +115,33 @@ def spark_type(text: str) -> str:
 
 
 def plain_type(text: str) -> str:
-    """Return a type in one spelling, for comparing; comments of fields do not count."""
+    """Return a type in canonical spelling, without field comments, for comparison."""
     plain, quoted = _extract_quoted(text)
     names = [each.strip("`").replace("``", "`").lower() for each in quoted]
     return _quoted_again(_plain(plain), names)
 
 
 def unknown_type(text: str) -> str | None:
-    """Return the first word of a type, or of one within it, that is none of Spark's; or None."""
+    """Return the first word of the type, or of a nested one, that Spark does not know."""
     plain, quoted = _extract_quoted(text)
     word = _unknown(plain)
     return None if word is None else _quoted_again(word, quoted)
 
 
 def inner_kinds(text: str) -> frozenset[TypeKind]:
-    """Return the kinds of the simple types within a nested type; none of a simple one."""
+    """Return the kinds of the simple types in a nested type; empty for a simple one."""
     plain, _ = _extract_quoted(text)
     return frozenset(_simple_kinds(plain)) if _taken_apart(plain) is not None else frozenset()
 
 
 def sql_name(text: str) -> str:
-    """Return a type as Spark's ``DataType.sql``: capitals, but names of fields as they are."""
+    """Return a type like Spark's ``DataType.sql``: upper case except for field names."""
     plain, quoted = _extract_quoted(text)
     return _quoted_again(_in_capitals(plain), quoted)
 
 
 def field_types(text: str) -> tuple[str, ...]:
-    """Return the types of a struct's fields, in order; none of any other type."""
+    """Return the types of a struct's fields, in order; empty for other types."""
     plain, quoted = _extract_quoted(text)
     nested = _taken_apart(plain)
     if nested is None or not plain.lower().startswith("struct"):
@@ -171,7 +171,7 @@ def _in_capitals(text: str) -> str:
 
 
 def _without_end(text: str) -> str:
-    """Leave out NOT NULL and the comment of a field."""
+    """Remove NOT NULL and the comment of a field."""
     while (shorter := _FIELD_END.sub("", text)) != text:
         text = shorter
     return text
@@ -208,12 +208,12 @@ def _unknown(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """A nested type taken apart."""
+    """A parsed nested type."""
 
     before: str
-    """Its word and the bracket."""
+    """Its keyword and bracket."""
     parts: tuple[tuple[str, str], ...]
-    """The name of each field with what follows it, and the type; no name outside of structs."""
+    """Each field's name with its separator, and its type; no name except in structs."""
     after: str
 
 
@@ -233,7 +233,7 @@ def _field(text: str) -> tuple[str, str]:
 
 
 def _extract_quoted(text: str) -> tuple[str, list[str]]:
-    """Put words in the place of names and comments in quotes, whatever these have in them."""
+    """Replace quoted names and comments by placeholders, and return both."""
     quoted = _QUOTED.findall(text)
     numbers = iter(range(len(quoted)))
     return _QUOTED.sub(lambda _: f"{_HELD}{next(numbers)}{_HELD}", text).strip(), quoted
@@ -245,7 +245,7 @@ def _quoted_again(text: str, quoted: Sequence[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield what stands between the commas outside of brackets."""
+    """Split at the commas outside of brackets."""
     depth = start = 0
     for at, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
@@ -258,7 +258,7 @@ def _parts(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column: its name in the case the user wrote, its type as Spark DDL text."""
+    """One column: its name in the user's case, its type as Spark DDL text."""
 
     name: str
     type: str
@@ -283,18 +283,18 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def find(self, name: str) -> Column | None:
-        """Return the column of that name, compared as Spark does: without regard to case."""
+        """Return the column of that name, ignoring case as Spark does."""
         wanted = name.lower()
         return next((c for c in self.columns if c.name.lower() == wanted), None)
 
 
 def text_schema(*names: str) -> Schema:
-    """Return a schema of nullable STRING columns, as most SHOW statements answer."""
+    """Return a schema of nullable STRING columns, as in most SHOW statements."""
     return Schema(tuple(Column(name=name, type="string") for name in names))
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Give repeated names a number, as Flink does: a, a0, a1."""
+    """Number repeated names, as Flink does: a, a0, a1."""
     taken = {name.lower() for name in names}
     seen: set[str] = set()
     found = []

@@ -1,4 +1,4 @@
-"""Time zones by name, in every spelling that Spark takes; pure."""
+"""Parses time zone names in every spelling Spark accepts; pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 SESSION_ZONE = "spark.sql.session.timeZone"
-"""Spark's setting of the time zone of a session."""
+"""Spark's setting for the session time zone."""
 LOCAL_ZONE = "table.local-time-zone"
-"""Flink's name of the same setting."""
+"""Flink's name for this setting."""
 UNSET = "default"
-"""Flink's value of it for no zone of the session's own."""
+"""Flink's value for an unset session time zone."""
 
 _PREFIX = r"(?:UTC|GMT|UT)?(?P<sign>[+-])"
 _OFFSETS = (
@@ -50,11 +50,11 @@ _SHORT: Mapping[str, str] = {
     "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh",
 }
-"""What Java's short names mean."""
+"""Java's short zone names."""
 
 
 def parse_zone(name: str) -> tzinfo | None:
-    """Return the zone of a name such as Asia/Tokyo, +05:30, GMT+8 or PST; None for no zone."""
+    """Return the zone of a name such as Asia/Tokyo, +05:30, GMT+8 or PST; None if invalid."""
     text = name.strip()
     for offset in _OFFSETS:
         if found := offset.fullmatch(text):
@@ -66,7 +66,7 @@ def parse_zone(name: str) -> tzinfo | None:
 
 
 def keep_the_same_time(one: tzinfo, other: tzinfo, now: datetime) -> bool:
-    """Say whether two zones show the same time on every day of the coming year."""
+    """Say whether two zones have the same offset every day of the coming year."""
     days = (now + timedelta(days=n) for n in range(_COMPARED_DAYS))
     return all(day.astimezone(one).utcoffset() == day.astimezone(other).utcoffset() for day in days)
 

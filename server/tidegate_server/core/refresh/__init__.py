@@ -1,1 +1,1 @@
-"""Decisions about refreshes: pure, without Spark and without the store."""
+"""Pure decisions about refreshes, without Spark or the store."""

@@ -1,6 +1,6 @@
-"""Which definition queries can be refreshed incrementally, told from the shape of their plan.
+"""Decides from the plan which definition queries can be refreshed incrementally.
 
-The rule that decides correctness: what is not recognised makes a full refresh.
+For correctness, anything unknown causes a full refresh.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidegate_server.core.model.reasons import Reason
 
 
 class Rule(Enum):
-    """How the change of an operator's rows is found; each can be switched off."""
+    """How the change of an operator's rows is computed; each can be disabled."""
 
     LINEAR = "LINEAR"
     """Filter, projection, generator, UNION ALL: the operator is applied to the change."""
@@ -21,7 +21,7 @@ class Rule(Enum):
     """Inner and cross join: each side's change is joined with the other side."""
     OUTER_JOIN = "OUTER_JOIN"
     SEMI_JOIN = "SEMI_JOIN"
-    """Semi and anti join, as EXISTS, IN and NOT EXISTS become."""
+    """Semi and anti join, including EXISTS, IN and NOT EXISTS."""
     AGGREGATE = "AGGREGATE"
     GROUPING_SETS = "GROUPING_SETS"
     WINDOW = "WINDOW"
@@ -31,11 +31,11 @@ class Rule(Enum):
     LIMIT = "LIMIT"
     """ORDER BY with LIMIT at the end of the query: the change is merged with the stored rows."""
     NESTED = "NESTED"
-    """Such an operator below others: its rows of the affected keys are computed at both versions
+    """Such an operator below others: its rows with affected keys are computed at both versions
     instead of being read from the table."""
     ALGEBRA = "ALGEBRA"
-    """Exact sums and counts at the top follow from the change alone; without it, and wherever that
-    is not so, groups are computed anew."""
+    """Exact sums and counts at the top are updated from the change alone; otherwise, groups are
+    recomputed."""
 
 
 ALL_RULES = frozenset(Rule)
@@ -47,7 +47,7 @@ RULES_OPTION = "materialized-table.incremental.rules"
 def read_rules(value: str) -> frozenset[Rule]:
     """Read the value of :data:`RULES_OPTION`.
 
-    :raises ValueError: naming a word that is no rule.
+    :raises ValueError: naming an unknown rule.
     """
     words = [word.strip().upper() for word in value.split(",") if word.strip()]
     return ALL_RULES if words == ["ALL"] else frozenset(Rule(word) for word in words)
@@ -55,7 +55,7 @@ def read_rules(value: str) -> frozenset[Rule]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a query, or one refresh of it, cannot be incremental."""
+    """Why a query or a single refresh cannot be incremental."""
 
     code: Reason
     text: str
@@ -63,7 +63,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One operator of a definition query, as far as incremental refresh is concerned."""
+    """One operator of a definition query, as seen by incremental refresh."""
 
     name: str
     rule: Rule = Rule.LINEAR
@@ -71,35 +71,35 @@ class Operator:
     source: str | None = None
     """The table id of a versioned source, at a leaf."""
     keyed_by: tuple[int, ...] = ()
-    """Children whose change is followed through affected keys."""
+    """Children whose change is propagated by affected keys."""
     keyless: Obstacle | None = None
-    """Why there are no keys to follow such a change by; None if there are."""
+    """Why there are no keys for such a change; None if there are."""
     replaced: bool = False
-    """Whether its rows of some keys are told in the table by the same keys."""
+    """Whether the table's columns contain its keys, so stored rows can be replaced."""
     inexact: Obstacle | None = None
     """Why computing it twice from the same rows may give different rows; None if it cannot."""
     bounded: bool = False
-    """Whether it cannot either as long as the numbers that it adds up are not too large."""
+    """Whether ``inexact`` does not apply while the summed numbers are small enough."""
     ambiguous: Obstacle | None = None
-    """Why its rows are a matter of chance where rows that tie differ; None if they never are."""
+    """Why its rows are arbitrary if tied rows differ; None if they never are."""
     unless: Obstacle | None = None
-    """Why there are none, unless the rows looked up are such that it makes no difference."""
+    """Why there are no keys unless the rows meet the query's preconditions."""
     obstacles: tuple[Obstacle, ...] = ()
-    """What makes every refresh full."""
+    """Reasons to make every refresh full."""
     subqueries: tuple[Operator, ...] = ()
-    """What its expressions read as a whole."""
+    """Subqueries in its expressions."""
 
     def changes(self, changed: frozenset[str]) -> bool:
-        """Say whether its rows may differ when these sources changed."""
+        """Say whether a change of these sources may change its rows."""
         return self.source in changed or any(child.changes(changed) for child in self.children)
 
     def reads(self, changed: frozenset[str]) -> bool:
-        """Say whether it or any expression below reads one of these sources."""
+        """Say whether it, or anything below it, reads one of these sources."""
         below = (*self.children, *self.subqueries)
         return self.source in changed or any(each.reads(changed) for each in below)
 
     def computed_from(self, other: Operator) -> bool:
-        """Say whether it is another operator, or somewhere above it."""
+        """Say whether it is the other operator, or above it."""
         return self is other or any(child.computed_from(other) for child in self.children)
 
 
@@ -111,12 +111,12 @@ def obstacles(
     combined: Operator | None = None,
     provided: bool = False,
 ) -> tuple[Obstacle, ...]:
-    """Return all that stands against an incremental refresh after these sources changed.
+    """Return the obstacles to an incremental refresh after these sources changed.
 
-    :param combined: an operator whose rows all follow from the change of what it reads; what is
-        above it is computed from all of them.
-    :param provided: whether the rows were such, when the table was refreshed, that what the plan
-        leaves open made no difference.
+    :param combined: an operator whose rows all follow from its input's change; operators above it
+        are computed from all of them.
+    :param provided: whether the rows satisfied the query's preconditions when the table was last
+        refreshed.
     """
     found = dict.fromkeys(_obstacles(root, changed, rules, combined, provided=provided))
     return tuple(found)

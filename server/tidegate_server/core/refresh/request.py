@@ -1,4 +1,4 @@
-"""Who wants which refresh, what will be done, and what came of it."""
+"""Refresh requests, orders, plans and outcomes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class RefreshPolicy(Enum):
     """How freely a refresh may choose its strategy."""
 
     AUTO = "AUTO"
-    """Incremental where that is exact and pays, else full."""
+    """Incremental if that is exact and faster, else full."""
     INCREMENTAL = "INCREMENTAL"
-    """Incremental where that is exact, whatever it costs, else full."""
+    """Incremental if that is exact, regardless of cost, else full."""
     INCREMENTAL_STRICT = "INCREMENTAL STRICT"
     """Incremental, or the refresh fails."""
     FULL = "FULL"
@@ -28,35 +28,35 @@ class RefreshPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """An earlier refresh of the same table, from which costs are learned."""
+    """An earlier refresh of the same table, used for cost estimates."""
 
     strategy: Strategy
     seconds: float
     metrics: RunMetrics
     reason_code: str = ""
-    """Why it was made so."""
+    """Why it was chosen."""
     rows_changed: int = 0
-    """Rows of the sources' changes, as far as they are known."""
+    """Rows of the sources' changes, as far as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompute:
     """Bring the table up to date with its sources: a refresh in the narrow sense.
 
-    ``partitions`` empty means the whole table. ``force`` computes everything, also when no source
+    No ``partitions`` means the whole table. ``force`` recomputes everything even if no source
     changed.
     """
 
     partitions: tuple[PartitionSpec, ...] = ()
     predicate: str | None = None
-    """REFRESH WHERE: rows of the table that are replaced, as the user's SQL condition."""
+    """REFRESH WHERE: the table's rows to replace, as the user's SQL condition."""
     force: bool = False
     vector: Mapping[str, int] | None = None
-    """Source versions to read, by table id, instead of the newest: those of a wave."""
+    """A wave's source versions to read instead of the newest, by table id."""
 
     @property
     def is_partial(self) -> bool:
-        """Whether only some partitions or rows are to be computed."""
+        """Whether only some partitions or rows are computed."""
         return bool(self.partitions) or self.predicate is not None
 
 
@@ -69,7 +69,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
-    """Serve the version that an assertion holds."""
+    """Publish the version held by an assertion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +80,15 @@ class Backfill:
 
 
 Task = Recompute | Rollback | Publish | Backfill
-"""What one run does."""
+"""A run's work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshRequest:
-    """A request for one run, by the scheduler, a user or a change of a source.
+    """A request for one run, by the scheduler, a user or a source change.
 
-    ``refresh_id`` lets the caller choose the id of the run, so that it can cancel the run under
-    that id; None takes a new one.
+    The caller may choose the run's ``refresh_id``, so that it can cancel the run; None generates
+    one.
     """
 
     table_id: str
@@ -96,28 +96,28 @@ class RefreshRequest:
     requested_by: str
     task: Task = field(default_factory=Recompute)
     policy: RefreshPolicy | None = None
-    """None is the policy of the table's refresh mode."""
+    """None: the policy of the table's refresh mode."""
     schedule_time: datetime | None = None
     wave_id: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings for this run alone, over the table's own."""
+    """Settings for this run only, overriding the table's."""
     attempt: int = 1
     refresh_id: str | None = None
 
     @property
     def recompute(self) -> Recompute:
-        """The task if it is a refresh; else one without any wishes."""
+        """The task if it is a refresh, else the default one."""
         return self.task if isinstance(self.task, Recompute) else Recompute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshOrder:
-    """What the engine has to know of a table for any run; crosses the link.
+    """All that the engine needs for a run of a table; crosses the link.
 
-    ``name`` is where the rows are stored.
+    ``name`` is the table that stores the rows.
 
-    ``epoch`` is the fencing token: the commit carries it as Delta's txnVersion under the
-    application id ``mt:<table_id>``, and Delta skips the same and lower ones.
+    ``epoch`` is the fencing token: the commit stores it as Delta's txnVersion under the
+    application id ``mt:<table_id>``, and Delta skips equal or lower ones.
     """
 
     refresh_id: str
@@ -136,28 +136,28 @@ class RefreshOrder:
     settings: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     key: EnforcedKey | None = None
-    """The primary key if it is to be checked."""
+    """The primary key if it is checked."""
     expectations: tuple[Expectation, ...] = ()
     assertions: tuple[Assertion, ...] = ()
     immutable: str | None = None
     """IMMUTABLE WHERE, as the user's SQL condition."""
     distribution: Distribution | None = None
-    """DISTRIBUTED BY: in which files rows are written."""
+    """DISTRIBUTED BY: how rows are grouped into files."""
     checkpoint_floor: int = 0
     history: tuple[PastRun, ...] = ()
     """The table's last runs, newest first."""
     has_consumers: bool = False
-    """Whether other materialized tables read this one, for which changes are kept minimal."""
+    """Whether other materialized tables read this one; changes are then kept minimal."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """The table itself and all that it reads."""
+        """The table itself and its sources."""
         return (self.name, *(source.name for source in self.sources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedRefresh:
-    """What a materialized table's last commit says of the refresh that made it."""
+    """A materialized table's last commit and the refresh that made it."""
 
     epoch: int
     version: int
@@ -166,16 +166,16 @@ class CommittedRefresh:
     refresh_id: str
     strategy: str = "FULL"
     partial: bool = False
-    """True when the commit replaced only some partitions, so that the vector does not hold for
-    the whole table."""
+    """Whether the commit replaced only some partitions, so its vector does not cover the whole
+    table."""
     logical_time: datetime | None = None
     breaks: str | None = None
-    """Which assertion a held version breaks, and how; None of what is served."""
+    """The assertion that a held version breaks, and how; None if published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshPlan:
-    """What one run will do; EXPLAIN prints this very object."""
+    """The plan of one run, which EXPLAIN prints."""
 
     strategy: Strategy
     reason_code: Reason
@@ -191,7 +191,7 @@ class RefreshPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshOutcome:
-    """What a carried-out plan left behind."""
+    """The outcome of an executed plan."""
 
     plan: RefreshPlan
     from_version: int | None
@@ -199,6 +199,6 @@ class RefreshOutcome:
     metrics: RunMetrics = RunMetrics()
     data_timestamp: datetime | None = None
     definition_version: int | None = None
-    """That of the rows, where it is not the order's."""
+    """The rows' version if not the order's."""
     sources: tuple[Source, ...] | None = None
-    """What the query read, in the order of the definition; None where it was not looked at."""
+    """The query's sources, in the order of the definition; None if not analyzed."""

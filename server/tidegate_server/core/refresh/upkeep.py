@@ -1,10 +1,10 @@
-"""When a materialized table is looked after: its files, which of them may go, and whether it
-equals its query; pure.
+"""Decides when to compact a materialized table, remove its old files, and compare it with its
+query; pure.
 
-A version can be read as long as its files are there and the log describes it. Versions stay for a
-time, the retention; of a table that is refreshed every few seconds only the newest many of them do.
-Within the retention a version stays whatever their number as long as a table that reads this one
-will compare with it, or a refresh at work may read it.
+A version is readable while its files exist and the log describes it. Versions are kept for the
+retention time; if a table is refreshed every few seconds, only a limited number is kept. Within the
+retention, a version is kept regardless of the limit while a downstream table still has to compare
+with it, or a running refresh may read it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _FILE_RETENTION = "delta.deletedFileRetentionDuration"
 _LOG_RETENTION = "delta.logRetentionDuration"
 
 LARGE_FILE = 128 * 2**20
-"""Bytes of a file as compaction writes it."""
+"""Bytes per file written by compaction."""
 LEAST_AGE = timedelta(hours=6)
-"""How long every version stays: a query may go on reading it."""
+"""Minimum age of removed versions; queries may read newer ones."""
 
 _COMMITS = 10
 _PAUSE = timedelta(minutes=10)
@@ -39,28 +39,28 @@ _SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepRules:
-    """What is wanted for a table."""
+    """A table's maintenance options."""
 
     on: bool = True
-    """Whether its files are looked after."""
+    """Whether its files are maintained."""
     small_files: int = 50
-    """Files beyond those that its size asks for, from which on it is compacted; 0 never does."""
+    """Number of files beyond those its size requires at which it is compacted; 0 disables this."""
     retention: timedelta | None = None
-    """How long versions stay; None is as long as Delta's own property of the table says."""
+    """How long versions are kept; None uses the table's own Delta property."""
     versions: int = 20_000
-    """How many versions stay, if that many are made within the retention; 0 sets no bound."""
+    """Maximum number of versions kept within the retention; 0 for no limit."""
     interval: timedelta = timedelta(days=1)
     """Time between two removals of files."""
     verify: timedelta | None = None
-    """Time between two comparisons of the content with the query; None never compares."""
+    """Time between two comparisons of the content with the query; None disables them."""
     parts: int = 0
-    """Into how many parts rows are told, one of which is compared after each incremental refresh;
-    0 compares none."""
+    """Number of parts the rows are hashed into; each incremental refresh compares one. 0 disables
+    this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeededVersion:
-    """When a version was made, and since when others have taken its files away."""
+    """When a version was made, and since when its files may have been replaced."""
 
     made: datetime
     left: datetime
@@ -68,7 +68,7 @@ class NeededVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesFound:
-    """What a look at a table's newest version and its log tells, without a Spark job."""
+    """Statistics from a table's newest version and its log, read without a Spark job."""
 
     version: int
     files: int
@@ -78,23 +78,23 @@ class FilesFound:
     log_retention: timedelta
     """The table's own ``delta.logRetentionDuration``."""
     needed: tuple[NeededVersion, ...] = ()
-    """The versions asked for, without the newest and those of which the log does not tell."""
+    """The requested versions, except the newest and those missing in the log."""
     oldest_wanted: datetime | None = None
-    """When the version so many back was made; None if there are not so many."""
+    """When the oldest version to keep by number was made; None if fewer exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesRewritten:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     added: int = 0
     removed: int = 0
-    """How many files the newest version has no more; they stay for the versions before."""
+    """Files removed from the newest version; older versions still need them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesRemoved:
-    """What was deleted for good."""
+    """Permanently deleted files."""
 
     files: int = 0
     size: int = 0
@@ -102,16 +102,16 @@ class FilesRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPart:
-    """One of ``of`` parts of about the same size into which hashes tell the rows of a table."""
+    """One of ``of`` parts of similar size into which a table's rows are hashed."""
 
     number: int
-    """From 0 on."""
+    """From 0."""
     of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentCompared:
-    """How a version of a table compares with its query."""
+    """Comparison of a table's version with its query."""
 
     version: int
     missing_rows: int = 0
@@ -121,22 +121,22 @@ class ContentCompared:
 
     @property
     def equal(self) -> bool:
-        """Whether the rows are those of the query."""
+        """Whether the rows match the query's."""
         return not self.missing_rows and not self.extra_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """The moment before which versions need not be readable any more."""
+    """The time before which versions need not be readable."""
 
     before: datetime
     shortens_log: bool
-    """Whether the log before it goes too: versions are so many that it would grow too long."""
+    """Whether the log before it is removed too, because there are too many versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepRun:
-    """The record of looking after a table once; times are aware UTC."""
+    """The record of one maintenance run; times are aware UTC."""
 
     upkeep_id: str
     table_id: str
@@ -147,27 +147,27 @@ class UpkeepRun:
     rewritten: FilesRewritten | None = None
     """None without a compaction."""
     files_left: int | None = None
-    """Files of the newest version after it."""
+    """The newest version's files after it."""
     removed: FilesRemoved | None = None
     """None without a removal."""
     removed_before: datetime | None = None
-    """The moment before which versions may not be readable any more."""
+    """The time before which versions may be unreadable."""
     compared: ContentCompared | None = None
-    """None without a comparison, or if it was impossible."""
+    """None if not compared, or if that was impossible."""
     error_class: str | None = None
     error_message: str | None = None
 
     @property
     def did_something(self) -> bool:
-        """Whether it is worth a record."""
+        """Whether the run is recorded."""
         done = (self.rewritten, self.removed, self.compared, self.error_class)
         return any(part is not None for part in done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastUpkeep:
-    """What earlier runs left: files after the last compaction, the times of the last removal and
-    of the last comparison, or of the last that was impossible."""
+    """Results of earlier runs: files after the last compaction, and the times of the last removal
+    and the last comparison, possible or not."""
 
     files_left: int = 0
     removed_at: datetime | None = None
@@ -175,7 +175,7 @@ class PastUpkeep:
 
 
 def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
-    """Read a table's options, which were checked when they were set."""
+    """Parse a table's options, which were validated when set."""
     rules = UpkeepRules()
     interval = parse_duration(option(INTERVAL_OPTION) or "")
     retention = parse_duration(option(RETENTION_OPTION) or "")
@@ -192,38 +192,38 @@ def read_upkeep(option: Callable[[str], str | None]) -> UpkeepRules:
 
 
 def worth_a_look(commits: int, since: timedelta) -> bool:
-    """Say whether a table is looked at, after so many commits and so long since the last look."""
+    """Say whether to inspect a table after that many commits and time since the last check."""
     return commits >= _COMMITS or (commits > 0 and since >= _PAUSE)
 
 
 def has_small_files(found: FilesFound, rules: UpkeepRules, settled: int) -> bool:
     """Say whether compaction pays.
 
-    :param settled: files that the last compaction left, as many as partitions may need.
+    :param settled: files after the last compaction; partitions may need as many.
     """
     fitting = max(settled, 1 + found.size // LARGE_FILE)
     return 0 < rules.small_files <= found.files - fitting
 
 
 def time_to_compact(freshness: Freshness) -> timedelta:
-    """Return how long a compaction may take, for which a refresh that is due waits."""
+    """Return the time limit of a compaction, since due refreshes wait for it."""
     return min(max(_SHORTEST, freshness.duration / 10), _LONGEST)
 
 
 def removal_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
-    """Say whether it is time to remove files, after ``last``: the creation or a removal."""
+    """Say whether to remove files again; ``last`` is the creation or last removal."""
     return now - last >= rules.interval
 
 
 def comparison_due(rules: UpkeepRules, last: datetime, now: datetime) -> bool:
-    """Say whether it is time to compare the content, after ``last``: creation or comparison."""
+    """Say whether to compare the content; ``last`` is the creation or last comparison."""
     return rules.verify is not None and now - last >= rules.verify
 
 
 def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str]:
-    """Return Delta's own properties that are to be raised, if the option asks for more.
+    """Return the Delta retention properties to raise to the option's value.
 
-    What was removed longer ago than they say, Delta does not know for a table's file any more.
+    After that time, Delta forgets removed files and no longer treats them as the table's.
     """
     wanted = rules.retention or timedelta()
     present = {_FILE_RETENTION: found.retention, _LOG_RETENTION: found.log_retention}
@@ -234,18 +234,18 @@ def longer_retentions(found: FilesFound, rules: UpkeepRules) -> Mapping[str, str
 def horizon(
     found: FilesFound, rules: UpkeepRules, now: datetime, at_work: datetime | None = None
 ) -> Horizon:
-    """Return up to when versions may go.
+    """Return the time before which versions may go.
 
-    :param at_work: since when a refresh runs that reads or writes the table, if one does.
+    :param at_work: start of a running refresh that uses the table, if any.
     """
     retention = min(found.retention, rules.retention or found.retention)
     oldest = wanted = now - max(retention, LEAST_AGE)
     if found.oldest_wanted is not None:
         wanted = max(oldest, min(found.oldest_wanted, now - LEAST_AGE))
-    # What was left before the retention may be gone already, and holds nothing back.
+    # Versions replaced before the retention may be gone already.
     needed = [version for version in found.needed if version.left >= oldest]
     before = min([wanted, *(version.left for version in needed)])
-    # What a refresh at work has written belongs to no version yet, however long it takes.
+    # Files written by a running refresh do not belong to any version yet.
     before = before if at_work is None else min(before, at_work)
     described = all(version.made > before for version in needed)
     return Horizon(before=before, shortens_log=oldest < before and described)

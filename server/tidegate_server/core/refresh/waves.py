@@ -1,7 +1,7 @@
 """A wave: refreshes of connected tables on one version of every source; pure.
 
-The versions of all sources are chosen once. A table of the wave that reads another one of it reads
-the version that one's refresh just committed.
+Source versions are chosen once. A table that reads another table of the wave reads the version
+just committed by that table's refresh.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import PartitionSpec, Source, SourceKind
 
 Partitions = tuple[PartitionSpec, ...]
-"""What a step replaces; none means the whole table."""
+"""Partitions a step replaces; empty for the whole table."""
 
 Consumers = Callable[[TableName], tuple[MaterializedTable, ...]]
 Find = Callable[[TableName], MaterializedTable | None]
 
 
 def readers(table: MaterializedTable, consumers: Consumers) -> tuple[MaterializedTable, ...]:
-    """Return the materialized tables that read a table, by its own name or its storage's."""
+    """Return the materialized tables that read a table or its storage table."""
     found = {reader.id: reader for reader in consumers(table.name)}
     if table.storage_table is not None:
         found.update({reader.id: reader for reader in consumers(table.storage_table)})
@@ -38,7 +38,7 @@ def ancestors(table: MaterializedTable, find: Find) -> list[MaterializedTable]:
 
 
 def needs(table: MaterializedTable, wave: Sequence[MaterializedTable]) -> tuple[str, ...]:
-    """Return the ids of the tables of a wave that one of them reads."""
+    """Return the ids of those tables of a wave that ``table`` reads."""
     read = {name for source in table.sources for name in (source.name, *source.via)}
     folded = {name.folded() for name in read}
     return tuple(
@@ -49,10 +49,10 @@ def needs(table: MaterializedTable, wave: Sequence[MaterializedTable]) -> tuple[
 def spread(
     wave: Sequence[MaterializedTable], given: Mapping[str, Partitions]
 ) -> dict[str, Partitions]:
-    """Return what each step of a wave replaces, by table id.
+    """Return the partitions each step of a wave replaces, by table id.
 
     :param wave: the tables, sources before consumers.
-    :param given: what the tables that the wave begins with replace.
+    :param given: the same for the wave's first tables.
     """
     found: dict[str, Partitions] = {}
     for table in wave:
@@ -68,10 +68,10 @@ def spread(
 def travelling(
     partitions: Partitions, source: MaterializedTable, table: MaterializedTable
 ) -> Partitions:
-    """Return which partitions of a consumer those of its source touch; none if that is unknown.
+    """Return the consumer's partitions affected by its source's; empty if unknown.
 
-    A partition column takes its values along when the consumer has one of that name and passes it
-    through unchanged.
+    Values of a partition column carry over if the consumer has a partition column of that name and
+    passes it through unchanged.
     """
     keys = {key.lower(): key for key in table.partition_keys if _passes(key, source, table)}
     passed = []
@@ -84,7 +84,7 @@ def travelling(
 
 
 def outside(wave: Iterable[MaterializedTable]) -> tuple[Source, ...]:
-    """Return the versioned sources of a wave that are not refreshed by it."""
+    """Return the versioned sources that a wave does not refresh."""
     tables = list(wave)
     inside = {name for table in tables for name in _names(table)}
     found = {
@@ -102,7 +102,7 @@ def step_vector(
     """Return the versions a step reads, by table id.
 
     :param chosen: the versions of the sources outside the wave.
-    :param committed: the version each finished step left, by the folded name of its storage.
+    :param committed: the version each finished step committed, by its folded storage name.
     """
     inside = {
         source.table_id: committed[source.name.folded()]
@@ -113,7 +113,7 @@ def step_vector(
 
 
 def forward(vector: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
-    """Return the versions to read so that no source is read at an earlier version than last time.
+    """Return the versions to read, none of them older than at the last refresh.
 
     :param last: the vector of the table's last refresh.
     """
@@ -144,7 +144,7 @@ def _walk(
     table: MaterializedTable,
     following: Callable[[MaterializedTable], tuple[MaterializedTable, ...]],
 ) -> list[MaterializedTable]:
-    """Walk a graph from one table; each comes after all that follow it, itself left out."""
+    """Walk a graph in post-order from one table, which is left out."""
     finished: dict[str, MaterializedTable] = {}
     waiting = [(table, iter(following(table)))]
     while waiting:

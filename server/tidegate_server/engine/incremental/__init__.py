@@ -1,1 +1,1 @@
-"""Incremental refresh: what changed, which rows of the table that changes, one commit."""
+"""Incremental refresh: source changes, the table's changed rows, one commit."""

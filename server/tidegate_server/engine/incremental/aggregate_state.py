@@ -1,9 +1,9 @@
-"""Tables of few groups, which follow from totals that the last commit recorded.
+"""Computes tables of few groups from totals recorded in the last commit.
 
-Where a query ends in an aggregate and what is done to its rows, such as an average, a quotient of
-sums or HAVING, the table does not have what is to be added to. A few groups' sums and counts fit
-into the commit itself; the change of the sources is added to them, and the aggregate's own
-expressions are evaluated over the result.
+If a query ends in an aggregate followed by operators such as HAVING, or computes an average or a
+quotient of sums, the table lacks the values to add to. For few groups, sums and counts fit into the
+commit itself: the change of the sources is added to them, and the aggregate's expressions are
+evaluated over the result.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tidegate_server.engine.storage.exact import as_text, from_text
 from tidegate_server.engine.storage.jvm import items, kind
 
 MOST_GROUPS = 200
-"""With more of them, totals would make commits long."""
+"""With more groups, commits would become too long."""
 
 _LONGEST = 8192
 _ROWS = "rows"
 _CHANGED = "changed"
-# Up to here every whole number is a DOUBLE, so that the order of a sum makes no difference.
+# A DOUBLE holds every integer up to this, so the order of a sum does not matter.
 _EXACT = 1 << 53
 _EXTREMES = frozenset({"Min", "Max"})
 _ABOVE = frozenset({"Window", "Aggregate", "Distinct"}) | ROW_WISE
@@ -47,48 +47,48 @@ _ABOVE = frozenset({"Window", "Aggregate", "Distinct"}) | ROW_WISE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addend:
-    """One call of an aggregate function that can be added up."""
+    """An aggregate function call with results that add up."""
 
     function: Any
     name: str
     """Count, Sum, Average, Min or Max."""
     inputs: tuple[Any, ...]
     condition: Any | None
-    """That of its FILTER clause."""
+    """The FILTER clause."""
     buffers: tuple[Any, ...]
-    """The attributes over which Spark evaluates the function."""
+    """The function's aggregation buffer attributes in Spark."""
     kept_as: str
-    """The type in SQL of the first of them: of the sum, where it has one."""
+    """The first buffer's SQL type: the sum's, if there is one."""
 
     @property
     def extreme(self) -> bool:
-        """Whether it is a smallest or largest value, which does not follow when it was removed."""
+        """Whether it is a minimum or maximum, which is unknown once it was removed."""
         return self.name in _EXTREMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """A query whose rows are computed, one by one, from the groups of ``node``."""
+    """A query whose rows are computed from the groups of ``node``."""
 
     node: Node
     above: tuple[Node, ...]
-    """The operators from the query's result down to the aggregate, that left out."""
+    """The operators above the aggregate, from the query's result down."""
     groups: tuple[Any, ...]
     addends: tuple[Addend, ...]
 
     @property
     def keys(self) -> list[str]:
-        """The names of a total's key columns."""
+        """The key columns' names in totals."""
         return [f"g{index}" for index in range(len(self.groups))]
 
     @property
     def topmost(self) -> bool:
-        """Whether nothing above the aggregate treats its rows together."""
+        """Whether all operators above the aggregate work row by row."""
         return all(node.kind in ROW_WISE for node in self.above)
 
 
 def read_totals(shape: Node, catalyst: Catalyst) -> Iterator[Totals]:
-    """Yield what a query adds up, each with all that is computed from it, the uppermost first."""
+    """Yield the query's aggregates that can be kept as totals, topmost first."""
     if not fails_on_overflow(catalyst):
         return
     node = shape
@@ -147,10 +147,10 @@ def _averages_exactly(function: Any) -> bool:
 def _partial_aggregates(
     totals: Totals, catalyst: Catalyst, rows: Any, weight: Any | None
 ) -> DataFrame:
-    """Return the totals of the groups among rows.
+    """Return the totals of each group in ``rows``.
 
     :param rows: a plan with the aggregate's input attributes.
-    :param weight: how often each row counts, an attribute; None for once.
+    :param weight: the attribute with each row's weight; None for 1.
     """
     named = [catalyst.alias(e, name) for e, name in zip(totals.groups, totals.keys, strict=True)]
     for number, addend in enumerate(totals.addends):
@@ -160,7 +160,7 @@ def _partial_aggregates(
     named.append(catalyst.alias(catalyst.long(1) if weight is None else weight, WEIGHT))
     frame = catalyst.frame(catalyst.project(named, rows))
     if weight is not None and any(is_long(each) for a in totals.addends for each in a.inputs):
-        # These have no product with a weight: of rows that are equal, each counts for itself.
+        # Long decimals cannot be multiplied by a weight, so each copy is a row.
         copies = f"array_repeat(CAST(signum({WEIGHT}) AS BIGINT), CAST(abs({WEIGHT}) AS INT))"
         frame = frame.withColumn(WEIGHT, F.explode(F.expr(copies)))
     parts = [f"{WEIGHT} AS {_ROWS}"]
@@ -198,13 +198,13 @@ def _parts(number: int, addend: Addend, frame: DataFrame, *, once: bool) -> Iter
 
 
 def _in_doubles(addend: Addend) -> bool:
-    """Say whether Spark adds whole numbers up as floating point numbers."""
+    """Say whether Spark sums integers as floating-point numbers."""
     return addend.name == "Average" and addend.kept_as == "DOUBLE"
 
 
 def _group(totals: Totals, parts: DataFrame) -> DataFrame:
     extremes = {f"{column}{n}": a.name for n, a in _extremes(totals) for column in "xr"}
-    # Whole numbers are summed as such, also where Spark keeps a DOUBLE.
+    # Integers are summed as BIGINT even if Spark uses DOUBLE.
     decimals = {
         f"t{n}": a.kept_as for n, a in enumerate(totals.addends) if a.kept_as.startswith("DECIMAL")
     }
@@ -218,13 +218,13 @@ def _group(totals: Totals, parts: DataFrame) -> DataFrame:
 
 
 def _sound(totals: Totals) -> str:
-    """Return a condition in SQL on totals from which every value follows."""
+    """Return the SQL condition under which totals determine every value."""
     conditions = [f"{_ROWS} >= 0"]
     for number, addend in enumerate(totals.addends):
         if _in_doubles(addend):
             conditions.append(f"m{number} <= {_EXACT}")
         elif addend.extreme:
-            # Also where an equal one came: a join's change may hold rows that cancel out.
+            # Even if an equal one was added: rows of a join's change may cancel out.
             removed = f"r{number} {'<=' if addend.name == 'Min' else '>='} x{number}"
             conditions.append(f"NOT coalesce({removed}, false)")
     return " AND ".join(conditions)
@@ -234,8 +234,8 @@ def _sound(totals: Totals) -> str:
 
 
 def _compute_plans(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> list[Any]:
-    """Return a plan of the query's rows, from the totals of all groups by its own expressions, and
-    after it those of the rows that each operator above the aggregate reads."""
+    """Return a plan that computes the query's rows from all groups' totals, followed by the plans
+    of the rows that each operator above the aggregate reads."""
     buffers: dict[int, tuple[Any, str]] = {}
     for number, addend in enumerate(totals.addends):
         for buffer, value in zip(addend.buffers, _values(number, addend), strict=True):
@@ -260,7 +260,7 @@ def _compute_plans(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> list
 
 
 def _values(number: int, addend: Addend) -> list[str]:
-    """Return what Spark's own buffers of the function would hold, in SQL."""
+    """Return the values of the function's Spark buffers, in SQL."""
     if addend.name == "Count":
         return [f"n{number}"]
     if addend.extreme:
@@ -278,7 +278,7 @@ def _result(named: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst)
 
 
 def _evaluate(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: Catalyst) -> Any:
-    """Return an aggregate's expression over totals."""
+    """Rewrite an aggregate's expression to totals."""
     for group, key in zip(totals.groups, keys, strict=True):
         if bool(group.semanticEquals(expression)):
             return key
@@ -291,19 +291,19 @@ def _evaluate(expression: Any, totals: Totals, keys: Sequence[Any], catalyst: Ca
     return catalyst.with_children(expression, evaluated)
 
 
-# ---- what a commit records -----------------------------------------------------------------------
+# ---- recorded state ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Totals of all groups, and what is computed from them."""
+    """Totals of all groups, and the rows computed from them."""
 
     state: AggregateState | TooManyGroups
-    """What a commit records of them: as text a JSON array of arrays of strings."""
+    """Their form in a commit; the text is a JSON array of arrays of strings."""
     plans: Sequence[Any]
-    """The query's rows, and after them those that each operator above the aggregate reads."""
+    """The query's rows, followed by the rows that each operator above the aggregate reads."""
     changed: int = 0
-    """How many groups a change of sources concerned."""
+    """The number of groups affected by a change."""
 
     @property
     def plan(self) -> Any:
@@ -317,8 +317,8 @@ def compute_state(
     """Compute totals and rows from the sources; None if there are too many, or an average is not
     exact.
 
-    :param resources: takes what is to be released after the rows were written.
-    :param few: whether few groups are expected; else those that are too many are kept meanwhile.
+    :param resources: resources to release after the rows are written.
+    :param few: whether few groups are expected; otherwise the groups are cached.
     """
     frame = _partial_aggregates(totals, catalyst, totals.node.plan.child(), None)
     if not few and totals.groups:
@@ -334,9 +334,9 @@ def compute_state(
 def advance_state(
     totals: Totals, catalyst: Catalyst, before: AggregateState, change: Any, weight: Any
 ) -> Recorded | None:
-    """Add a change to recorded totals; None if the new ones do not follow or are too many.
+    """Add a change to recorded totals; None if the new ones are unknown or too many.
 
-    :param before: what was recorded.
+    :param before: the recorded state.
     :param change: a plan with the aggregate's input attributes and ``weight``.
     """
     added = _partial_aggregates(totals, catalyst, change, weight)
@@ -344,13 +344,13 @@ def advance_state(
     both = known.withColumn(_CHANGED, F.lit(0)).unionByName(
         added.withColumn(_CHANGED, F.lit(1)), allowMissingColumns=True
     )
-    # Where all that is left is NULL, none of the values before must come back.
+    # If only NULLs are left, the previous value must not remain.
     left = {f"x{n}": F.expr(f"CASE WHEN n{n} > 0 THEN x{n} END") for n, _ in _extremes(totals)}
     return _collect_state(totals, catalyst, _group(totals, both).withColumns(left))
 
 
 def _collect_state(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Recorded | None:
-    """Bring totals here; one Spark action."""
+    """Collect totals; one Spark action."""
     lasting = _lasting(totals, frame)
     texts = ", ".join(as_text(field.name, field.dataType) for field in lasting)
     remains = f"{_ROWS} > 0" if totals.groups else "true"
@@ -371,13 +371,13 @@ def _collect_state(totals: Totals, catalyst: Catalyst, frame: DataFrame) -> Reco
 
 
 def _lasting(totals: Totals, frame: DataFrame) -> list[T.StructField]:
-    """Return the columns of totals that are not of one change alone."""
+    """Return the columns of totals that are recorded."""
     passing = {_CHANGED, *(f"r{number}" for number, _ in _extremes(totals))}
     return [field for field in frame.schema.fields if field.name not in passing]
 
 
 def _readable(fields: Sequence[T.StructField]) -> Iterator[str]:
-    """Yield conditions without which JSON does not keep a value as it is."""
+    """Yield the conditions under which JSON preserves the values."""
     for field in fields:
         if isinstance(field.dataType, T.StringType):
             yield f"coalesce(is_valid_utf8({field.name}), true)"

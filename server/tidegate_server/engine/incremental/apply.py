@@ -1,4 +1,4 @@
-"""Lands a signed diff of a materialized table in one commit."""
+"""Applies a table's signed diff in one commit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tidegate_server.engine.storage.unique import check_diff, proven_key
 
 _OWN = frozenset({WEIGHT, ROW_ID, COPIES})
 _BROADCAST = 50_000
-# Delta keeps the range of values of a file's first columns.
+# Delta stores the value range of a file's first columns.
 _RANGED = 32
 _ORDERED = (
     T.ByteType,
@@ -56,22 +56,22 @@ _ORDERED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidatedDelta:
-    """A diff computed once and for all, with what one look at it told."""
+    """A diff that is computed once, with statistics about it."""
 
     rows: DataFrame
-    """Each changed row once, fitted, its weight and a number of its own."""
+    """Each changed row once, fitted, its weight and a unique number."""
     gone: int
-    """Different rows that go, or of which copies go."""
+    """Distinct rows with removed copies."""
     removed: int
-    """Copies that go."""
+    """Removed copies."""
     added: int
-    """Copies that come."""
+    """Added copies."""
     distinct: bool
-    """Whether rows that go are rows of which the table has one."""
+    """Whether the table has each removed row only once."""
     ranged: bool
     """Whether it has ranges."""
     row: Row
-    """The ranges, the broken expectations, and what else was asked for."""
+    """The ranges, broken expectations, and requested aggregates."""
 
 
 def consolidate(
@@ -87,16 +87,16 @@ def consolidate(
 ) -> ConsolidatedDelta:
     """Compute a diff; one Spark job.
 
-    A second computation might give other digits of a sum of doubles.
+    A second computation could give a sum of doubles other last digits.
 
-    :param diff: the query's columns by position, then ``__weight BIGINT``. A row may come several
-        times, the sum of its weights is what counts. What concerns immutable rows is left out.
-    :param distinct: whether no row comes twice, in the diff or in the table. What columns the diff
-        has after the weight are there for what is asked.
-    :param ranged: whether the table may have files that need not be looked at.
-    :param asked: named aggregates in SQL that the look is to find too.
-    :param beside: frames of one row that it is to take along.
-    :raises DiffMismatchError: if the table cannot take a diff because of a column's name.
+    :param diff: the query's columns by position, then ``__weight BIGINT``. A row may occur several
+        times; its weights are summed. Immutable rows are left out.
+    :param distinct: whether no row occurs twice, in the diff or in the table. Columns after the
+        diff's weight serve the ``asked`` aggregates.
+    :param ranged: whether the table may have files that can be skipped.
+    :param asked: further named aggregates in SQL to compute.
+    :param beside: frames of one row to compute in the same job.
+    :raises DiffMismatchError: if a column's name conflicts with those of a diff.
     """
     if _OWN & {name.lower() for name in order.columns}:
         raise DiffMismatchError(f"{order.name} has a column named as those of a diff are")
@@ -127,15 +127,15 @@ def apply(
     *,
     base: int,
 ) -> Written:
-    """Add and take away rows in one commit; a diff that sums to nothing makes one without data.
+    """Add and remove rows in one commit; a diff that sums to zero commits no data.
 
-    :param session: the refresh's own session, whose settings are changed meanwhile.
-    :param base: the version of the last refresh, whose content the diff was computed for.
-    :raises DiffMismatchError: if the table does not hold what is to be taken away.
-    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed already,
-        MT_EXPECTATION_FAILED if an added row breaks an expectation that is to stop the refresh,
-        MT_PK_VIOLATED if the primary key would not hold and that is to stop it,
-        MT_ASSERTION_FAILED if an assertion is to stop it, MT_VERSION_HELD if one has it held.
+    :param session: the refresh's own session, whose settings are changed temporarily.
+    :param base: the last refresh's version, to which the diff applies.
+    :raises DiffMismatchError: if the table lacks rows that are to be removed.
+    :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed,
+        MT_EXPECTATION_FAILED if an added row breaks an expectation with FAIL,
+        MT_PK_VIOLATED if the primary key would be violated and fails the refresh,
+        MT_ASSERTION_FAILED if an assertion fails the refresh, MT_VERSION_HELD if one holds it.
     """
     if not format.untouched_since(order, base):
         raise DiffMismatchError(f"{order.name} was changed by somebody else")
@@ -156,7 +156,7 @@ def _look(
     *,
     ranged: bool,
 ) -> Row:
-    """Count the rows, those that break expectations, and find the range of what is removed."""
+    """Count the rows and those breaking expectations; find the range of removed rows."""
     stays = " AND ".join(f"NOT {e.broken}" for e in order.expectations if drops(e)) or "true"
     removed = f"({WEIGHT} < 0 AND {stays})"
     added = f"greatest({WEIGHT}, 0)"
@@ -188,7 +188,7 @@ def _total(condition: str, weight: str) -> str:
 def _check_expectations(diff: ConsolidatedDelta, order: RefreshOrder) -> Mapping[str, int]:
     """Return how many added rows break each expectation.
 
-    :raises ServerError: MT_EXPECTATION_FAILED for the first one that is to stop the refresh.
+    :raises ServerError: MT_EXPECTATION_FAILED for the first broken one with FAIL.
     """
     for number, each in enumerate(order.expectations):
         if each.violation is Violation.FAIL and diff.row[f"e{number}"]:
@@ -205,7 +205,7 @@ def _key_checked(
     changed: DataFrame,
     diff: ConsolidatedDelta,
 ) -> Mapping[str, int]:
-    """Return how many values of the key would not be unique afterwards; raises MT_PK_VIOLATED."""
+    """Return how many key values would violate the key afterwards; raises MT_PK_VIOLATED."""
     if order.key is None:
         return {}
     last = format.last_commit(order.name, order.table_id)
@@ -258,9 +258,9 @@ def _check_assertions(
     record: CommitRecord,
     applied: Callable[[DataFrame], DataFrame],
 ) -> Mapping[str, int]:
-    """Judge the rows that the commit would leave by the table's assertions.
+    """Check the table's assertions on the rows after the commit.
 
-    :param applied: makes them of those that are stored.
+    :param applied: computes them from the stored ones.
     :raises ServerError: as the format's ``gate``.
     """
     if not order.assertions:
@@ -278,7 +278,7 @@ def _table(session: SparkSession, format: TableFormat, order: RefreshOrder) -> D
 
 
 def _within(changed: DataFrame, diff: ConsolidatedDelta) -> Column:
-    """Return the ranges of what is removed, by which files of the table can be skipped."""
+    """Return the ranges of removed rows, which let Delta skip files of the table."""
     if not diff.ranged:
         return F.lit(True)
     bounds = (_bounds(number, field, diff.row) for number, field in _range_columns(changed))
@@ -296,7 +296,7 @@ def _bounds(number: int, field: T.StructField, row: Row) -> Column:
 
 
 def _range_columns(rows: DataFrame) -> Iterator[tuple[int, T.StructField]]:
-    """Yield the columns whose range skips files."""
+    """Yield the columns that let Delta skip files."""
     for number, field in enumerate(_table_fields(rows)[:_RANGED]):
         if isinstance(field.dataType, _ORDERED):
             yield number, field

@@ -24,15 +24,15 @@ class Change:
     before: int
     after: int
     base: int
-    """The version to read for the rows before: the last one with the same rows as ``before``, since
-    compaction may have made earlier ones expire."""
+    """The version to read for the old rows: the last one with the same rows as ``before``, since
+    earlier ones may expire after a compaction."""
     method: ChangeMethod
     reason: str
     """Why the change is unknown; empty unless the method is WHOLE."""
     rows: int | None
     """Upper bound of the rows added and removed, if the commits record it."""
     guess: int | None
-    """Estimate of the same from the sizes of files."""
+    """Estimate of ``rows`` from file sizes."""
     read: Callable[[], DataFrame] | None
     """Returns the source's columns and ``__weight BIGINT``, never 0; None if the method is WHOLE.
 
@@ -45,8 +45,8 @@ def source_change(
 ) -> Change:
     """Return the change of ``source``; starts no Spark job.
 
-    Rows are compared exactly: NULL equals NULL and NaN equals NaN, but 0.0 and -0.0 are different,
-    as they are for a query that prints them.
+    Rows are compared exactly: NULL equals NULL and NaN equals NaN, but 0.0 and -0.0 differ, as
+    they do when a query prints them.
     """
     found = _find_change(session, format, source, before, after)
     return Change(

@@ -1,8 +1,8 @@
 """Computes the change of a query's rows from the changes of its sources.
 
 Every operator yields the exact signed change of its rows. Linear ones are applied to the change of
-their inputs. For the others, all rows with an affected key are recomputed, that is a key of a
-changed input row: rows with other keys have the same input before and after.
+their inputs. The others recompute all rows with an affected key, which is a key of a changed input
+row: rows with other keys have the same input before and after.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ChangedSource:
 
     change: DataFrame
     before: Callable[[], DataFrame]
-    """Called only if needed, since it has to look up an old version."""
+    """Called only if needed, since it looks up an old version."""
     few: bool = False
     """Whether the change is small enough to be broadcast."""
 
@@ -46,7 +46,7 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """The table's rows with these keys are removed, since all of them are recomputed."""
+    """Keys of table rows to remove, since all their rows are recomputed."""
 
     keys: Keys
     columns: tuple[int, ...]
@@ -56,9 +56,9 @@ class Replaced:
 class DeltaBuilder:
     """Builds the signed change of a query.
 
-    :param check: called between steps; raises when the work is not wanted any more.
-    :param accept: called with each number of affected keys; raises when they are too many.
-    :param preconditions: satisfied by the rows before the change; they have to be after it, too.
+    :param check: called between steps; raises if the refresh was canceled.
+    :param accept: called with each number of affected keys; raises if there are too many.
+    :param preconditions: satisfied by the rows before the change; required after it, too.
     """
 
     catalyst: Catalyst
@@ -71,7 +71,7 @@ class DeltaBuilder:
     affected: int = 0
     """The largest number of affected keys of one operator."""
     known: dict[int, Keys] = field(default_factory=dict)
-    """Affected keys that are known already, by ``id()`` of the node."""
+    """Affected keys that are already known, by ``id()`` of the node."""
     pending: list[DataFrame] = field(default_factory=list)
     """Queries of :func:`~.preconditions.check_query` that have not run yet."""
     _before: dict[int, Any] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class DeltaBuilder:
         return parts
 
     def _one_sided(self, node: Node) -> Weighted | None:
-        """Return the change of a join that is linear in one side, and keyed by the other."""
+        """Return the change of a join that is linear in one side and keyed by the other."""
         (looked_up,) = node.operator.keyed_by
         kept = 1 - looked_up
         parts = []
@@ -172,7 +172,7 @@ class DeltaBuilder:
         return self._sum(node, parts)
 
     def _broadcast_few(self, change: Weighted) -> Any:
-        """Return a change as a side of a join; Spark considers its size large unless told."""
+        """Return a change as a side of a join; Spark would overestimate its size."""
         return self.catalyst.broadcast(change.plan) if change.few else change.plan
 
     # ---- keyed -----------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class DeltaBuilder:
     def check_pending(self) -> None:
         """Run all pending checks; one Spark action each.
 
-        :raises NotFollowingError: if a precondition is not met any more.
+        :raises NotFollowingError: if a precondition is not satisfied.
         """
         for frame in self.pending:
             row = frame.first()

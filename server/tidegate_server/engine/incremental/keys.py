@@ -1,4 +1,4 @@
-"""Affected keys: collected once, then used to restrict what is recomputed."""
+"""Affected keys: collected once, then used to restrict recomputation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Distinct key tuples, which remain a plan if there are too many to collect."""
+    """Distinct key tuples; only a plan if there are too many to collect."""
 
     count: int
     """Number of key tuples."""
@@ -53,7 +53,7 @@ def collect_keys(catalyst: Catalyst, plan: Any, limit: int) -> Keys:
 def collect_groups(
     catalyst: Catalyst, groups: DataFrame, keys: Sequence[str], doubt: str, limit: int
 ) -> tuple[Keys, bool]:
-    """Return the keys of distinct groups, and whether one of these is in doubt; one Spark job."""
+    """Return the keys of distinct groups, and whether any group is in doubt; one Spark job."""
     plan = catalyst.analyzed_plan(groups.select(*keys))
     named = [f"{key} AS k{index}" for index, key in enumerate(keys)]
     return _collect(catalyst, groups.selectExpr(*named, doubt), plan, doubt, limit)

@@ -1,9 +1,9 @@
 """Updates groups from their change alone, where sums and counts are exact.
 
-A table with one row per group, which has only the group's keys and exact aggregates, already stores
-the old values. It is enough to add the aggregates of the changed rows, however many rows a group
-has. Where the new value does not follow, as for the minimum after it was deleted, the group is in
-doubt and has to be recomputed.
+A table with one row per group, with only the group's keys and exact aggregates, already stores the
+old values. Adding the aggregates of the changed rows is enough, however many rows a group has. If
+the new value cannot be derived, for example because the minimum was deleted, the group is in doubt
+and has to be recomputed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _REMAINS = "__remains"
 INTEGERS = frozenset({"byte", "short", "integer", "long"})
 _WHOLE = "DECIMAL(38, 0)"
 _PRODUCT_DIGITS = 17
-"""With more, a product with a weight could exceed the 38 digits of a decimal."""
+"""With more, multiplying by a weight could exceed the 38 digits of a decimal."""
 _SUM_DIGITS = 27
-"""With more, a sum of two sums could exceed 38; Spark adds ten digits to those of the input."""
+"""With more, adding two sums could exceed 38; a sum has ten digits more than its input."""
 _SAFE_SCALE = 6
-"""Spark never drops this many digits after the point in favor of those before it."""
+"""Spark never reduces a scale up to this."""
 _ANSI = "spark.sql.ansi.enabled"
 
 
@@ -264,14 +264,14 @@ def weighted_sql(value: str, type: T.DataType) -> str:
 
 
 def _doubts(algebra: Algebra) -> Iterator[str]:
-    """Yield the conditions under which a group's new row does not follow from its old one."""
+    """Yield the conditions under which a group's old row does not determine its new one."""
     if algebra.counter is None:
         yield f"{_ROWS} < 0"  # perhaps no rows are left
     if any(_is_wide(part) for part in algebra.parts):
         yield f"{_COPIES} > 1"  # see weighted_sql
     for number, part in enumerate(algebra.parts):
         if _is_wide(part):
-            yield f"o{number}"  # added to the old value it may not overflow
+            yield f"o{number}"  # plus the old value it may not overflow
         if part.kind == "SUM" and not part.certain:
             yield f"n{number} < 0"  # perhaps only NULLs are left
         elif part.kind in {"MIN", "MAX"}:

@@ -1,11 +1,10 @@
 """Run-time preconditions under which an incremental refresh is exact.
 
-A plan cannot prove that no two rows tie in the order of a window, but the rows can show it. As long
-as rows that tie do not differ in any column that is used, the query has one result, and computing
-some of its rows again gives what computing all of them would give. The same holds for NULL among
-the values that NOT IN excludes, and for averages of numbers so large that the order of addition
-changes them. Full refreshes check all rows and record the result; incremental ones check the rows
-that changed.
+A plan cannot prove that no two rows tie in a window's order, but the rows can be checked. If tied
+rows are equal in all used columns, the query has only one result, and recomputing some of its rows
+gives the same as recomputing all. The same applies to NULL among the values that NOT IN excludes,
+and to averages of numbers so large that they depend on the order of addition. Full refreshes check
+all rows and record the result; incremental ones check the changed rows.
 """
 
 from __future__ import annotations
@@ -48,50 +47,50 @@ OBSTACLES: Mapping[RowPreconditions, Obstacle] = {
         "digits, and its keys are not columns of the table",
     ),
 }
-"""What rules out an incremental refresh when a precondition is not satisfied."""
+"""The obstacle that each unsatisfied precondition raises."""
 
 _PLACE = "place"
 _OWN_COLUMNS = frozenset({"Project", "Aggregate", "Expand"})
-# Of these every column that is used is in an expression, theirs or one above.
+# Their expressions, and those above, contain every column that is used.
 _SELECTIVE = frozenset({"Filter", "Window", "Join", "Generate"}) | _OWN_COLUMNS | PASSING
 _CHOSEN_BY_VALUE = frozenset({"MaxBy", "MinBy"})
 
 Live = frozenset[int]
-"""The ids of the attributes that are used further up."""
+"""The ids of the attributes used further up."""
 Cuts = Mapping[int, int]
-"""By the id of an attribute, the largest value with which a row is kept further up."""
+"""By attribute id, the largest value for which rows are kept further up."""
 
 
 class NotFollowingError(Exception):
-    """The new rows do not follow from the previous ones and the change.
+    """The new rows cannot be derived from the previous ones and the change.
 
-    :param broken: the precondition that the commit is to record as not satisfied.
+    :param broken: the precondition to record as not satisfied.
     """
 
     def __init__(self, obstacle: Obstacle | None, broken: RowPreconditions | None = None) -> None:
         super().__init__("" if obstacle is None else obstacle.text)
         self.obstacle = obstacle
-        """Why; None if the other obstacles to the refresh say it."""
+        """Why; None if the refresh's other obstacles explain it."""
         self.broken = broken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untied:
-    """Rows of an operator's input do not differ where they tie."""
+    """Tied rows of an operator's input do not differ."""
 
     node: Node
     partition: tuple[Any, ...]
-    """Expressions: only rows that agree in all of them can tie."""
+    """Expressions: only rows equal in all of them can tie."""
     order: tuple[Any, ...] = ()
-    """Catalyst's SortOrders, in which rows tie that are equal; all do if there are none."""
+    """Catalyst's SortOrders: rows equal in them tie; without any, all rows do."""
     told: tuple[Any, ...] = ()
-    """Expressions in which rows that tie must not differ."""
+    """Expressions in which tied rows must not differ."""
     conditions: tuple[Any, ...] = ()
-    """Which rows count."""
+    """Conditions of the rows to check."""
     places: int | None = None
-    """How many rows of a partition are kept, by their number; None for all."""
+    """The number of rows kept per partition; None for all."""
     numbered: bool = True
-    """Whether it matters which of the rows that are kept has which number."""
+    """Whether the numbers of the kept rows matter."""
 
     @property
     def input(self) -> Any:
@@ -101,11 +100,11 @@ class Untied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeverNull:
-    """Among the values that NOT IN looks up there is none that is NULL, but there is one."""
+    """The values that NOT IN looks up are not empty and contain no NULL."""
 
     node: Node
     value: Any
-    """The expression that gives them."""
+    """Their expression."""
 
     @property
     def input(self) -> Any:
@@ -115,11 +114,11 @@ class NeverNull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
-    """Whole numbers are not too large to be added up as floating point numbers."""
+    """Integers are small enough for an exact floating-point sum."""
 
     node: Node
     values: tuple[Any, ...]
-    """The expressions that give them."""
+    """Their expressions."""
 
     @property
     def input(self) -> Any:
@@ -144,7 +143,7 @@ def preconditions_of(shape: Node, catalyst: Catalyst) -> tuple[Precondition, ...
 def check_rows(
     preconditions: Sequence[Precondition], catalyst: Catalyst, inputs: Sequence[Any] | None = None
 ) -> RowPreconditions:
-    """Return whether the preconditions are satisfied, or one that is not; one Spark action.
+    """Return SATISFIED, or a precondition that is not satisfied; one Spark action.
 
     :param inputs: for each precondition a plan of the rows to check; by default all rows that its
         operator reads.
@@ -168,7 +167,7 @@ def check_query(
 
 
 def require(broken: str | None) -> None:
-    """Check what :func:`check_query` found.
+    """Check :func:`check_query`'s result.
 
     :raises NotFollowingError: if a precondition is not satisfied.
     """
@@ -179,7 +178,7 @@ def require(broken: str | None) -> None:
 def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
     """Yield columns that order as Catalyst's SortOrders do.
 
-    :param prefix: how the columns of what is ordered by are named, before their number.
+    :param prefix: the sort columns' names before their number.
     """
     for number, order in enumerate(orders):
         column = F.col(f"{prefix}{number}")
@@ -190,7 +189,7 @@ def directions(orders: Sequence[Any], prefix: str) -> Iterator[Column]:
             yield column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
 
 
-# ---- where they matter ---------------------------------------------------------------------------
+# ---- finding preconditions -----------------------------------------------------------------------
 
 
 def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[Precondition]:
@@ -210,7 +209,7 @@ def _below(node: Node, live: Live, cuts: Cuts, catalyst: Catalyst) -> Iterator[P
 
 
 def _used_attributes(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
-    """Return what is used of an operator's input, and what only in a comparison that cuts."""
+    """Return the used attributes of an operator's input, and those used only in a cut."""
     plan = node.plan
     match node.kind:
         case "Project":
@@ -230,7 +229,7 @@ def _used_attributes(node: Node, live: Live, cuts: Cuts) -> tuple[Live, Cuts]:
                 if (cut := _cut(part)) is not None:
                     found[cut[0]] = min(cut[1], found.get(*cut))
                 if cut is None or (kind(part) == "EqualTo" and cut[1] > 1):
-                    rest.append(part)  # which rows come before makes a difference, too
+                    rest.append(part)  # the rows before it matter, too
             return live | _references(rest), found
     used = _references(items(plan.expressions()))
     if node.kind in PASSING:
@@ -245,7 +244,7 @@ def _references(expressions: Iterable[Any]) -> Live:
 
 
 def _cut(condition: Any) -> tuple[int, int] | None:
-    """Read ``number <= 3``, ``number < 4`` and ``number = 3``, either way round."""
+    """Parse ``number <= 3``, ``number < 4`` and ``number = 3``, in either order."""
     name = kind(condition)
     if name not in {"EqualTo", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"}:
         return None
@@ -263,7 +262,7 @@ def _cut(condition: Any) -> tuple[int, int] | None:
 
 
 def _averaged_values(node: Node) -> Iterator[Any]:
-    """Yield what an operator computes averages of, where these are whole numbers."""
+    """Yield the integer expressions that an operator averages."""
     if node.kind == "Window":
         functions = window_functions(node.plan)
     else:
@@ -272,7 +271,7 @@ def _averaged_values(node: Node) -> Iterator[Any]:
 
 
 def _window_ties(node: Node, live: Live, cuts: Cuts) -> Iterator[Untied]:
-    """Of rows that tie any may come first, unless they are equal in all that is used of them."""
+    """Tied rows come in arbitrary order, which matters if used columns differ."""
     window = node.plan
     made = [expression_id(each) for each in items(window.windowExpressions())]
     used = live | cuts.keys() | _references(items(window.expressions()))
@@ -294,7 +293,7 @@ def _numbers_rows(window: Any) -> bool:
 
 
 def _choice_ties(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
-    """Of the rows of a group one is chosen, by the order in which they come or by a value."""
+    """One row of each group is chosen, by input order or by a value."""
     groups = shared_groups(node.plan)
     for call in aggregate_calls(items(node.plan.aggregateExpressions())):
         function = call.aggregateFunction()
@@ -317,11 +316,11 @@ def _choice_ties(node: Node, catalyst: Catalyst) -> Iterator[Untied]:
         yield replace(untied, conditions=tuple(conditions))
 
 
-# ---- whether it is so ----------------------------------------------------------------------------
+# ---- checking preconditions ----------------------------------------------------------------------
 
 
 def _broken_rows(precondition: Precondition, catalyst: Catalyst, rows: Any) -> DataFrame:
-    """Return rows with the column ``broken``, not NULL for those that break the precondition."""
+    """Return rows with the column ``broken``, not NULL where the precondition is broken."""
     if isinstance(precondition, Untied):
         return _tied_rows(precondition, catalyst, rows)
     if isinstance(precondition, NeverNull):
@@ -356,7 +355,7 @@ def _tied_rows(untied: Untied, catalyst: Catalyst, rows: Any) -> DataFrame:
     if untied.places is None:
         keys += ordered
     else:
-        # Spark itself leaves out the rows beyond, partition by partition.
+        # Spark's group limit drops the rows beyond early, per partition.
         places = Window.partitionBy(*keys).orderBy(*directions(untied.order, "o"))
         frame = frame.withColumn(_PLACE, F.rank().over(places))
         frame = frame.where(F.col(_PLACE) <= untied.places)

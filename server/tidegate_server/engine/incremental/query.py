@@ -44,9 +44,9 @@ class Query:
     totals: Totals | None
     """Aggregate state from which the rows can be computed if ``algebra`` is None."""
     first: FirstRows | None
-    """What it takes the first rows of, if it ends so."""
+    """Its ORDER BY with LIMIT at the end, if any."""
     preconditions: tuple[Precondition, ...]
-    """What has to be so of its rows for incremental refreshes."""
+    """Preconditions of incremental refreshes on its rows."""
     fingerprint: str
     """Changes when the query, a view, function or source of it, or a setting changes."""
     rows: int
@@ -109,8 +109,8 @@ def read_query(
 def _choose_totals(found: Iterable[Totals], shape: Node) -> Totals | None:
     """Return the first state that suits a query, preferably for changes of any source.
 
-    State with operators above it that combine groups is used only if affected keys cannot be:
-    otherwise full refreshes would compute it for many groups for nothing.
+    State below operators that combine groups is used only if affected keys cannot be: otherwise
+    full refreshes would compute it for many groups in vain.
     """
     sources = frozenset(str(node.operator.source) for node in shape.nodes())
 
@@ -124,7 +124,7 @@ def _choose_totals(found: Iterable[Totals], shape: Node) -> Totals | None:
 
 
 def _follows(found: Totals | FirstRows, shape: Node) -> bool:
-    """Say whether no other part of the query makes every refresh full."""
+    """Say whether no other part of the query forces full refreshes."""
     return not _is_hindered(shape, found.node.operator)
 
 

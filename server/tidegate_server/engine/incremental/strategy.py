@@ -1,4 +1,4 @@
-"""Decides on an incremental refresh and makes the signed diff of the table it lands."""
+"""Plans an incremental refresh and computes its signed diff of the table."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ from tidegate_server.engine.storage.jvm import items, kind
 from tidegate_server.engine.storage.region import has_moving_region
 
 _KEY_LIMIT = 10_000
-# A table of so many rows is looked up as a whole, which saves the job that finds the keys.
+# Up to this many rows, reading the whole table saves the job that collects the keys.
 _FEW = 250_000
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-# With more of them, Spark had better put small ones together.
+# With more, Spark should coalesce small ones.
 _FEW_PARTITIONS = 16
 _UNRECORDED = Obstacle(
     code=Reason.TOTALS_NOT_RECORDED, text="the last refresh recorded no totals of the groups"
@@ -94,23 +94,23 @@ _UNKNOWN_ROWS = Obstacle(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalWork:
-    """A plan, and the diff that carries it out when it is incremental."""
+    """A plan, and the diff to apply if it is incremental."""
 
     plan: RefreshPlan
     diff: DataFrame | ConsolidatedDelta | None = None
-    """What :func:`consolidate` takes or, computed already, returned."""
+    """The argument of :func:`consolidate` or its result."""
     content: DataFrame | None = None
-    """All of the table's rows, where these follow from the recorded incremental state; None if
-    they stay the same."""
+    """All of the table's rows if computed from the recorded incremental state; None if they stay
+    the same."""
     appends: bool = False
     rows_read: int = 0
-    """What the cost model took for the rows that an incremental refresh reads."""
+    """The rows read according to the cost model."""
     few: bool = False
     """Whether the sources' change is small."""
     incremental: IncrementalState | None = None
-    """What the commit is to record for the next refresh to continue from."""
+    """The state to record, from which the next refresh continues."""
     preconditions: RowPreconditions | None = None
-    """What the commit is to record of them; None if this refresh has not checked them."""
+    """The result to record; None if this refresh has not checked them."""
 
 
 class _DeclinedError(Exception):
@@ -123,8 +123,8 @@ class _DeclinedError(Exception):
 
 @contextmanager
 def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
-    """Plan queries of few rows once: to plan the rest of a query anew after each of its stages is
-    most of what a small refresh would cost."""
+    """Disable adaptive execution for few rows: replanning after each stage would be most of a small
+    refresh's cost."""
     before = spark.conf.get(_ADAPTIVE)
     if few and int(spark.conf.get(_PARTITIONS) or 0) <= _FEW_PARTITIONS:
         spark.conf.set(_ADAPTIVE, "false")
@@ -138,8 +138,8 @@ def planned_once(spark: SparkSession, few: bool) -> Iterator[None]:
 class IncrementalPlanner:
     """Prepares one refresh whose sources changed.
 
-    :param check: called between steps; raises when the work is not wanted any more.
-    :param resources: takes what is to be released after the commit.
+    :param check: called between steps; raises if the refresh was canceled.
+    :param resources: resources to release after the commit.
     """
 
     order: RefreshOrder
@@ -153,18 +153,18 @@ class IncrementalPlanner:
     frozen_at: datetime | None
     _evidence: Evidence = field(default_factory=Evidence)
     _totals: Totals | None = None
-    """What the query adds up, unless it turned out not to follow from what was recorded."""
+    """The query's totals, unless they cannot be derived from the recorded state."""
     _first: FirstRows | None = None
-    """What the query takes the first rows of, unless they turned out not to follow."""
+    """The query's first rows, unless they cannot be derived."""
     _unfollowed: Obstacle | None = None
-    """Why they do not; but for that, the refresh could be incremental."""
+    """Why they cannot; replaces the operators' obstacles."""
     _preconditions: RowPreconditions | None = None
-    """Whether they held when the table was refreshed, as far as the query has any."""
+    """The result recorded by the last refresh, if the query has any."""
 
     def prepare(self, full: RefreshPlan) -> IncrementalWork:
-        """Return what improves on the full refresh that was planned, or just that.
+        """Return an incremental refresh if possible, else the planned full one.
 
-        :raises pyspark.errors.PySparkException: what Spark says of reading changes and keys.
+        :raises pyspark.errors.PySparkException: if changes or keys cannot be read.
         """
         changes = self._changes(full.vector)
         state = self.last.record.incremental
@@ -241,7 +241,7 @@ class IncrementalPlanner:
     ) -> DataFrame | ConsolidatedDelta:
         """Check the pending preconditions together with the diff, which saves an action.
 
-        :raises NotFollowingError: if one is not satisfied any more.
+        :raises NotFollowingError: if one is no longer satisfied.
         """
         if not difference.pending:
             return diff
@@ -271,8 +271,7 @@ class IncrementalPlanner:
     ) -> IncrementalWork:
         """Return the rows that follow from the totals.
 
-        :raises NotFollowingError: if there are none, they do not follow, or there are too many
-            groups now.
+        :raises NotFollowingError: if none are recorded, or the new ones are unknown or too many.
         """
         state = self.last.record.incremental
         if not isinstance(state, AggregateState):
@@ -293,9 +292,9 @@ class IncrementalPlanner:
         return replace(prepared, content=content, incremental=recorded.state)
 
     def _check_computed(self, catalyst: Catalyst, totals: Totals, recorded: Recorded) -> None:
-        """Look at the rows that operators above the totals read now.
+        """Check the rows that operators above the totals read now.
 
-        :raises NotFollowingError: if they are not any more as they have to be.
+        :raises NotFollowingError: if they no longer satisfy a precondition.
         """
         inputs = {
             id(node): plan for node, plan in zip(totals.above, recorded.plans[1:], strict=True)
@@ -307,9 +306,9 @@ class IncrementalPlanner:
     def _merge_first_rows(
         self, catalyst: Catalyst, first: FirstRows, difference: DeltaBuilder, full: RefreshPlan
     ) -> IncrementalWork:
-        """Return the first rows as they follow from those in the table.
+        """Return the first rows, derived from the table's.
 
-        :raises NotFollowingError: if they do not.
+        :raises NotFollowingError: if that is impossible.
         """
         change = difference.delta_of(first.below)
         difference.check_pending()
@@ -335,9 +334,9 @@ class IncrementalPlanner:
     def _combine_groups(
         self, catalyst: Catalyst, algebra: Algebra, difference: DeltaBuilder, full: RefreshPlan
     ) -> ConsolidatedDelta | None:
-        """Return the diff that follows from the groups' change; None if it does not follow.
+        """Return the diff derived from the groups' change; None if that is impossible.
 
-        The keys are then known, by which the groups are computed anew.
+        The keys by which groups are recomputed are then known.
         """
         change = difference.delta_of(algebra.node.children[0])
         difference.check_pending()
@@ -367,7 +366,7 @@ class IncrementalPlanner:
         )
 
     def _stored_groups(self, algebra: Algebra, keys: Keys | None = None) -> DataFrame:
-        """Return the table's rows, those of other groups left out where that is simple."""
+        """Return the table's rows, without other groups' if that is simple."""
         rows = self._in_query_order(self._stored_rows())
         if keys is None:
             return rows
@@ -397,7 +396,7 @@ class IncrementalPlanner:
     # ---- evidence --------------------------------------------------------------------------
 
     def _changes(self, vector: Mapping[str, int]) -> dict[str, Change]:
-        """Return the change of every source that has another version now, by table id."""
+        """Return the change of every source with a new version, by table id."""
         names = {state.table_id: name for name, state in self.tables.states.items()}
         found = {}
         for table_id, version in vector.items():
@@ -478,8 +477,8 @@ class IncrementalPlanner:
         )
 
     def _may_combine(self) -> bool:
-        """Say whether the table, or else the recorded totals, which are of all rows, have all the
-        groups as they are."""
+        """Say whether the table, or the recorded totals of all rows, contain all groups
+        unchanged."""
         stored = self.query.algebra is not None and _is_query(self.order, self.frozen_at)
         return adds_up(self.order) and (stored or self._totals is not None)
 
@@ -495,7 +494,7 @@ class IncrementalPlanner:
             raise AssertionError(f"the change of {change.source.name} is not known")
         frame = change.read()
         if not self._evidence.appends:
-            # Keys and rows are computed from the same change.
+            # Keys and rows must come from the same change.
             frame = frame.persist()
             self.resources.callback(frame.unpersist)
         pinned = self.format.version_sql(change.source.name, change.base)
@@ -538,19 +537,19 @@ def _as_source_change(change: Change) -> SourceChange:
 
 
 def adds_up(order: RefreshOrder) -> bool:
-    """Say whether a change may be added to what groups amounted to."""
+    """Say whether a change may be added to the groups' totals."""
     return Rule.ALGEBRA in _rules(order) and order.policy is not RefreshPolicy.FULL
 
 
 def merges(order: RefreshOrder, frozen_at: datetime | None) -> bool:
-    """Say whether a change may be merged with the first rows in the table."""
+    """Say whether a change may be merged with the table's first rows."""
     rules, policy = _rules(order), order.policy
     return _is_query(order, frozen_at) and Rule.LIMIT in rules and policy is not RefreshPolicy.FULL
 
 
 def _is_query(order: RefreshOrder, frozen_at: datetime | None) -> bool:
-    """Say whether the table has the query's rows as they are: what expectations dropped would be
-    missing, what is immutable may be out of date."""
+    """Say whether the table has exactly the query's rows: expectations may have dropped rows, and
+    immutable ones may be out of date."""
     return not order.expectations and frozen_at is None
 
 

@@ -1,9 +1,9 @@
-"""The first rows of a query by an order, which follow from those in the table and from the change.
+"""Derives the first rows of an ordered query from those in the table and the change.
 
-Where ORDER BY with LIMIT ends a query, the table has every row of the query down to the last one it
-has, provided that none beyond ties with that. The change of what is ordered is merged with them: as
-long as enough rows are left, or come, at or before that place, they are the first ones. If rows
-leave and too few come, what follows them is not known, and the query is computed.
+If a query ends in ORDER BY with LIMIT, the table has all of the query's rows up to its own last
+one, provided that no other row ties with that. The change of the ordered rows is merged with them:
+the first rows are known while enough rows remain, or are added, up to that place. If more rows
+leave, the rows that follow are unknown, and the query is computed.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class FirstRows:
     node: Node
     """The LIMIT."""
     below: Node
-    """What it takes the first rows of."""
+    """The input of the LIMIT."""
     above: tuple[Any, ...]
-    """The projections from the query's result down to the LIMIT."""
+    """The projections above the LIMIT, from the result down."""
     order: tuple[Any, ...]
     """Catalyst's SortOrders."""
     columns: tuple[tuple[Any, int], ...]
-    """The attributes that the order reads, each with the table's column that holds it."""
+    """The attributes read by the order, each with its column of the table."""
     count: int
 
 
@@ -71,7 +71,7 @@ class FirstRowsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The first rows as they follow from those before."""
+    """The first rows derived from the previous ones."""
 
     boundary: Boundary
     """COMPLETE or DISTINCT."""
@@ -82,7 +82,7 @@ class Merged:
 def read_first_rows(
     shape: Node, table_types: Sequence[str], catalyst: Catalyst
 ) -> FirstRows | None:
-    """Return what a query takes the first rows of; None if that is not how it ends.
+    """Return the ORDER BY with LIMIT that ends a query; None if there is none.
 
     :param table_types: the types of the table's columns.
     """
@@ -121,7 +121,7 @@ def read_first_rows(
 
 
 def _aliases(plan: Any) -> Iterator[Any]:
-    """Yield what the columns of a plan's rows are made of, as far as they are made one by one."""
+    """Yield the aliases that define a plan's columns, if they are computed row by row."""
     name = kind(plan)
     if name in {"Project", "Aggregate"}:
         made = plan.projectList() if name == "Project" else plan.aggregateExpressions()
@@ -133,11 +133,11 @@ def _aliases(plan: Any) -> Iterator[Any]:
 def _told_by(
     held: Collection[int], made: Sequence[Any], expression: Any, catalyst: Catalyst
 ) -> Any:
-    """Return an expression over columns that the table holds, as far as they are what it reads.
+    """Rewrite an expression to use columns of the table as far as possible.
 
-    ``SELECT a AS b … ORDER BY a`` orders by a column that is not in the result, but by its values.
+    ``SELECT a AS b … ORDER BY a`` orders by a column that the result has only as ``b``.
 
-    :param made: how columns that the table holds are made.
+    :param made: aliases that define columns of the table.
     """
     if kind(expression) == "AttributeReference" and expression_id(expression) in held:
         return expression
@@ -151,9 +151,9 @@ def _told_by(
 def compute_first_rows(
     first: FirstRows, catalyst: Catalyst, resources: ExitStack
 ) -> FirstRowsFound:
-    """Compute the first rows from the sources, and one more to see whether it ties; one action.
+    """Compute the first rows from the sources, and one more to detect a tie; one action.
 
-    :param resources: takes what is to be released after the rows were written.
+    :param resources: resources to release after the rows are written.
     """
     output = list(items(first.below.plan.output()))
     rows = catalyst.limit(first.below.plan, first.count + 1)
@@ -175,7 +175,7 @@ def compute_first_rows(
 
 
 def projected(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
-    """Return the change of the ordered rows as a change of the table's, the weight last."""
+    """Return the ordered rows' change as a change of the table, the weight last."""
     for projection in reversed(first.above):
         plan = catalyst.project([*items(projection.projectList()), weight], plan)
     return plan
@@ -192,13 +192,12 @@ def merged(
 ) -> Merged:
     """Return the table's new rows; one Spark action.
 
-    :param stored: the table's rows before, whose recorded boundary is COMPLETE or DISTINCT.
+    :param stored: the table's previous rows; their recorded boundary is COMPLETE or DISTINCT.
     :param whole: whether it is COMPLETE.
-    :param change: the change of the rows, whether among the first or not: the same columns, then
-        their weight.
-    :param resources: takes what is to be released after the rows were written.
-    :raises NotFollowingError: if rows that are not in the table are needed, or rows tie.
-    :raises DiffMismatchError: if the table does not have what is to be taken away.
+    :param change: the change of all rows, not only the first: the same columns, then the weight.
+    :param resources: resources to release after the rows are written.
+    :raises NotFollowingError: if rows missing in the table are needed, or rows tie.
+    :raises DiffMismatchError: if the table lacks rows that are to be removed.
     """
     columns = stored.columns
     if _OWN & {name.lower() for name in columns}:
@@ -238,7 +237,7 @@ def merged(
 
 
 def _with_places(first: FirstRows, catalyst: Catalyst, rows: DataFrame) -> DataFrame:
-    """Tell each row its place, how many rows there are up to it, and where the table ends."""
+    """Add each row's rank, the number of rows up to it, and the last rank in the table."""
     plan = catalyst.analyzed_plan(rows)
     columns = list(items(plan.output()))
     read = [catalyst.alias(columns[i], f"{_KEY}d{i}", a) for a, i in first.columns]

@@ -1,1 +1,1 @@
-"""Chooses how a table is refreshed; pure."""
+"""Chooses a refresh's strategy; pure."""

@@ -1,4 +1,4 @@
-"""What a refresh is expected to take, from the rows it reads and writes and from its history."""
+"""Predicts a refresh's duration from the rows it reads and writes and from its history."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import PastRun
 
 HYSTERESIS = 1.1
-"""An incremental refresh must be this much cheaper before a table changes over to it; back to full
-ones it changes as soon as they are, since no refresh is to take much longer than a full one."""
+"""An incremental refresh must be cheaper by this factor before a table switches to it. It switches
+back as soon as full ones are cheaper: no refresh may take much longer than a full one."""
 
 _WORTH_RECORDING = 2.0
-"""How many times as long as a small incremental refresh the full one must take, for which what the
-incremental one needs is recorded at the cost of about a quarter of the full one."""
+"""Totals are recorded if a full refresh takes this many times as long as a small incremental one;
+recording adds about a quarter to a full refresh."""
 
 _LEARNED_FROM = 5
 _TRUSTED = (0.1, 10.0)
@@ -29,21 +29,21 @@ class Way(Enum):
     OVERWRITE = "OVERWRITE"
     APPEND = "APPEND"
     REWRITE = "REWRITE"
-    """Rows go and others come, as the change says."""
+    """The change removes and adds rows."""
     RECOMPUTE = "RECOMPUTE"
-    """The rows of some keys are computed anew from the sources."""
+    """The rows of some keys are recomputed from the sources."""
 
 
 _WAYS: Mapping[str, Way] = {
     Reason.ROWS_APPENDED: Way.APPEND,
     Reason.KEYS_AFFECTED: Way.RECOMPUTE,
 }
-"""What the reason of an incremental refresh says of its way."""
+"""The way that an incremental refresh's reason implies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Seconds for one refresh, for a row read, for a changed one besides, for a row written."""
+    """Seconds per refresh, per row read, extra per changed row, and per row written."""
 
     fixed: float
     read: float
@@ -51,8 +51,8 @@ class Price:
     written: float
 
 
-# Measured by bench/incremental.py with two cores, 200,000 to 20,000,000 rows on local disks;
-# history corrects them for each table.
+# Measured by bench/incremental.py: two cores, local disks, 200,000 to 20,000,000 rows.
+# Each table's history corrects them.
 _PRICES = {
     Way.OVERWRITE: Price(fixed=1.0, read=0.3e-6, changed=0.0, written=0.05e-6),
     Way.APPEND: Price(fixed=0.45, read=0.3e-6, changed=0.0, written=0.3e-6),
@@ -63,9 +63,9 @@ _PRICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Rows a refresh has to do with; estimates.
+    """Estimated rows that a refresh processes.
 
-    ``rows_changed`` of the rows read are a change of a source, which is told apart and matched.
+    ``rows_changed`` are those rows read that belong to a source's change.
     """
 
     rows_read: int
@@ -74,7 +74,7 @@ class Work:
 
 
 def predict(way: Way, work: Work, history: Sequence[PastRun]) -> float:
-    """Return the seconds a refresh will take.
+    """Return the predicted seconds.
 
     :param history: the table's last runs, newest first.
     """
@@ -82,10 +82,10 @@ def predict(way: Way, work: Work, history: Sequence[PastRun]) -> float:
 
 
 def worth_recording(full: Work, history: Sequence[PastRun]) -> bool:
-    """Say whether a full refresh had better record totals, from which the next ones follow.
+    """Say whether a full refresh should record totals for incremental ones.
 
-    :param history: the table's last runs, newest first. What a full one took says nothing of a
-        refresh of few rows here, else a costly query would never come to record them.
+    :param history: the table's last runs, newest first. Full ones do not count for a refresh of few
+        rows here, else a costly query would never record totals.
     """
     own = _ratios(history, lambda way: way is Way.REWRITE)
     few = _list_price(Way.REWRITE, Work(rows_read=0, rows_written=0))
@@ -104,11 +104,11 @@ def _list_price(way: Way, work: Work) -> float:
 
 
 def _correction(way: Way, history: Sequence[PastRun]) -> float:
-    """Return by how much this table's last runs differed from the list; the median of their ratios.
+    """Return the median ratio of this table's last runs to the list price.
 
-    The other ways' count as one run more, or alone: a slow machine or a costly query slows all of
-    them, and a single slow run, as on a JVM that has just started, is no reason to leave a way for
-    good.
+    Runs of all other ways count as one run: a slow machine or a costly query slows every way. A
+    single slow run, for example on a JVM that has just started, should not rule out a way
+    permanently.
     """
     own, others = _ratios(history, lambda w: w is way), _ratios(history, lambda w: w is not way)
     known = [*own, median(others)] if others else own
@@ -117,7 +117,7 @@ def _correction(way: Way, history: Sequence[PastRun]) -> float:
 
 
 def _ratios(history: Sequence[PastRun], wanted: Callable[[Way], bool]) -> list[float]:
-    """Return what the newest runs of some ways took, as multiples of the list."""
+    """Return the newest runs' durations as multiples of the list price."""
     ratios = []
     for run in history:
         way, read = _way_of(run), run.metrics.rows_read

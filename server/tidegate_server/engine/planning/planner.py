@@ -1,4 +1,4 @@
-"""The one decision of a refresh: which strategy, on which source versions, and why."""
+"""Chooses a refresh's strategy and source versions, and gives the reason."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ _MOST_KEYS = 0.10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was found out about an incremental refresh before it is decided on."""
+    """Findings on which the choice of an incremental refresh is based."""
 
     changes: tuple[SourceChange, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     appends: bool = False
-    """Whether rows are only added, without looking at those that are there."""
+    """Whether rows are only added, without reading the existing ones."""
     keyed: bool = False
     """Whether rows are found by affected keys."""
     algebraic: bool = False
-    """Whether affected keys follow from the change alone."""
+    """Whether the rows of affected keys follow from the change alone."""
     leading: bool = False
-    """Whether the table has the first rows only, by an order, with which the change is merged."""
+    """Whether the change is merged with a table of first rows only."""
     rows_in_sources: int = 0
     rows_in_changed: int = 0
     """Rows of the sources that changed."""
     rows_guessed: int = 0
-    """Changed rows of sources whose commits do not count them, as after an INSERT OVERWRITE: about
-    as many as the sizes of files tell, or all rows of the source."""
+    """Changed rows of sources whose commits do not count them, such as INSERT OVERWRITE: estimated
+    from file sizes, or all rows of the source."""
     rows_in_table: int = 0
     affected_keys: int | None = None
-    """None while they are not counted yet."""
+    """None before they are counted."""
 
     @property
     def rows_changed(self) -> int:
-        """Changed source rows, as far as they are known or can be guessed."""
+        """Changed source rows, as far as known or estimated."""
         return sum(change.rows or 0 for change in self.changes) + self.rows_guessed
 
     @property
@@ -82,17 +82,17 @@ def plan_refresh(
     stable: bool = True,
     others: Sequence[str] = (),
 ) -> RefreshPlan:
-    """Choose what to do for ``order``, incremental refresh left aside.
+    """Choose a plan for ``order`` without considering incremental refresh.
 
-    A plan with reason SOURCES_CHANGED is what :func:`plan_incremental` may improve on.
+    :func:`plan_incremental` may improve a plan with reason SOURCES_CHANGED.
 
     :param current: by table id, the newest version of every versioned source, and the fingerprint
-        of every other one of which there is one.
-    :param last: what the table's own last refresh commit recorded; None before the first one.
-    :param fingerprint: that of the query now; None if it is not known.
-    :param stable: whether the query gives the same rows from the same versions at any time; a
-        query of the current time or of random numbers does not.
-    :param others: sources in which the version that was read last is not the commit it was.
+        of every other one, if known.
+    :param last: the record of the table's last refresh commit; None before the first one.
+    :param fingerprint: the query's current one; None if it is not known.
+    :param stable: whether the query always gives the same rows from the same versions; queries
+        that read the current time or random numbers do not.
+    :param others: sources in which the version read last is now another commit.
     """
     if task.is_partial:
         return replace(_partial_plan(task, current), changes=_contents(order, current, last))
@@ -111,7 +111,7 @@ def plan_refresh(
 def _contents(
     order: RefreshOrder, current: Mapping[str, int], last: RecordedRefresh | None
 ) -> tuple[SourceChange, ...]:
-    """Return how the change of each source is known, if the files of some have to tell it."""
+    """Return how each source's change is detected; none if all sources are versioned."""
     if all(source.kind is SourceKind.VERSIONED for source in order.sources):
         return ()
     found = []
@@ -128,9 +128,9 @@ def _contents(
 
 
 def without_fingerprints(plan: RefreshPlan, moved: Mapping[str, str]) -> RefreshPlan:
-    """Return what to do when files change while they are listed: they are not told by them.
+    """Return the plan for sources whose files changed during listing, without fingerprints.
 
-    What was unchanged before is not any more, so that it takes a full refresh.
+    Incremental plans assume these sources unchanged, so they become full ones.
 
     :param moved: the names of the sources without versions that changed, by table id.
     """
@@ -158,7 +158,7 @@ def without_fingerprints(plan: RefreshPlan, moved: Mapping[str, str]) -> Refresh
 
 
 def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence) -> RefreshPlan:
-    """Choose between an incremental refresh and the full one that was planned.
+    """Choose between an incremental refresh and the planned full one.
 
     :param full: a plan with reason SOURCES_CHANGED.
     """
@@ -193,14 +193,14 @@ def plan_incremental(order: RefreshOrder, full: RefreshPlan, evidence: Evidence)
 
 
 def records_totals(order: RefreshOrder, rows_in_sources: int) -> bool:
-    """Say whether a full refresh records what the next ones may be computed from."""
+    """Say whether a full refresh records totals for incremental ones."""
     if order.policy is RefreshPolicy.AUTO:
         return worth_recording(Work(rows_read=rows_in_sources, rows_written=0), order.history)
     return order.policy is not RefreshPolicy.FULL
 
 
 def with_region(plan: RefreshPlan, order: RefreshOrder, region: ImmutableRegion) -> RefreshPlan:
-    """Return the plan with the rows of the table that it leaves as they are in its reason."""
+    """Return the plan with the immutable rows named in its reason."""
     if region.frozen_at is None or plan.strategy is Strategy.NO_DATA:
         return plan
     text = f"{plan.reason_text}; rows where {order.immutable} stay as they are"
@@ -256,7 +256,7 @@ def _reason(
 
 
 def _plainly(reason: Reason) -> tuple[Reason, str]:
-    """Return a reason that needs no further words."""
+    """Return a reason with its standard text."""
     return reason, reason.meaning
 
 
@@ -278,7 +278,7 @@ def _plain_reason(
 def _definition_changed(
     order: RefreshOrder, last: RecordedRefresh, fingerprint: str | None
 ) -> bool:
-    """Views and functions may change under a definition that stays: the fingerprint tells."""
+    """The fingerprint also shows changes of views and functions that the query uses."""
     if last.record.definition_version != order.definition_version:
         return True
     return fingerprint is not None and fingerprint != last.record.fingerprint
@@ -305,10 +305,10 @@ def _reject(
 
 
 def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
-    """Return how an incremental refresh reaches the table, and the rows it has to do with."""
+    """Return an incremental refresh's way and the rows it processes."""
     read = evidence.rows_changed
     if evidence.algebraic:
-        # Joins look up the sources that did not change; those that did are read as a change.
+        # Joins read unchanged sources as a whole, changed ones only by their change.
         unchanged = max(evidence.rows_in_sources - evidence.rows_in_changed, 0)
         read += unchanged + evidence.rows_in_table
     elif not evidence.appends:
@@ -325,7 +325,7 @@ def incremental_work(evidence: Evidence) -> tuple[Way, Work]:
 
 
 def _seconds(order: RefreshOrder, evidence: Evidence) -> tuple[float, float]:
-    """Return what the incremental and the full refresh are expected to take."""
+    """Return the predicted seconds of the incremental and the full refresh."""
     way, work = incremental_work(evidence)
     incremental = predict(way, work, order.history)
     whole = Work(rows_read=evidence.rows_in_sources, rows_written=evidence.rows_in_table)

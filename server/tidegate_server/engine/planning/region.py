@@ -1,4 +1,4 @@
-"""The rows that IMMUTABLE WHERE keeps out of a refresh."""
+"""The rows that IMMUTABLE WHERE keeps unchanged."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tidegate_server.engine.storage.commit_record import RecordedRefresh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImmutableRegion:
-    """Which rows of the table a refresh leaves as they are."""
+    """The rows of the table that a refresh does not change."""
 
     filled: bool
-    """Whether the table was computed as a whole before."""
+    """Whether the whole table was computed before."""
     frozen_at: datetime | None
-    """The moment for which the condition is taken; None if the refresh may write every row."""
+    """The time at which the condition is evaluated; None if every row may be written."""
 
 
 def region_of(order: RefreshOrder, last: RecordedRefresh | None) -> ImmutableRegion:
     """Return the region for one refresh.
 
-    Nothing is immutable before the table was computed as a whole. The moment never goes back: a
-    row that was immutable at one refresh is so at the next, whatever time that runs for.
+    Nothing is immutable until the whole table has been computed. The time never decreases: an
+    immutable row stays immutable, whatever the logical time of later refreshes.
     """
     filled = last is not None and last.record.filled
     if last is None or not filled or order.immutable is None:

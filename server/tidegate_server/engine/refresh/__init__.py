@@ -1,1 +1,1 @@
-"""Carries out refreshes and verification."""
+"""Runs refreshes and verifications."""

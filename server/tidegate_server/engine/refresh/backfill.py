@@ -29,10 +29,10 @@ def backfill(
 ) -> RefreshOutcome:
     """Write the rows of ``source`` that are immutable now, in one commit.
 
-    Columns are matched by name. The first refresh leaves these rows as they are.
+    Columns are matched by name. The first refresh does not change these rows.
 
-    :raises ServerError: MT_REFRESH_FENCED if the table was refreshed already, or what Spark says
-        of reading the other table.
+    :raises ServerError: MT_REFRESH_FENCED if the table was already refreshed, or Spark's error if
+        the source cannot be read.
     """
     chosen = immutable_condition(order, order.logical_time)
     if chosen is None:
@@ -80,7 +80,7 @@ def backfill(
 
 
 def _state(source: TableName, spark: SparkSession, format: TableFormat) -> TableState | None:
-    """Return the version to read; None for a view and for tables that keep no versions."""
+    """Return the version to read; None for views and tables without versions."""
     entry = entry_of(spark, source)
     if entry is None or entry.tableType().name() == "VIEW":
         return None

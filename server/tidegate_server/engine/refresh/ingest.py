@@ -1,4 +1,4 @@
-"""Takes in what has arrived in a stream since the last refresh: one batch, one commit."""
+"""Ingests the rows that a stream received since the last refresh: one batch, one commit."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _TICK = 0.1
 
 
 def plan_ingest(order: RefreshOrder, task: Recompute) -> RefreshPlan:
-    """Return what a refresh of a table over a stream does if something has arrived.
+    """Return the plan for a table over a stream, assuming that rows have arrived.
 
-    :raises ServerError: MT_STREAM_UNSUPPORTED for a refresh that would compute rows again.
+    :raises ServerError: MT_STREAM_UNSUPPORTED for a refresh that would recompute rows.
     """
     refuse_recomputation(order, task)
     stream = order.sources[0].name.table
@@ -49,7 +49,7 @@ def plan_ingest(order: RefreshOrder, task: Recompute) -> RefreshPlan:
 
 
 def refuse_recomputation(order: RefreshOrder, task: Recompute) -> None:
-    """Refuse a refresh that would compute rows again; raises MT_STREAM_UNSUPPORTED."""
+    """Reject a refresh that would recompute rows; raises MT_STREAM_UNSUPPORTED."""
     if task.force or task.is_partial:
         raise error(
             Code.MT_STREAM_UNSUPPORTED,
@@ -62,7 +62,7 @@ def refuse_recomputation(order: RefreshOrder, task: Recompute) -> None:
 
 @dataclass(slots=True)
 class _Landing:
-    """Commits the batch that Spark hands over."""
+    """Commits the batch that Spark passes in."""
 
     order: RefreshOrder
     format: TableFormat
@@ -83,7 +83,7 @@ class _Landing:
             )
             self.written = self.format.ingest(rows, self.order, record, base=self.base)
         except Exception as failed:
-            # Spark would make a text of it.
+            # Spark would keep only its text.
             self.failure = failed
             raise
 
@@ -95,10 +95,10 @@ def ingest(
     format: TableFormat,
     operation: Operation,
 ) -> RefreshOutcome:
-    """Take in what has arrived, exactly once.
+    """Ingest newly arrived rows exactly once.
 
     :raises ServerError: MT_REFRESH_FENCED, MT_STREAM_UNSUPPORTED, MT_EXPECTATION_FAILED,
-        MT_DATA_LOST, OPERATION_CANCELED, or what Spark says of stream and query.
+        MT_DATA_LOST, OPERATION_CANCELED, or Spark's error for stream or query.
     """
     plan, stream = plan_ingest(order, task), find_stream(order.expanded_query)
     if stream is None:
@@ -161,7 +161,7 @@ def _taken_in(
     with stream_view(session, stream):
         frame = session.sql(stream.with_view(order.expanded_query))
         writer = frame.writeStream.foreachBatch(landing).option("checkpointLocation", place)
-        # All that is there is one batch, as one refresh is one commit.
+        # One batch for all new rows, because a refresh is one commit.
         query = writer.trigger(once=True).start()
     _wait_for(query, landing, operation.check)
     return landing.written
@@ -176,11 +176,11 @@ def _wait_for(query: StreamingQuery, landing: _Landing, check: Callable[[], None
             raise landing.failure from None
         if landing.written is None:
             raise
-        # Spark did not note what was committed, which it will learn from the table.
+        # Spark did not record the commit; the next refresh takes it from the table.
         logger.warning("a stream ended badly after its commit", exc_info=True)
     except ServerError:
         query.stop()
-        # What was committed before it could be canceled stands.
+        # The cancel came too late if the batch is committed.
         if landing.written is None:
             raise
     finally:

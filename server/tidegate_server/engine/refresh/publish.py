@@ -1,4 +1,4 @@
-"""Serves the version of a materialized table that was held."""
+"""Publishes the held version of a materialized table."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def publish(
     format: TableFormat,
     operation: Operation,
 ) -> RefreshOutcome:
-    """Write the rows that a refresh left held, in one commit.
+    """Write the rows held by a refresh in one commit.
 
-    The commit records what that refresh's own would have: its vector, definition version and time.
+    The commit records that refresh's vector, definition version and time.
 
-    :raises ServerError: MT_NOTHING_HELD if they are held no more, or the table has other columns
+    :raises ServerError: MT_NOTHING_HELD if they are no longer held, or the table has other columns
         now; MT_REFRESH_FENCED if a later epoch was committed.
     """
     newest = format.last_commit(order.name, order.table_id)
@@ -65,9 +65,9 @@ def _publish(
 
 
 def unchecked(order: RefreshOrder, columns: Sequence[str]) -> RefreshOrder:
-    """Return an order that writes rows which an earlier refresh made, without checks.
+    """Return an order that writes the rows of an earlier refresh without checks.
 
-    What that refresh checked, and what was immutable then, is in the rows already.
+    That refresh already checked the rows and kept the immutable ones.
     """
     return replace(
         order, columns=tuple(columns), expectations=(), assertions=(), key=None, immutable=None

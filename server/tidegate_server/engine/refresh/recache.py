@@ -1,7 +1,7 @@
-"""What CACHE TABLE keeps of materialized tables is read again after each commit.
+"""Refreshes CACHE TABLE entries of a materialized table after each commit.
 
-Spark knows of the writes of its own statements only. Its cache belongs to all sessions, so that one
-user's CACHE TABLE would show everybody the version of that moment for ever.
+Spark only notices writes by its own statements. All sessions share its cache, so one user's
+CACHE TABLE would otherwise serve everyone an outdated version forever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_again(spark: SparkSession, name: TableName) -> None:
-    """Have everything cached that reads a table read it anew, when it is asked for."""
+    """Invalidate cache entries that read a table; Spark rebuilds them on next use."""
     session: Any = spark._jsparkSession
     manager = session.sharedState().cacheManager()
     if manager.isEmpty():
@@ -30,5 +30,5 @@ def read_again(spark: SparkSession, name: TableName) -> None:
             plan = plan.child()
         manager.recacheByPlan(session, plan)
     except Exception:
-        # The commit stands, whatever becomes of what was cached.
+        # The commit is valid whether or not this fails.
         logger.warning("what is cached of %s may be old", name, exc_info=True)

@@ -34,10 +34,10 @@ def roll_back(
 ) -> RefreshOutcome:
     """Write the rows of an earlier version as a new version, in one commit.
 
-    The commit records the vector of that version, from which the next refresh goes on.
+    The commit records the vector of that version; the next refresh continues from it.
 
     :raises ServerError: MT_ROLLBACK_IMPOSSIBLE if that version holds no refresh, had other columns
-        or cannot be read any more, MT_REFRESH_FENCED if a later epoch was committed.
+        or is no longer readable; MT_REFRESH_FENCED if a later epoch was committed.
     """
     newest = format.last_commit(order.name, order.table_id)
     if newest is None:

@@ -1,4 +1,4 @@
-"""Carries a refresh out: versions, plan, one commit."""
+"""Runs a refresh: versions, plan, one commit."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ logger = logging.getLogger(__name__)
 
 _analyzed = AnalyzedQueries()
 
-# Reasons for which a table that must be incremental is refreshed fully all the same.
+# Reasons to refresh fully even with the policy INCREMENTAL_STRICT.
 _STARTS = frozenset(
     {
         *(Reason.FIRST_REFRESH, Reason.FORCED, Reason.FOREIGN_COMMIT),
         *(Reason.DEFINITION_CHANGED, Reason.FROM_BEGINNING, Reason.PARTIAL_BEFORE),
-        # Once: what the source was before cannot be known any more.
+        # Once: the source's earlier rows are no longer known.
         *(Reason.SOURCE_CHANGE_UNKNOWN, Reason.SOURCES_REPLACED, Reason.TOTALS_NOT_RECORDED),
     }
 )
@@ -91,7 +91,7 @@ _STARTS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRefresh:
-    """A plan with what it was made from."""
+    """A plan with its inputs."""
 
     order: RefreshOrder
     task: Recompute
@@ -100,20 +100,20 @@ class PlannedRefresh:
     last: RecordedRefresh | None
     query: Query
     fingerprint: str | None
-    """That of the query; None if it gives other rows each time."""
+    """The query's; None if its rows differ each time."""
     source_commits: Mapping[str, str]
     tables: Tables
     frame: DataFrame
-    """The analyzed query; it reads the files that were listed when it was made."""
+    """The analyzed query; it reads the files listed at analysis."""
 
     @property
     def plan(self) -> RefreshPlan:
-        """What is to be done."""
+        """The chosen plan."""
         return self.prepared.plan
 
     @property
     def has_too_many_groups(self) -> bool:
-        """Whether the last refresh found too many groups of the same query to record them."""
+        """Whether the last refresh of the same query had too many groups to record."""
         if self.last is None or self.last.record.fingerprint != self.fingerprint:
             return False
         return isinstance(self.last.record.incremental, TooManyGroups)
@@ -124,7 +124,7 @@ class PlannedRefresh:
         incremental: IncrementalState | None = None,
         preconditions: RowPreconditions | None = None,
     ) -> CommitRecord:
-        """Return what the commit is to record."""
+        """Return the record for the commit."""
         if incremental is None and self.has_too_many_groups:
             incremental = TooManyGroups()
         return CommitRecord(
@@ -145,8 +145,8 @@ def source_versions(
 ) -> Mapping[str, int]:
     """Return the newest version of every versioned source by its *current* table id.
 
-    A source that was dropped and made anew thus appears under another id. Of one without versions
-    it is the fingerprint of its files; it is missing if none can be made.
+    A source that was dropped and created again thus appears under another id. Sources without
+    versions have the fingerprint of their files, if one can be computed.
     """
     found = (format.find(s.name) for s in sources if s.kind is SourceKind.VERSIONED)
     plain = [source for source in sources if source.kind is SourceKind.PLAIN]
@@ -159,7 +159,7 @@ def source_versions(
 def explain(
     order: RefreshOrder, task: Recompute, spark: SparkSession, format: TableFormat
 ) -> RefreshPlan:
-    """Return what a refresh would do now.
+    """Return the plan of a refresh now.
 
     :raises ServerError: as :func:`refresh`.
     """
@@ -182,8 +182,8 @@ def refresh(
     """Bring a materialized table up to date once.
 
     :raises ServerError: MT_REFRESH_FENCED if a later epoch was committed, MT_NOT_INCREMENTAL if
-        the policy forbids the full refresh that is needed, MT_SOURCE_NOT_FOUND or
-        MT_SOURCE_CHANGED naming a source, OPERATION_CANCELED, or what Spark says of the query.
+        the policy forbids a necessary full refresh, MT_SOURCE_NOT_FOUND or MT_SOURCE_CHANGED
+        naming a source, OPERATION_CANCELED, or Spark's error for the query.
     """
     nothing = _analyzed.nothing_to_do(order, task, spark, format)
     if nothing is not None:
@@ -258,7 +258,7 @@ def _plan(
     reject_reading_functions(tree)
     names = time_dependent(unstable_parts(tree))
     stable = query.stable and not names
-    # Functions such as rand get a new seed, and with it another text, each time.
+    # Functions such as rand get a new seed, and so another text, each time.
     fingerprint = query.fingerprint if stable else None
     _analyzed.remember(order, fingerprint, tables, session)
     others = tables.other_histories(last.record) if last is not None else []
@@ -309,14 +309,14 @@ def _prepare(preparation: IncrementalPlanner, full: RefreshPlan) -> IncrementalW
     except ServerError:
         raise
     except Exception as failed:
-        # Whatever a rule stumbles over, the query itself can still be computed.
+        # If an incremental rule fails, the full query may still succeed.
         preparation.check()
         logger.exception("%s cannot be refreshed incrementally", preparation.order.name)
         return IncrementalWork(plan=_full_after_failure(full, failed))
 
 
 def _full_after_failure(plan: RefreshPlan, failure: Exception) -> RefreshPlan:
-    """Return a full refresh in place of an incremental one that broke."""
+    """Return a full refresh to replace a failed incremental one."""
     if isinstance(failure, DiffMismatchError):
         code, text = Reason.TABLE_DIFFERS, str(failure)
     else:
@@ -344,7 +344,7 @@ def _check_policy(planned: PlannedRefresh) -> None:
     raise error(Code.MT_NOT_INCREMENTAL, table=str(order.name), reasons=shown)
 
 
-# ---- carrying out ------------------------------------------------------------------------------
+# ---- execution ---------------------------------------------------------------------------------
 
 
 def _carried_out(
@@ -374,10 +374,10 @@ def _carried_out(
 
 
 def _list_source_files(planned: PlannedRefresh) -> PlannedRefresh:
-    """List the files to be read, then look whether they are those of the recorded fingerprints.
+    """List the files to read, then check that they match the recorded fingerprints.
 
-    One that was there for the moment between would else be in the table's rows for ever. Of what
-    changed meanwhile no fingerprint is recorded, so that the next refresh reads it again.
+    Otherwise the rows of a short-lived file could stay in the table forever. No fingerprint is
+    recorded for sources that changed meanwhile, so the next refresh reads them again.
     """
     if not planned.tables.fingerprints:
         return planned
@@ -403,7 +403,7 @@ def _without_work(plan: RefreshPlan, last: RecordedRefresh | None) -> RefreshOut
 
 
 def _apply_delta(planned: PlannedRefresh, session: SparkSession, format: TableFormat) -> Written:
-    """Land the diff; rows that are only added need no look at it before."""
+    """Apply the diff; unconstrained added rows are appended directly."""
     order, prepared, last = planned.order, planned.prepared, planned.last
     record = planned.record(incremental=prepared.incremental, preconditions=prepared.preconditions)
     if last is not None and prepared.incremental is not None:
@@ -430,8 +430,7 @@ def _write_continued(
     record: CommitRecord,
     last: RecordedRefresh,
 ) -> Written:
-    """Replace the few rows that follow from the recorded state, or leave them if they are the
-    same."""
+    """Write the rows computed from the recorded state; commit no data if they are the same."""
     order, content = planned.order, planned.prepared.content
     if content is None:
         if not format.untouched_since(order, last.version):
@@ -477,8 +476,8 @@ def _write_all(
 def _compute_recorded(
     planned: PlannedRefresh, session: SparkSession, operation: Operation, resources: ExitStack
 ) -> tuple[DataFrame | None, CommitRecord]:
-    """Return the query's rows, if they were computed on the way, and what the commit is to record
-    for the next refresh to continue from."""
+    """Return the query's rows, if this computed them, and the record from which the next refresh
+    continues."""
     order, preconditions = planned.order, planned.query.preconditions
     if planned.fingerprint is None:
         return None, planned.record()
@@ -504,9 +503,9 @@ def _compute_recorded(
 
 
 def _known_broken(planned: PlannedRefresh) -> RowPreconditions | None:
-    """Return which precondition is taken to be broken without another check.
+    """Return the precondition assumed to be broken without another check.
 
-    The check for ties may cost half as much as the query: where some were found before, the policy
+    The check for ties may cost half as much as the query. If ties were found before, the policy
     AUTO repeats it only in a forced full refresh.
     """
     last = planned.last
@@ -521,13 +520,13 @@ def _known_broken(planned: PlannedRefresh) -> RowPreconditions | None:
 def _computed_with_state(
     planned: PlannedRefresh, catalyst: Catalyst, resources: ExitStack
 ) -> tuple[DataFrame | None, IncrementalState | None]:
-    """Return the query's rows with the partial aggregates or the boundary of its first rows; two
-    times None if the query has neither."""
+    """Return the query's rows with their partial aggregates or LIMIT boundary; (None, None) if the
+    query has neither."""
     query, order = planned.query, planned.order
     if query.totals is not None and not planned.has_too_many_groups and adds_up(order):
         few = planned.last is not None and _has_state(planned.last)
         found = compute_state(query.totals, catalyst, resources, few=few)
-        if found is None:  # Spark's own rows, then, and from now on
+        if found is None:  # from now on, Spark computes the rows
             return planned.frame, TooManyGroups()
         return catalyst.frame(found.plan), found.state
     if query.first is not None and merges(order, planned.region.frozen_at):
@@ -564,13 +563,13 @@ def _outcome(planned: PlannedRefresh, written: Written) -> RefreshOutcome:
 
 
 def _rows_read(planned: PlannedRefresh) -> int:
-    """Return what the cost model takes for the rows read, so that it learns from the run."""
+    """Return the cost model's own row count, so that it learns from the run."""
     incremental = planned.plan.strategy is Strategy.INCREMENTAL
     return planned.prepared.rows_read if incremental else planned.query.rows
 
 
 def _is_whole(planned: PlannedRefresh) -> bool:
-    """Say whether the partitions not replaced were computed from the same versions already."""
+    """Say whether the partitions not replaced already come from the same versions."""
     last, order = planned.last, planned.order
     return (
         last is not None

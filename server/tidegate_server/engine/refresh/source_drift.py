@@ -1,4 +1,4 @@
-"""What became of a query's sources since it was defined."""
+"""Detects changes of sources since a query was defined."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def recorded_columns(order: RefreshOrder) -> Mapping[TableName, Schema]:
 
 
 def check_present(order: RefreshOrder, spark: SparkSession, format: TableFormat) -> None:
-    """Check that every source is there that the query itself names.
+    """Check that every source named by the query itself exists.
 
-    What views read is for the query to find: they may have been replaced.
+    Tables read through views are not checked: the views may have been replaced.
 
-    :raises ServerError: MT_SOURCE_NOT_FOUND, or MT_SOURCE_CHANGED if it has no versions any more.
+    :raises ServerError: MT_SOURCE_NOT_FOUND, or MT_SOURCE_CHANGED if it no longer has versions.
     """
     for source in order.sources:
         if source.via:
@@ -45,7 +45,7 @@ def check_present(order: RefreshOrder, spark: SparkSession, format: TableFormat)
 
 @contextmanager
 def explained(order: RefreshOrder, spark: SparkSession) -> Iterator[None]:
-    """Say of a query that Spark does not accept any more which source is to blame.
+    """Name the source at fault if Spark rejects a query.
 
     :raises ServerError: MT_SOURCE_NOT_FOUND or MT_SOURCE_CHANGED instead of Spark's error.
     """
@@ -59,7 +59,7 @@ def explained(order: RefreshOrder, spark: SparkSession) -> Iterator[None]:
 
 
 def check_types(order: RefreshOrder, plan: Node) -> None:
-    """Check that the columns the query uses have the types they had.
+    """Check that the columns the query uses have kept their types.
 
     :raises ServerError: MT_SOURCE_CHANGED naming the column.
     """
@@ -72,7 +72,7 @@ def check_types(order: RefreshOrder, plan: Node) -> None:
                 continue
             nested = "struct<" in column.type and "struct<" in found.type
             if nested and not _is_passed(plan, name, column.name):
-                continue  # another field inside does not concern the fields the query takes
+                continue  # a change in other fields does not affect those the query reads
             if column.name.lower() in used.get(name, frozenset()):
                 raise _source_changed(
                     order, name, _type_change(column.name, column.type, found.type)

@@ -1,4 +1,4 @@
-"""Finds that a refresh has nothing to do without analyzing its query again."""
+"""Detects refreshes with nothing to do without analyzing their query again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _QUALIFIED_CALL = re.compile(r"\.\s*(?:`(?:[^`]|``)+`|\w+)\s*\(")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A query as it was analyzed, with the newest version of all that it depends on."""
+    """An analyzed query with the newest versions of its dependencies."""
 
     definition: tuple[object, ...]
     newest: Mapping[TableName, tuple[str, int]]
@@ -42,8 +42,8 @@ class _Seen:
 class AnalyzedQueries:
     """The queries of this process's last refreshes, by table id.
 
-    Only what reads tables with versions, or files with a fingerprint, and calls built-in functions
-    is remembered: all else may mean something different without any table showing it.
+    Only queries over versioned tables or fingerprinted files, with built-in functions only, are
+    remembered: others may change their meaning without any table changing.
     """
 
     _seen: dict[str, _Seen] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class AnalyzedQueries:
     def remember(
         self, order: RefreshOrder, fingerprint: str | None, tables: Tables, spark: SparkSession
     ) -> None:
-        """Keep what the query of ``order`` was found to be; None if it is not stable."""
+        """Remember the query of ``order``; its ``fingerprint`` is None if unstable."""
         with self._lock:
             self._seen.pop(order.table_id, None)
             if fingerprint is None or not _depends_on_versions_alone(order, tables, spark):
@@ -72,7 +72,7 @@ class AnalyzedQueries:
     def nothing_to_do(
         self, order: RefreshOrder, task: Recompute, spark: SparkSession, format: TableFormat
     ) -> tuple[RefreshPlan, RecordedRefresh] | None:
-        """Return the plan to do nothing, and the last refresh; None if that is not certain."""
+        """Return the NO_DATA plan and the last refresh; None if that is not certain."""
         with self._lock:
             seen = self._seen.get(order.table_id)
         if seen is None or seen.definition != _definition(order):

@@ -1,4 +1,4 @@
-"""Proves that a version of a materialized table is its definition query at one vector."""
+"""Verifies that a version of a materialized table equals its query at one vector."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tidegate_server.engine.storage.expectations import exclude_dropped
 from tidegate_server.engine.storage.region import immutable_condition, mutable_rows
 
 TOLERANCE = 1e-9
-"""Relative difference up to which floating-point numbers count as equal."""
+"""Largest relative difference at which floating-point numbers are equal."""
 
 _SAMPLED = 5
 _PLACE = "__place"
@@ -60,13 +60,13 @@ def verify(
     *,
     part: RowPart | None = None,
 ) -> Verified:
-    """Compute the query anew on the vector that ``version`` recorded, and compare.
+    """Recompute the query on the vector recorded by ``version``, and compare.
 
-    :param order: tells the definition; its epoch is not used.
+    :param order: supplies the definition; its epoch is not used.
     :param version: the newest one if None.
     :param part: the rows that are computed and compared; None for all.
-    :raises ServerError: MT_VERIFY_IMPOSSIBLE if the query or its sources are not any more what
-        that version was computed from.
+    :raises ServerError: MT_VERIFY_IMPOSSIBLE if the query or its sources have changed since that
+        version was computed.
     """
     state = format.find(order.name)
     if state is None:
@@ -78,7 +78,7 @@ def verify(
         raise _verify_impossible(order, chosen, problem or "it holds no refresh")
     session = spark.newSession()
     apply_settings(session, order.settings)
-    # What was immutable when the version was made is not the query's.
+    # Rows immutable at that time need not match the query.
     frozen_at = commit.record.frozen_at
     try:
         tables = Tables(
@@ -119,8 +119,8 @@ def verify(
 def compare(wanted: DataFrame, stored: DataFrame) -> tuple[int, int, list[Mapping[str, object]]]:
     """Return how many rows of each frame the other lacks, and some of them.
 
-    Both have the same columns. Values are compared exactly; what then differs once more with a
-    relative tolerance in its floating-point columns, since sums of those depend on the order.
+    Both have the same columns. Values are compared exactly, then differing floating-point values
+    with a relative tolerance, since their sums depend on the order.
     """
     sides = [
         _textual(frame).withColumn(WEIGHT, F.lit(sign).cast("bigint"))
@@ -183,7 +183,7 @@ def _recompute(
         )
     query = read_query(order, session, tables, text, frame)
     if time_dependent(found):
-        # The moment of the refresh is recorded; its query has no fingerprint.
+        # The refresh time is recorded; such queries have no fingerprint.
         frame = bind_time(frame, order.logical_time)
     elif not query.stable:
         raise _verify_impossible(
@@ -199,11 +199,11 @@ def _recompute(
 
 
 def _telling(shape: Node, order: RefreshOrder, rows: DataFrame) -> list[str]:
-    """Return the columns by which rows are told into parts.
+    """Return the columns whose hash assigns rows to parts.
 
-    Best are those whose values each have rows of their own below the query's last aggregate or
-    window: Spark then computes no others. Numbers that are not exact are none: two that are close
-    enough to be equal would be in different parts.
+    Keys of the query's last aggregate or window are best: Spark then computes only the rows of the
+    part. Inexact numbers are excluded: two that are close enough to be equal would be in different
+    parts.
     """
     exact = [f.name for f in rows.schema.fields if has_exact_values(f.dataType)]
     keyed = next((node.columns for node in shape.nodes() if node.columns), ())
@@ -229,7 +229,7 @@ def _verify_impossible(order: RefreshOrder, version: int, reason: str) -> Server
 
 
 def _textual(frame: DataFrame) -> DataFrame:
-    """Write what cannot be compared as JSON."""
+    """Convert incomparable columns to JSON."""
     return frame.select(
         *(
             column_named(f.name)
@@ -250,9 +250,9 @@ def _counts(differing: DataFrame) -> tuple[int, int]:
 
 
 def _unpaired_rows(differing: DataFrame) -> DataFrame:
-    """Leave out pairs of a missing and an extra row that differ in last digits alone.
+    """Drop pairs of a missing and an extra row that differ in last digits only.
 
-    Within equal other columns both sides are put in the order of their numbers and paired.
+    Among rows with equal other columns, both sides are sorted by their numbers and paired.
     """
     numbers = _floating(differing)
     others = [column_named(f.name) for f in _fields(differing) if f.name not in numbers]
@@ -272,7 +272,7 @@ def _unpaired_rows(differing: DataFrame) -> DataFrame:
 
 
 def _near(low: Column, high: Column, known: Column) -> Column:
-    """Say whether the two numbers of a pair are equal up to the tolerance; NaN is above all."""
+    """Say whether two numbers are equal up to the tolerance; NaN is the largest."""
     size = F.greatest(F.abs(low), F.abs(high))
     close = (size < float("inf")) & (F.abs(high - low) <= TOLERANCE * size)
     return (known == 0) | ((known == 2) & ((low == high) | close))
