@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import Enum
+
+from tidegate_server.core.model.open_enum import OpenEnum
 
 
 class ReasonGroup(Enum):
@@ -23,7 +25,7 @@ class ReasonGroup(Enum):
     WAITING = "Decisions that EXPLAIN cannot foresee"
 
 
-class Reason(StrEnum):
+class Reason(OpenEnum):
     """A reason code of histories, EXPLAIN and commits.
 
     Codes never change their meaning. ``meaning`` is the default text; a run with details, such as

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, StrEnum
+from enum import Enum
 
 from tidegate_server.core.model.names import TableName
+from tidegate_server.core.model.open_enum import OpenEnum
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.versions import PartitionSpec
@@ -38,7 +39,7 @@ class Strategy(Enum):
     INGEST = "INGEST"
 
 
-class ChangeMethod(StrEnum):
+class ChangeMethod(OpenEnum):
     """How the change of a source was read; histories store the values."""
 
     UNCHANGED = "UNCHANGED"
