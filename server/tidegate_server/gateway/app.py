@@ -216,7 +216,7 @@ class Gateway:
             options=config.options,
             server_id=server_id,
             arms=config.fires_itself,
-            suspended=self._alerts.suspended,
+            suspended=self._alerts.report_suspended,
         )
         self._scheduler = choose_scheduler(
             config, embedded, catalog, lambda: (self.host, self.http_port)

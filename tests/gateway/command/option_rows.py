@@ -9,7 +9,7 @@ from tests.gateway.command.effects import ALTER, DAYS, create, order_of
 from tests.gateway.command.fakes import World
 from tidegate_server.core.config import Config
 from tidegate_server.gateway import options as known
-from tidegate_server.gateway.definition.checks import layered
+from tidegate_server.gateway.definition.checks import layered_setting
 from tidegate_server.gateway.options import OPTIONS, Place, check_server_options
 from tidegate_server.gateway.scheduler.workflows import table_option
 
@@ -41,7 +41,7 @@ def by_session(world: World, key: str) -> str | None:
 
 def by_definition(world: World, key: str) -> str | None:
     """Read as CREATE and ALTER do."""
-    return layered(world.table("m").options, lambda key: by_session(world, key))(key)
+    return layered_setting(world.table("m").options, lambda key: by_session(world, key))(key)
 
 
 def by_target(world: World, key: str) -> str | None:

@@ -138,11 +138,11 @@ def test_news_that_cannot_be_told_harm_no_refresh(
     alerts = world.another()
     alerts._tell = (fail,)
     alerts.refresh_ended(failed_run())
-    assert "could not be told" in caplog.text
+    assert "could not be reported" in caplog.text
 
 
 def test_a_suspended_table_is_told_with_the_reason(world: World) -> None:
-    world.alerts.suspended(table(), "SUSPENDED_DUE_TO_ERRORS: 5 refreshes failed")
+    world.alerts.report_suspended(table(), "SUSPENDED_DUE_TO_ERRORS: 5 refreshes failed")
     [alert] = world.told
     assert (alert.event.value, alert.reason) == (
         "TABLE_SUSPENDED",
@@ -154,7 +154,7 @@ def test_only_chosen_events_are_told(world: World) -> None:
     alerts = world.another(alerts={"events": ["suspended"]})
     assert not alerts.watches_lag
     alerts.refresh_ended(failed_run())
-    alerts.suspended(table(), "it failed")
+    alerts.report_suspended(table(), "it failed")
     assert world.events() == ["TABLE_SUSPENDED"]
 
 
@@ -278,5 +278,5 @@ def test_a_gateway_posts_what_happens_to_its_tables(tmp_path: Path) -> None:
 
 
 def test_a_name_of_a_table_is_written_in_full(world: World) -> None:
-    world.alerts.suspended(table(name=name("other", "s")), "why")
+    world.alerts.report_suspended(table(name=name("other", "s")), "why")
     assert world.told[0].table == "spark_catalog.s.other"

@@ -49,8 +49,8 @@ from tidegate_server.engine.incremental.query import Query, estimated_rows
 from tidegate_server.engine.incremental.top_n import (
     TIES,
     FirstRows,
-    merged,
-    projected,
+    merge_change,
+    project_change,
 )
 from tidegate_server.engine.planning.planner import (
     Evidence,
@@ -318,9 +318,9 @@ class IncrementalPlanner:
         prepared = replace(self._work(plan, None), incremental=state)
         if change is None or plan.strategy is not Strategy.INCREMENTAL:
             return prepared
-        rows = projected(first, catalyst, change.plan, change.weight)
+        rows = project_change(first, catalyst, change.plan, change.weight)
         stored = self._in_query_order(self._stored_rows())
-        done = merged(
+        done = merge_change(
             first,
             catalyst,
             stored,

@@ -174,14 +174,14 @@ def compute_first_rows(
     return FirstRowsFound(boundary=boundary, plan=plan)
 
 
-def projected(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
+def project_change(first: FirstRows, catalyst: Catalyst, plan: Any, weight: Any) -> Any:
     """Return the ordered rows' change as a change of the table, the weight last."""
     for projection in reversed(first.above):
         plan = catalyst.project([*items(projection.projectList()), weight], plan)
     return plan
 
 
-def merged(
+def merge_change(
     first: FirstRows,
     catalyst: Catalyst,
     stored: DataFrame,

@@ -57,14 +57,14 @@ def _publish(
         raise _nothing(order, "it has other columns than the table has now; discard it")
     return format.write(
         rows,
-        unchecked(order, rows.columns),
+        without_checks(order, rows.columns),
         held.record,
         partial=held.partial,
         strategy=Strategy.PUBLISH,
     )
 
 
-def unchecked(order: RefreshOrder, columns: Sequence[str]) -> RefreshOrder:
+def without_checks(order: RefreshOrder, columns: Sequence[str]) -> RefreshOrder:
     """Return an order that writes the rows of an earlier refresh without checks.
 
     That refresh already checked the rows and kept the immutable ones.

@@ -16,7 +16,7 @@ from tidegate_server.core.refresh.request import (
     RefreshOutcome,
     RefreshPlan,
 )
-from tidegate_server.engine.refresh.publish import unchecked
+from tidegate_server.engine.refresh.publish import without_checks
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import TableFormat, Written
 from tidegate_server.engine.storage.commit_record import RecordedRefresh
@@ -80,7 +80,7 @@ def _restore(
         raise _impossible(order, version, "it had other columns")
     return format.write(
         rows,
-        unchecked(order, rows.columns),
+        without_checks(order, rows.columns),
         replace(commit.record, unique=(), rolled_back_to=version),
         partial=commit.partial,
         strategy=Strategy.ROLLBACK,

@@ -54,7 +54,7 @@ from tidegate_server.engine.refresh.ingest import ingest, plan_ingest
 from tidegate_server.engine.refresh.source_drift import (
     check_present,
     check_types,
-    explained,
+    explain_failures,
     recorded_columns,
 )
 from tidegate_server.engine.refresh.unchanged import AnalyzedQueries
@@ -248,7 +248,7 @@ def _plan(
         wanted=forward(task.vector or {}, read),
         fingerprinted=True,
     )
-    with explained(order, session):
+    with explain_failures(order, session):
         text = tables.pin(order.expanded_query, DEFAULT_CATALOG, DEFAULT_SCHEMA)
         frame = session.sql(text)
         query = read_query(order, session, tables, text, frame)

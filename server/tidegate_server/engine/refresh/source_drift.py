@@ -44,7 +44,7 @@ def check_present(order: RefreshOrder, spark: SparkSession, format: TableFormat)
 
 
 @contextmanager
-def explained(order: RefreshOrder, spark: SparkSession) -> Iterator[None]:
+def explain_failures(order: RefreshOrder, spark: SparkSession) -> Iterator[None]:
     """Name the source at fault if Spark rejects a query.
 
     :raises ServerError: MT_SOURCE_NOT_FOUND or MT_SOURCE_CHANGED instead of Spark's error.

@@ -138,7 +138,7 @@ def _check_restored(name: st.Name, version: int | None, context: Context) -> Non
         return  # the command reports it
     require(Action.ALTER, table, context.session.user, context.services)
     known = history.versions(table, context.services.catalog)
-    wanted = history.wanted(version, table)
+    wanted = history.version_to_restore(version, table)
     for definition in known:
         if definition.definition_version == wanted:
             creation = creating(definition)

@@ -33,7 +33,7 @@ from tidegate_server.gateway.definition.checks import (
     check_neighbours,
     check_options,
     check_versions,
-    layered,
+    layered_setting,
     pace,
 )
 from tidegate_server.gateway.definition.columns import check_formatters
@@ -54,7 +54,7 @@ def set_freshness(statement: AlterSetFreshness, text: str, context: Context) -> 
     """
     table = alterable(statement.name, context)
     requested = asked_mode(table.logical_refresh_mode)
-    setting = layered(table.options, context.setting)
+    setting = layered_setting(table.options, context.setting)
     try:
         chosen = pace(statement.freshness, requested, setting, table.on_update)
     except ServerError as problem:
@@ -69,7 +69,7 @@ def set_refresh_mode(statement: AlterSetRefreshMode, context: Context) -> Result
     """
     table = alterable(statement.name, context)
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
-    setting = layered(table.options, context.setting)
+    setting = layered_setting(table.options, context.setting)
     chosen = pace(freshness, statement.mode, setting, table.on_update)
     check_versions(table.sources, setting, watched=chosen.watched)
     if chosen.logical_mode is LogicalRefreshMode.INCREMENTAL_STRICT:
@@ -86,7 +86,7 @@ def set_refresh_trigger(statement: AlterSetRefreshTrigger, context: Context) -> 
     table = alterable(statement.name, context)
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
     requested = asked_mode(table.logical_refresh_mode)
-    setting = layered(table.options, context.setting)
+    setting = layered_setting(table.options, context.setting)
     chosen = pace(freshness, requested, setting, statement.on_update)
     check_versions(table.sources, setting, watched=chosen.watched)
     return _change_pace(table, chosen, context)
@@ -176,7 +176,7 @@ def _with_options(
         return changed
     freshness = Downstream.DOWNSTREAM if table.downstream else table.freshness
     requested = asked_mode(table.logical_refresh_mode)
-    chosen = pace(freshness, requested, layered(options, context.setting), table.on_update)
+    chosen = pace(freshness, requested, layered_setting(options, context.setting), table.on_update)
     need_scheduler("ALTER", chosen.mode, context)
     return replace(changed, refresh_mode=chosen.mode)
 
@@ -191,7 +191,7 @@ def _change_pace(table: MaterializedTable, chosen: RefreshCadence, context: Cont
         downstream=chosen.downstream,
         on_update=chosen.on_update,
     )
-    catalog, setting = context.services.catalog, layered(table.options, context.setting)
+    catalog, setting = context.services.catalog, layered_setting(table.options, context.setting)
     check_neighbours(changed, catalog.consumers, catalog.find, setting)
     if changed != table:
         apply_definition(table, changed, context)

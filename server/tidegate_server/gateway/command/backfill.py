@@ -64,7 +64,7 @@ def plan(
         raise error(Code.MT_PARTITION_RANGE, reason="it holds no partition")
     history = context.services.ledger.runs(table.id, limit=_HISTORY)
     mark = _mark(table, start, end)
-    wave_id, finished = interrupted(history, mark, partitions)
+    wave_id, finished = find_interrupted(history, mark, partitions)
     vector = dict(finished[0].sources) if finished else _newest(table, context)
     refreshed = [spec for run in finished for spec in run.partitions]
     requests = [
@@ -82,7 +82,7 @@ def plan(
     return Plan(table=table, partitions=partitions, requests=_number(requests, context))
 
 
-def interrupted(
+def find_interrupted(
     history: Sequence[RefreshRun], mark: str, partitions: Sequence[PartitionSpec]
 ) -> tuple[str | None, list[RefreshRun]]:
     """Return the wave and finished runs of a range's newest unfinished backfill, if any.

@@ -91,7 +91,7 @@ def _refresh_facts(table: MaterializedTable, context: Context) -> dict[str, str 
         "refresh_mode": table.refresh_mode.value,
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
-        "held_version": lag.held(table),
+        "held_version": lag.held_since(table),
         "refresh_handler": f"{handler}:{table.id}" if workflow else None,
         "execution_target": table.execution_target,
         "freshness": lag.freshness(table),

@@ -27,7 +27,7 @@ from tidegate_server.gateway.definition.build import (
     stored_settings,
     strict_names,
 )
-from tidegate_server.gateway.definition.checks import check_versions, layered
+from tidegate_server.gateway.definition.checks import check_versions, layered_setting
 from tidegate_server.gateway.definition.columns import (
     castable,
     casting,
@@ -40,7 +40,7 @@ from tidegate_server.gateway.definition.evolution import (
     Effect,
     Evolution,
     evolution,
-    tightened,
+    tightened_columns,
 )
 from tidegate_server.gateway.definition.locks import alone
 from tidegate_server.gateway.definition.transaction import (
@@ -62,12 +62,12 @@ def alterable(name: Name, context: Context) -> MaterializedTable:
 
     :raises ServerError: MT_NOT_FOUND, MT_WRONG_KIND, MT_STATE if INITIALIZING or half done.
     """
-    table = settled(name, context)
+    table = settle_pipeline(name, context)
     refuse_half_done(table, "ALTER")
     return table
 
 
-def settled(name: Name, context: Context) -> MaterializedTable:
+def settle_pipeline(name: Name, context: Context) -> MaterializedTable:
     """Return the named materialized table once no SWAP or DROP is running on it.
 
     The mark of a crashed one remains.
@@ -103,14 +103,14 @@ def create_or_alter(
 
 def explain_alter_query(statement: AlterAsQuery, text: str, context: Context) -> Result:
     """Return the changes and the plan of the next refresh; changes nothing."""
-    return explained(_query_evolution(statement, text, context), context)
+    return explain_evolution(_query_evolution(statement, text, context), context)
 
 
 def explain_create_or_alter(
     statement: CreateMaterializedTable, existing: MaterializedTable, text: str, context: Context
 ) -> Result:
     """Return the changes, each with its effect on the data; changes nothing."""
-    return explained(_whole_evolution(statement, existing, text, context), context)
+    return explain_evolution(_whole_evolution(statement, existing, text, context), context)
 
 
 def carry_out(found: Evolution, context: Context) -> None:
@@ -155,14 +155,14 @@ def _whole_evolution(
 ) -> Evolution:
     refuse_half_done(existing, "ALTER")
     wanted = define(statement, text, context, existing=ready(existing))
-    return compared(existing, wanted, context)
+    return compare(existing, wanted, context)
 
 
 def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Evolution:
     table = alterable(statement.name, context)
     analysis = analyze(statement.query, text, table.name, context)
     refuse_unstable(table.name, table.logical_refresh_mode, analysis)
-    setting = layered(table.options, context.setting)
+    setting = layered_setting(table.options, context.setting)
     check_versions(analysis.sources, setting, watched=table.watched)
     schema, expanded = _fit_schema(table, analysis, context)
     wanted = replace(
@@ -174,7 +174,7 @@ def _query_evolution(statement: AlterAsQuery, text: str, context: Context) -> Ev
         lineage=analysis.lineage,
         settings=stored_settings(context),
     )
-    found = compared(table, wanted, context)
+    found = compare(table, wanted, context)
     if table.derived and any(change.object.startswith("COLUMN ") for change in found.changes):
         names = ", ".join(column.name for column in table.derived)
         raise error(Code.MT_EVOLUTION_NON_PERSISTED, table=table.name, names=names)
@@ -185,7 +185,7 @@ def _fit_schema(
     table: MaterializedTable, analysis: Analysis, context: Context
 ) -> tuple[Schema, str]:
     """Return a new query and its columns, both cast to the declared types."""
-    if strict_names(layered(table.options, context.setting)):
+    if strict_names(layered_setting(table.options, context.setting)):
         refuse_repeated(analysis.schema.names())
     produced, query = distinct(analysis.schema, analysis.expanded_query)
     old = table.schema.columns
@@ -201,13 +201,13 @@ def _fit_schema(
     return wanted, casting(produced, wanted, query)
 
 
-def compared(before: MaterializedTable, wanted: MaterializedTable, context: Context) -> Evolution:
+def compare(before: MaterializedTable, wanted: MaterializedTable, context: Context) -> Evolution:
     """Compare two definitions of a table.
 
     The old query is analyzed again only if nullability seems to change.
     """
     loosened: set[str] = set()
-    if tightened(before.schema, wanted.schema):
+    if tightened_columns(before.schema, wanted.schema):
         loosened = _never_null(before, context)
     return evolution(before, wanted, loosened)
 
@@ -237,7 +237,7 @@ def analyze_stored(table: MaterializedTable, context: Context) -> Analysis:
 # ---- EXPLAIN ---------------------------------------------------------------------------------
 
 
-def explained(found: Evolution, context: Context) -> Result:
+def explain_evolution(found: Evolution, context: Context) -> Result:
     """Return the changes with their effects, and the next refresh with its checks."""
     rows = [_row(change) for change in found.changes]
     if any(change.effect in (Effect.NEXT_REFRESH, Effect.REBUILD) for change in found.changes):

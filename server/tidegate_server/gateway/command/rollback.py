@@ -16,7 +16,12 @@ from tidegate_server.core.refresh.request import RefreshRequest, Rollback
 from tidegate_server.core.sql.places import place_after
 from tidegate_server.core.sql.statements import AlterRollback, AlterRollbackDefinition, RolledBack
 from tidegate_server.gateway.command import lifecycle
-from tidegate_server.gateway.command.redefine import alterable, carry_out, compared, explained
+from tidegate_server.gateway.command.redefine import (
+    alterable,
+    carry_out,
+    compare,
+    explain_evolution,
+)
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition import history, resolve
 from tidegate_server.gateway.definition.build import asked_mode, define
@@ -209,7 +214,7 @@ def explain_definition(statement: AlterRollbackDefinition, text: str, context: C
 
     :raises ServerError: MT_DEFINITION_NOT_FOUND, or any error of the earlier query's analysis.
     """
-    return explained(_find_target(statement, text, context)[1], context)
+    return explain_evolution(_find_target(statement, text, context)[1], context)
 
 
 def _find_target(
@@ -252,7 +257,7 @@ def _evolution(table: MaterializedTable, earlier: MaterializedTable, context: Co
         problem.line = problem.column = None
         raise
     wanted = replace(wanted, original_query=earlier.original_query, declared=earlier.declared)
-    found = compared(table, wanted, context)
+    found = compare(table, wanted, context)
     if found.after.definition_version == table.definition_version:
         return found
     after = replace(found.after, settings=earlier.settings, restored_from=_number(earlier))

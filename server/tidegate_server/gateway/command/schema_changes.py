@@ -38,9 +38,9 @@ from tidegate_server.gateway.definition.columns import (
     casting,
     check_types,
     is_stored,
-    keyed,
     selecting,
     shown_type,
+    with_primary_key,
 )
 from tidegate_server.gateway.definition.derived import (
     Visible,
@@ -51,7 +51,7 @@ from tidegate_server.gateway.definition.derived import (
     put,
     split,
     storage_table,
-    typed,
+    with_types,
 )
 from tidegate_server.gateway.definition.notices import metadata_notices, warn, watermark_notices
 from tidegate_server.gateway.definition.transaction import apply_definition
@@ -103,7 +103,7 @@ def _put(before: MaterializedTable, changed: MaterializedTable, context: Context
         return nothing()
     check_enforced(changed)
     code = Code.MT_ALTER_SCHEMA_EXPRESSION
-    derived = typed(changed.schema, changed.derived, context, code=code)
+    derived = with_types(changed.schema, changed.derived, context, code=code)
     after = replace(
         changed,
         declared=True,
@@ -149,7 +149,7 @@ class _Change:
                 return self.column(table, change)
             case PrimaryKeyClause():
                 self.check(table, "primary key", table.primary_key)
-                schema, key = keyed(change, table.schema, table.schema)
+                schema, key = with_primary_key(change, table.schema, table.schema)
                 return replace(table, schema=schema, primary_key=key)
             case Watermark():
                 self.check(table, "watermark", table.watermark)

@@ -77,7 +77,7 @@ def _extended_row(table: MaterializedTable, context: Context) -> tuple[str | Non
         lag.freshness(table),
         f"{last[0].state.value} at {lag.moment(last[0].queued_at)}" if last else None,
         lag.lag(lag.present_at(table, services.ledger, services.clock.now())),
-        lag.held(table),
+        lag.held_since(table),
     )
 
 

@@ -11,7 +11,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.result import Result, nothing
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.sql.statements import AlterSwap
-from tidegate_server.gateway.command.redefine import settled
+from tidegate_server.gateway.command.redefine import settle_pipeline
 from tidegate_server.gateway.context import Context
 from tidegate_server.gateway.definition.build import refuse_cycle
 from tidegate_server.gateway.definition.derived import refuse_view
@@ -31,7 +31,10 @@ def swap(statement: AlterSwap, context: Context) -> Result:
     :raises ServerError: MT_STATE while one is INITIALIZING or a refresh does not end, MT_CYCLE,
         NOT_SUPPORTED for tables with columns evaluated on read or with quarantined rows.
     """
-    first, second = settled(statement.name, context), settled(statement.other, context)
+    first, second = (
+        settle_pipeline(statement.name, context),
+        settle_pipeline(statement.other, context),
+    )
     if first.id == second.id:
         return nothing()
     _refuse(first, second)

@@ -35,7 +35,7 @@ from tidegate_server.gateway.definition.checks import (
     check_neighbours,
     check_options,
     check_versions,
-    layered,
+    layered_setting,
     pace,
 )
 from tidegate_server.gateway.definition.columns import Shape, check_types, shape
@@ -46,7 +46,7 @@ from tidegate_server.gateway.definition.derived import (
     check_watermark,
     derived_columns,
     storage_table,
-    typed,
+    with_types,
 )
 from tidegate_server.gateway.definition.immutable import backfill_source, check_region
 from tidegate_server.gateway.definition.notices import definition_notices, lateness_notices, warn
@@ -98,9 +98,9 @@ def define(
     requested = statement.refresh_mode
     if requested is None and existing is not None:
         requested = asked_mode(existing.logical_refresh_mode)
-    setting = layered(statement.options, context.setting)
+    setting = layered_setting(statement.options, context.setting)
     defaults = context.setting if existing is None else _defaults_of(existing, context)
-    paced = layered(statement.options, defaults)
+    paced = layered_setting(statement.options, defaults)
     try:
         chosen = pace(statement.freshness, requested, paced, statement.on_update)
     except ServerError as problem:
@@ -272,7 +272,7 @@ def _defaults_of(table: MaterializedTable, context: Context) -> Setting:
     They are those under which the table was defined, so that the same words mean the same
     definition in every session.
     """
-    return layered(table.settings, context.services.config.options.get)
+    return layered_setting(table.settings, context.services.config.options.get)
 
 
 def stored_settings(context: Context) -> dict[str, str]:
@@ -381,7 +381,7 @@ def _with_derived(
     check_assertions(table.assertions, table.schema, context)
     check_enforced(table)
     placed = derived_columns(statement.columns, table.schema)
-    derived = typed(table.schema, placed, context)
+    derived = with_types(table.schema, placed, context)
     table = replace(
         table,
         derived=derived,

@@ -171,7 +171,7 @@ def check_neighbours(
             raise error(Code.MT_FRESHNESS_NEIGHBOUR, reason=line, key=FITTING_KEY)
 
 
-def layered(options: Mapping[str, str], setting: Setting) -> Setting:
+def layered_setting(options: Mapping[str, str], setting: Setting) -> Setting:
     """Return a lookup that finds a table's own options before the session's settings."""
     return lambda key: options[key] if key in options else setting(key)
 

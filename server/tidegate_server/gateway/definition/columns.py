@@ -76,7 +76,7 @@ def shape(
     elif statement.columns:
         schema, query = _declared_schema(statement, schema, query)
     refuse_unstorable(schema)
-    schema, key = keyed(statement.primary_key, schema, answered)
+    schema, key = with_primary_key(statement.primary_key, schema, answered)
     partitions = _partition_keys(statement.partition_keys, schema)
     check_formatters(statement.options, partitions, schema)
     return Shape(schema=schema, expanded_query=query, partition_keys=partitions, primary_key=key)
@@ -246,7 +246,7 @@ def castable(source: str, target: str) -> bool:
     )
 
 
-def keyed(
+def with_primary_key(
     clause: PrimaryKeyClause | None, schema: Schema, produced: Schema
 ) -> tuple[Schema, PrimaryKey | None]:
     """Check a key; its columns become NOT NULL, which the query must already promise."""

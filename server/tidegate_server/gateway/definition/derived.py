@@ -223,7 +223,7 @@ def _expression(column: DerivedColumn) -> str | None:
 # ---- checks with Spark -----------------------------------------------------------------------
 
 
-def typed(
+def with_types(
     schema: Schema,
     derived: tuple[DerivedColumn, ...],
     context: Context,

@@ -114,7 +114,7 @@ def evolution(
     return Evolution(before=before, after=after, changes=changes)
 
 
-def tightened(before: Schema, wanted: Schema) -> tuple[str, ...]:
+def tightened_columns(before: Schema, wanted: Schema) -> tuple[str, ...]:
     """Return the columns that are nullable and of which the wanted query says NOT NULL."""
     return tuple(
         old.name
@@ -386,9 +386,9 @@ def _stated_texts(
 ) -> tuple[str | None, str | None]:
     """Return expectations or assertions as two texts to compare and to show."""
 
-    def shown(constraints: Sequence[Expectation | Assertion]) -> str | None:
+    def constraint_texts(constraints: Sequence[Expectation | Assertion]) -> str | None:
         return (
             "; ".join(f"{c.name} ({c.condition}) {c.violation.value}" for c in constraints) or None
         )
 
-    return shown(before), shown(wanted)
+    return constraint_texts(before), constraint_texts(wanted)

@@ -67,7 +67,7 @@ def find(
     :raises ServerError: MT_DEFINITION_NOT_FOUND listing those there are.
     """
     known = {entry.definition_version: entry for entry in versions(table, catalog)}
-    number = wanted(version, table)
+    number = version_to_restore(version, table)
     if number not in known:
         available = ", ".join(str(entry) for entry in known)
         raise error(
@@ -83,12 +83,12 @@ def of_data(table: MaterializedTable, version: int, ledger: Ledger) -> int | Non
     return next((run.definition_version for run in runs if run.to_version == version), None)
 
 
-def wanted(version: int | None, table: MaterializedTable) -> int:
+def version_to_restore(version: int | None, table: MaterializedTable) -> int:
     """Return which version a rollback names; without a number the one before that in force."""
     return table.definition_version - 1 if version is None else version
 
 
-def described(known: Sequence[MaterializedTable]) -> list[DefinitionVersion]:
+def describe_versions(known: Sequence[MaterializedTable]) -> list[DefinitionVersion]:
     """Describe a table's definitions, given by version; each is compared with the one before.
 
     Statements are written with the name that the table has now.
@@ -102,7 +102,7 @@ def described(known: Sequence[MaterializedTable]) -> list[DefinitionVersion]:
 
 def show(table: MaterializedTable, catalog: CatalogReader) -> Result:
     """List the versions of a table's definition, newest first."""
-    rows = [version.row() for version in reversed(described(versions(table, catalog)))]
+    rows = [version.row() for version in reversed(describe_versions(versions(table, catalog)))]
     return RowsResult(_SCHEMA, rows, types=tuple(ARROW.types))
 
 

@@ -178,9 +178,12 @@ def change_storage(
         after = replace(after, location=_location(after, context))
     if before.schema == after.schema and before.comment == after.comment:
         properties = definition_properties(after)
-        call(SetTableProperties(name=after.storage, properties=properties), restored(before, after))
+        call(
+            SetTableProperties(name=after.storage, properties=properties),
+            restore_request(before, after),
+        )
     else:
-        call(evolved(before, after), restored(before, after))
+        call(evolve_request(before, after), restore_request(before, after))
     for name, view in new.items():
         found = None if moved else old.get(name)
         if found is None:
@@ -195,11 +198,11 @@ def write_definition(
 ) -> None:
     """Write a definition into the properties of a storage that stays as it is."""
     engine = context.services.engine
-    compensate(undo, lambda: engine.call(restored(before, after)))
+    compensate(undo, lambda: engine.call(restore_request(before, after)))
     engine.call(SetTableProperties(name=after.storage, properties=definition_properties(after)))
 
 
-def evolved(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
+def evolve_request(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
     """Return the request that brings the storage to a definition."""
     types = {column.name.lower(): column.type for column in before.schema}
     widened = tuple(
@@ -217,7 +220,7 @@ def evolved(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
     )
 
 
-def restored(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
+def restore_request(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
     """Return the request that takes an evolution back; a type that was widened stays wide."""
     return EvolveTable(
         name=after.storage,
@@ -230,7 +233,7 @@ def restored(before: MaterializedTable, after: MaterializedTable) -> EvolveTable
 
 def taken_back(table: MaterializedTable) -> EvolveTable:
     """Return the request that makes a storage the table's own again, should it be nobody's."""
-    return replace(restored(table, table), adopts="")
+    return replace(restore_request(table, table), adopts="")
 
 
 def rename_storage(before: MaterializedTable, after: MaterializedTable) -> RenameTable:

@@ -373,7 +373,7 @@ class SystemTables:
             {**_table_columns(table), "in_force": v.definition_version == table.definition_version}
             | dict(zip(history.ARROW.names, v.row(), strict=True))
             for table in self._catalog.tables()
-            for v in history.described([*replaced[table.id], table])
+            for v in history.describe_versions([*replaced[table.id], table])
         ]
         return pa.Table.from_pylist(rows, schema=_DEFINITIONS)
 

@@ -17,8 +17,8 @@ from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.definition.derived import drop_view, views
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import (
+    as_committed,
     close_run,
-    committed,
     held_version,
     version_held,
     with_error,
@@ -114,7 +114,7 @@ class Recovery:
             close_run(self._ledger, with_error(run, failure), RunState.FAILED, now)
         elif commit is not None and commit.refresh_id == run.refresh_id:
             self._catalog.hold(run.table_id, None)
-            close_run(self._ledger, committed(run, commit), RunState.SUCCEEDED, now)
+            close_run(self._ledger, as_committed(run, commit), RunState.SUCCEEDED, now)
         else:
             text = "its server or its lease was lost before it committed"
             close_run(self._ledger, run, RunState.ABANDONED, now, Reason.LEASE_LOST, text)

@@ -197,7 +197,7 @@ def _head(table: MaterializedTable) -> dict[str, Any]:
         "refresh_mode": table.refresh_mode.value,
         "refresh_status": table.refresh_status.value,
         "status_reason": table.status_reason,
-        "held_version": lag.held(table),
+        "held_version": lag.held_since(table),
         "freshness": f"{table.freshness.value} {table.freshness.unit.name}",
         "definition_version": table.definition_version,
     }

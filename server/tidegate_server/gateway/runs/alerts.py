@@ -76,9 +76,9 @@ class Alerts:
                 self._send(_failure(run), run.table_id, str(run.table))
         except Exception:
             # A failing alert must not affect the refresh, which has ended.
-            log.exception("refresh %s failed, which could not be told", run.refresh_id)
+            log.exception("refresh %s failed, and could not be reported", run.refresh_id)
 
-    def suspended(self, table: MaterializedTable, reason: str) -> None:
+    def report_suspended(self, table: MaterializedTable, reason: str) -> None:
         """Alert on a table suspended after repeated failures."""
         if "suspended" not in self._events:
             return

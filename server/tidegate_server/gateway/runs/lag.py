@@ -35,7 +35,7 @@ def lag(report: LagReport) -> str | None:
     return f"{'' if report.exact else 'at most '}{report.actual:.0f} s"
 
 
-def held(table: MaterializedTable) -> str | None:
+def held_since(table: MaterializedTable) -> str | None:
     """Return which version of a table is held, since when and why."""
     found = table.held
     if found is None:

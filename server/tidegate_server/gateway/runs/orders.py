@@ -155,7 +155,7 @@ def close_run(
     return ended
 
 
-def committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
+def as_committed(run: RefreshRun, commit: CommittedRefresh) -> RefreshRun:
     """Return a run filled in from the commit it made but could not report."""
     return replace(
         run,
@@ -297,6 +297,6 @@ def with_error(run: RefreshRun, failure: ServerError) -> RefreshRun:
     )
 
 
-def undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
+def as_undecided(run: RefreshRun, failure: ServerError) -> RefreshRun:
     """Return a failed run to report; the store keeps it RUNNING until recovery decides."""
     return replace(with_error(run, failure), state=RunState.FAILED)

@@ -21,14 +21,14 @@ from tidegate_server.gateway.catalog.base import Catalog
 from tidegate_server.gateway.link.client import Engine
 from tidegate_server.gateway.runs.orders import (
     RunRequest,
+    as_committed,
+    as_undecided,
     close_run,
-    committed,
     held_version,
     informed_order,
     queued_run,
     refuse_half_done,
     run_request,
-    undecided,
     version_held,
     with_error,
 )
@@ -367,13 +367,15 @@ class Refresher:
             answer = self._last_commit(order)
         except ServerError as unreadable:
             log.warning("the last commit of %s cannot be read: %s", order.name, unreadable)
-            return undecided(active.run, failure) if lost else self._record_failure(active, failure)
+            return (
+                as_undecided(active.run, failure) if lost else self._record_failure(active, failure)
+            )
         commit, held = answer.commit, answer.held
         if held is not None and lost and held.refresh_id == order.refresh_id:
             return self._record_held(active, version_held(active.run, held))
         if commit is not None and lost and commit.refresh_id == order.refresh_id:
             self._catalog.hold(order.table_id, None)
-            active.run = self._close(committed(active.run, commit), RunState.SUCCEEDED)
+            active.run = self._close(as_committed(active.run, commit), RunState.SUCCEEDED)
             return active.run
         if commit is not None and behind:
             self._ledger.raise_epoch(order.table_id, commit.epoch)
