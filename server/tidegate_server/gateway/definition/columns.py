@@ -45,7 +45,7 @@ _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP_NTZ, TypeKind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A table's stored columns and the query that produces exactly these."""
+    """A table's stored columns and a query for exactly these."""
 
     schema: Schema
     expanded_query: str

@@ -164,7 +164,7 @@ def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
 def views(table: MaterializedTable) -> tuple[PutView, ...]:
     """Return the views over a table's storage: quarantine, then its own, or none.
 
-    The order lets recovery detect from the first view that a server died in between.
+    The order lets recovery detect by the first view that a server died in between.
     """
     if table.storage_table is None:
         return ()

@@ -115,7 +115,7 @@ def _require_unchanged(before: MaterializedTable, context: Context) -> Materiali
 
 
 def _last_epoch(table: MaterializedTable, context: Context) -> int:
-    """Return the last epoch whose commits are not checkpoints after a restart."""
+    """Return the epoch up to which commits are no checkpoints after a restart."""
     runs = context.services.ledger.runs(table.id, limit=100)
     return max([table.checkpoint_floor, *(run.epoch or 0 for run in runs)])
 
@@ -200,7 +200,7 @@ def write_definition(
 
 
 def evolved(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
-    """Return the request to change the storage to a definition."""
+    """Return the request to apply a definition to the storage."""
     types = {column.name.lower(): column.type for column in before.schema}
     widened = tuple(
         column.name

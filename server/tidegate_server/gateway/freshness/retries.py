@@ -40,7 +40,7 @@ def retries_left(run: RefreshRun, retries: int) -> bool:
 
 
 def interrupted(run: RefreshRun) -> bool:
-    """Say whether a run ended because its server stopped or was considered dead."""
+    """Say whether a run was interrupted: its server stopped or was presumed dead."""
     if run.state is RunState.CANCELLED:
         return run.reason_code == Reason.SERVER_STOPPED
     return run.state is RunState.ABANDONED
