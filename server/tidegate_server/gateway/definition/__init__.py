@@ -1,1 +1,1 @@
-"""From a statement to a checked definition that is in place."""
+"""Turns statements into checked definitions and applies them."""

@@ -1,4 +1,4 @@
-"""What CREATE says of a table's schedule: when its first rows come, and in which time zones."""
+"""Notices of CREATE about a table's schedule: time of the first rows, time zones."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidegate_server.gateway.scheduler.workflows import table_option, workflow_f
 
 
 def zone_warning(table: MaterializedTable, query_zone: str, context: Context) -> str | None:
-    """Return what is said of a table whose query and schedule run in different time zones.
+    """Return the warning if the query and the schedule use different time zones.
 
-    :param query_zone: that of the session; empty if it is not known.
+    :param query_zone: the session's zone; empty if unknown.
     """
     workflow = _workflow(table, context)
     name = table.settings.get(SESSION_ZONE) or query_zone
@@ -41,9 +41,9 @@ def zone_warning(table: MaterializedTable, query_zone: str, context: Context) ->
 
 
 def first_rows(table: MaterializedTable, context: Context) -> str | None:
-    """Return when a new table that is empty gets its first rows, and how to have them now.
+    """Return when an empty new table gets its first rows, and how to load it now.
 
-    None for one that has rows already, or is refreshed at once.
+    None if the table already has rows or is refreshed immediately.
 
     :raises ServerError: MT_OPTION_VALUE for a schedule that never fires again.
     """
@@ -79,7 +79,7 @@ def loads_at_once(table: MaterializedTable, context: Context) -> bool:
 def _covered_partitions(
     table: MaterializedTable, fire: datetime, workflow: Workflow, context: Context
 ) -> str:
-    """Return the partitions that a first refresh covers; nothing if it covers all."""
+    """Describe the partitions a first refresh covers; empty if it covers all."""
     partitions = partitions_of_fire(
         table,
         fire,

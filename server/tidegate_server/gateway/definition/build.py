@@ -1,4 +1,4 @@
-"""From a statement to the definition it asks for: analyzed and checked, nothing changed."""
+"""Builds an analyzed and checked definition from a statement, without side effects."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ _CLAUSES: Mapping[str, tuple[str, ...]] = {
     Code.MT_PERSISTED_COLUMN_NOT_IN_QUERY.name: ("(",),
     Code.MT_INCOMPATIBLE_TYPE.name: ("(",),
 }
-"""Words that begin the clause in which an error's column is named."""
+"""Keywords that start the clause of an error's column, by error code."""
 _UNSTABLE = ("D1", "D3")
-"""Classes of functions of the time, of the session and of chance; D2, the order of equal rows, is
-for the refresh to judge."""
+"""Function classes that depend on time, session or randomness. D2, the order of tied rows, is
+checked by the refresh."""
 
 
 def define(
@@ -85,10 +85,10 @@ def define(
     *,
     existing: MaterializedTable | None = None,
 ) -> MaterializedTable:
-    """Check a statement against Spark's analysis and return the definition it asks for.
+    """Check a statement against Spark's analysis and return its definition.
 
-    ``text`` is the whole statement, in which errors of the query are placed. ``existing`` is the
-    table that CREATE OR ALTER finds: without REFRESH_MODE its explicit mode stays.
+    Error positions refer to ``text``, the whole statement. ``existing`` is the table found by
+    CREATE OR ALTER; without REFRESH_MODE its explicit mode is kept.
     """
     name = resolve.table_name(statement.name, context)
     resolve.check_catalog(name.catalog, context)
@@ -152,9 +152,9 @@ def define(
 
 
 def analyze(query: str, text: str, name: TableName, context: Context) -> Analysis:
-    """Ask the engine what a definition query means in the current session.
+    """Have the engine analyze a definition query in the current session.
 
-    ``text`` is the statement that holds the query; errors are placed there.
+    Error positions refer to ``text``, the statement that contains the query.
 
     :raises ServerError: Spark's analysis error, MT_TEMPORARY_DEPENDENCY, or MT_CYCLE.
     """
@@ -181,10 +181,10 @@ def refuse_cycle(
     sources: Sequence[Source],
     find: Callable[[TableName], MaterializedTable | None],
 ) -> None:
-    """Refuse a query that reads its own table, at once or through materialized tables.
+    """Reject a query that reads its own table, directly or through materialized tables.
 
-    :param find: finds a materialized table by its name.
-    :raises ServerError: MT_CYCLE naming the way.
+    :param find: looks up a materialized table by name.
+    :raises ServerError: MT_CYCLE with the path.
     """
     wanted = name.folded()
     waiting: list[tuple[TableName, tuple[TableName, ...]]]
@@ -202,7 +202,7 @@ def refuse_cycle(
 
 
 def refuse_unstable(name: TableName, logical: LogicalRefreshMode, analysis: Analysis) -> None:
-    """Refuse INCREMENTAL STRICT over functions whose value changes without a source.
+    """Reject INCREMENTAL STRICT if a function can change while the sources do not.
 
     :raises ServerError: MT_NOT_INCREMENTAL listing them.
     """
@@ -215,7 +215,7 @@ def refuse_unstable(name: TableName, logical: LogicalRefreshMode, analysis: Anal
 
 
 def refuse_storage_name(name: TableName) -> None:
-    """Refuse names that are for the storage of other tables, or for system tables."""
+    """Reject names reserved for storage and system tables."""
     if name.schema.lower() == SYSTEM_SCHEMA:
         what = f"A materialized table in {SYSTEM_SCHEMA}"
         raise error(Code.NOT_SUPPORTED, what=what, hint="Choose another schema.")
@@ -225,7 +225,7 @@ def refuse_storage_name(name: TableName) -> None:
 
 
 def refuse_taken(name: TableName, context: Context) -> None:
-    """Refuse a name that a materialized table, a table or a view has.
+    """Reject a name already used by a table, view or materialized table.
 
     :raises ServerError: MT_ALREADY_EXISTS.
     """
@@ -238,8 +238,8 @@ def refuse_taken(name: TableName, context: Context) -> None:
 
 
 def definition_properties(table: MaterializedTable) -> dict[str, str]:
-    """Return the table properties from which a lost store can be rebuilt."""
-    # What is held lies beside the rows and is found there; a rollback is whole or never was.
+    """Return table properties that allow a lost store to be rebuilt."""
+    # Recovery finds a held version next to the rows; a rollback is atomic.
     told = replace(table, held=None, rolling_back=None)
     return {
         "tidegate.id": table.id,
@@ -248,7 +248,7 @@ def definition_properties(table: MaterializedTable) -> dict[str, str]:
 
 
 def need_scheduler(action: str, mode: RefreshMode, context: Context) -> None:
-    """Refuse what cannot work without a workflow scheduler; raises MT_NO_SCHEDULER."""
+    """Reject a scheduled mode without a workflow scheduler; raises MT_NO_SCHEDULER."""
     none = context.services.config.scheduler_type == "none"
     if none and mode.scheduled:
         raise error(Code.MT_NO_SCHEDULER, action=action)
@@ -260,23 +260,23 @@ def strict_names(setting: Setting) -> bool:
 
 
 def asked_mode(logical: LogicalRefreshMode) -> RequestedMode | None:
-    """Return what REFRESH_MODE said in a definition; None for nothing."""
+    """Return the REFRESH_MODE of a definition; None if it had none."""
     if logical is LogicalRefreshMode.AUTOMATIC:
         return None
     return RequestedMode(logical.value)
 
 
 def _defaults_of(table: MaterializedTable, context: Context) -> Setting:
-    """Return the lookup of defaults for the clauses that a definition leaves out.
+    """Return the lookup of defaults for omitted clauses.
 
-    They are those under which the table was defined, so that the same words mean the same
-    definition in every session.
+    The table's own settings apply, so that the same statement yields the same definition in
+    every session.
     """
     return layered_setting(table.settings, context.services.config.options.get)
 
 
 def stored_settings(context: Context) -> dict[str, str]:
-    """Return the session's settings that differ from the server's, for refreshes to run under."""
+    """Return the session settings that differ from the server's; refreshes apply them."""
     server = context.services.config.options
     chosen = {**context.session.settings, **context.overlay}
     return {
@@ -291,14 +291,14 @@ def stored_settings(context: Context) -> dict[str, str]:
 def at_freshness(
     problem: ServerError, written: Freshness | Downstream | None, text: str
 ) -> ServerError:
-    """Place an error about the freshness where a statement writes it; a default has no place."""
+    """Set the position of a freshness error; a default has no position."""
     if written is not None and problem.code.startswith("MT_FRESHNESS_"):
         problem.line, problem.column = place_after(text, "FRESHNESS", "=")
     return problem
 
 
 def _with_position(problem: ServerError, query: str, text: str) -> ServerError:
-    """Move an error's position from the query into the statement that holds it."""
+    """Translate an error's position from the query to its statement."""
     if problem.line is None or problem.column is None or query not in text:
         return problem
     line, column = position(text, text.rindex(query))
@@ -314,7 +314,7 @@ def _with_position(problem: ServerError, query: str, text: str) -> ServerError:
 
 
 def _in_clause(problem: ServerError, text: str) -> ServerError:
-    """Place an error about a column at its name in the clause that names it."""
+    """Set the position of a column error to the name in its clause."""
     clause = _CLAUSES.get(problem.code)
     if clause is None or problem.name is None or problem.line is not None:
         return problem
@@ -375,7 +375,7 @@ def _is_declared(statement: CreateMaterializedTable) -> bool:
 def _with_derived(
     statement: CreateMaterializedTable, table: MaterializedTable, context: Context
 ) -> MaterializedTable:
-    """Add what a column list has besides the query's columns."""
+    """Add the parts of a column list that the query does not produce."""
     check_distribution(table.distribution, table.schema)
     check_expectations(table.expectations, table.schema, context)
     check_assertions(table.assertions, table.schema, context)

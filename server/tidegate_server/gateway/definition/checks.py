@@ -1,4 +1,4 @@
-"""The checks of CREATE and ALTER: small, pure, one error each."""
+"""Checks of CREATE and ALTER: small and pure, one error each."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ _PARTITION_TYPES = frozenset(
         *(TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ),
     }
 )
-"""Types whose values, with the exceptions that each refresh looks for, Delta reads back from the
-text it keeps of a partition."""
+"""Types whose values survive Delta's text form of partition values, except for those that each
+refresh checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshCadence:
-    """How fresh a table is to be and how that is reached."""
+    """A table's freshness and how it is achieved."""
 
     freshness: Freshness
     logical_mode: LogicalRefreshMode
     mode: RefreshMode
     downstream: bool = False
-    """Whether the freshness is that of the consumers, which are not known here."""
+    """Whether the consumers determine the freshness; they are unknown here."""
     on_update: OnUpdate | None = None
 
     @property
     def watched(self) -> bool:
-        """Whether changes of the sources start refreshes."""
+        """Whether source changes trigger refreshes."""
         return self.mode is RefreshMode.CONTINUOUS or self.on_update is not None
 
 
@@ -82,11 +82,11 @@ def pace(
     setting: Setting,
     on_update: OnUpdate | None = None,
 ) -> RefreshCadence:
-    """Fill in defaults and choose the refresh mode.
+    """Apply defaults and choose the refresh mode.
 
     :raises ServerError: MT_FRESHNESS_* if cron cannot express a FULL table's freshness,
         MT_OPTION_VALUE for a CONTINUOUS table with a schedule or FRESHNESS = DOWNSTREAM,
-        MT_TRIGGER_UNSUPPORTED for a trigger beside any of these.
+        MT_TRIGGER_UNSUPPORTED for a trigger with any of these.
     """
     logical = logical_mode(requested)
     cron = setting(CRON_OPTION)
@@ -120,7 +120,7 @@ def _on_update(
     logical: LogicalRefreshMode,
     setting: Setting,
 ) -> RefreshCadence:
-    """Return the pace of a table that follows its sources; no cron has to express its freshness."""
+    """Return the cadence of an ON UPDATE table; its freshness need not map to cron."""
     if isinstance(freshness, Downstream):
         reason = "with FRESHNESS = DOWNSTREAM a table is refreshed when its consumers are"
         raise _no_trigger(reason, "Write a FRESHNESS, or leave the trigger out.")
@@ -148,7 +148,7 @@ def _no_trigger(reason: str, hint: str) -> ServerError:
 
 
 def check_versions(sources: Sequence[Source], setting: Setting, *, watched: bool) -> None:
-    """Refuse to watch sources that have no versions, where that was asked for.
+    """Reject watching unversioned sources if the strict option is set.
 
     :raises ServerError: MT_QUERY_UNSUPPORTED.
     """
@@ -162,7 +162,7 @@ def check_versions(sources: Sequence[Source], setting: Setting, *, watched: bool
 def check_neighbours(
     table: MaterializedTable, consumers: Consumers, find: Find, setting: Setting
 ) -> None:
-    """Refuse a freshness that does not fit those of the neighbours, where that was asked for.
+    """Reject a freshness that does not fit the neighbours, if the option is set.
 
     :raises ServerError: MT_FRESHNESS_NEIGHBOUR.
     """
@@ -172,12 +172,12 @@ def check_neighbours(
 
 
 def layered_setting(options: Mapping[str, str], setting: Setting) -> Setting:
-    """Return a lookup that finds a table's own options before the session's settings."""
+    """Return a lookup in which table options override session settings."""
     return lambda key: options[key] if key in options else setting(key)
 
 
 def logical_mode(requested: RequestedMode | None) -> LogicalRefreshMode:
-    """Return the mode that was asked for."""
+    """Return the requested logical mode."""
     match requested:
         case None:
             return LogicalRefreshMode.AUTOMATIC
@@ -194,7 +194,7 @@ def logical_mode(requested: RequestedMode | None) -> LogicalRefreshMode:
 def physical_mode(
     logical: LogicalRefreshMode, freshness: Freshness, setting: Setting
 ) -> RefreshMode:
-    """Return what is done: an explicit mode stays, AUTOMATIC follows the threshold."""
+    """Return the refresh mode: AUTOMATIC is resolved by the threshold."""
     match logical:
         case LogicalRefreshMode.FULL:
             return RefreshMode.FULL
@@ -223,9 +223,9 @@ def _duration(key: str, default: Freshness, setting: Setting) -> Freshness:
 
 
 def check_options(options: Mapping[str, str], place: Place) -> tuple[str, ...]:
-    """Check a table's options and return what to warn of: those that change nothing.
+    """Check a table's options and return warnings about those without effect.
 
-    :param place: the clause in which they are written.
+    :param place: the clause that contains them.
     :raises ServerError: MT_OPTION_UNKNOWN, MT_OPTION_VALUE or MT_DATE_FORMATTER_PATTERN.
     """
     reasons = {key: check_table_option(key, value, place) for key, value in options.items()}
@@ -235,7 +235,7 @@ def check_options(options: Mapping[str, str], place: Place) -> tuple[str, ...]:
 
 
 def check_partition_types(keys: Sequence[str], schema: Schema) -> None:
-    """Refuse partition columns of types that no table can be partitioned by.
+    """Reject partition columns of unsupported types.
 
     :raises ServerError: MT_PARTITION_UNSUPPORTED.
     """
@@ -267,7 +267,7 @@ def _is_partition_type(data_type: str) -> bool:
 
 
 def check_enforced(table: MaterializedTable) -> None:
-    """Refuse to enforce a primary key that is not there, or that nothing can be told of.
+    """Reject enforcing a primary key that is missing or cannot be checked.
 
     :raises ServerError: MT_OPTION_VALUE.
     """
@@ -290,7 +290,7 @@ def check_enforced(table: MaterializedTable) -> None:
 
 
 def date_formatters(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the date pattern by the column name in its option's key."""
+    """Return date patterns by the column names in the option keys."""
     return {
         key.removeprefix(_FORMATTER_PREFIX).removesuffix(_FORMATTER_SUFFIX): pattern
         for key, pattern in options.items()

@@ -1,4 +1,4 @@
-"""The clauses of a definition against what its query produces: pure, one error each."""
+"""Checks clauses against the columns of the query: pure, one error each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MOMENTS = (TypeKind.DATE, TypeKind.TIMESTAMP_NTZ, TypeKind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A table's stored columns and the query that produces exactly them."""
+    """A table's stored columns and a query for exactly these."""
 
     schema: Schema
     expanded_query: str
@@ -60,12 +60,12 @@ def shape(
     *,
     strict: bool = False,
 ) -> Shape:
-    """Fit the declared columns, keys and partitions to what the query produces.
+    """Match declared columns, keys and partitions to the columns of the query.
 
-    ``strict`` refuses repeated output names instead of numbering them.
+    ``strict`` rejects duplicate output names instead of numbering them.
 
-    :raises ServerError: the codes of checks V1 to V9; MT_QUERY_UNSUPPORTED for what no
-        table can store, MT_PARTITION_UNSUPPORTED for what no table can be partitioned by.
+    :raises ServerError: the codes of checks V1 to V9; MT_QUERY_UNSUPPORTED for types
+        that cannot be stored, MT_PARTITION_UNSUPPORTED for invalid partition types.
     """
     if strict:
         refuse_repeated(produced.names())
@@ -83,7 +83,7 @@ def shape(
 
 
 def check_types(items: Iterable[ColumnItem], text: str) -> None:
-    """Refuse declared types that are none of Spark's, at their place in a statement.
+    """Reject declared types unknown to Spark; the error has a position in ``text``.
 
     :raises ServerError: UNSUPPORTED_DATATYPE.
     """
@@ -97,7 +97,7 @@ def check_types(items: Iterable[ColumnItem], text: str) -> None:
 
 
 def refuse_unstorable(schema: Schema) -> None:
-    """Refuse columns that a Delta table cannot store: intervals, and NULL within other types.
+    """Reject columns that Delta cannot store: intervals, and VOID within other types.
 
     :raises ServerError: MT_QUERY_UNSUPPORTED.
     """
@@ -115,7 +115,7 @@ def refuse_unstorable(schema: Schema) -> None:
 
 
 def distinct(produced: Schema, query: str) -> tuple[Schema, str]:
-    """Give repeated output names a number, as Flink does: a, a0, a1."""
+    """Number duplicate output names as Flink does: a, a0, a1."""
     names = distinct_names(produced.names())
     columns = [replace(c, name=name) for c, name in zip(produced, names, strict=True)]
     schema = Schema(tuple(columns))
@@ -165,7 +165,7 @@ def _declared_schema(
 
 
 def selecting(produced: Schema, wanted: Schema, query: str) -> str:
-    """Return the query that gives the wanted columns in order, matched by name."""
+    """Return a query for the wanted columns in order, matched by name."""
     found = [(column, produced.find(column.name)) for column in wanted]
     columns = ", ".join(
         quote_identifier(column.name)
@@ -178,7 +178,7 @@ def selecting(produced: Schema, wanted: Schema, query: str) -> str:
 
 
 def casting(produced: Schema, wanted: Schema, query: str) -> str:
-    """Return the query that gives the wanted types, columns matched by position."""
+    """Return a query for the wanted types, matched by position."""
     if [plain_type(c.type) for c in wanted] == [plain_type(c.type) for c in produced]:
         return query
     casts = ", ".join(
@@ -203,7 +203,7 @@ def _check_produced(statement: CreateMaterializedTable, produced: Schema) -> Non
 
 
 def is_stored(item: ColumnItem) -> bool:
-    """Say whether a declared column is one that the query has to produce."""
+    """Say whether the query has to produce a declared column."""
     virtual = isinstance(item, MetadataColumn) and item.virtual
     return not virtual and not isinstance(item, ComputedColumn)
 
@@ -228,7 +228,7 @@ def _cast(column: Column, wanted: PhysicalColumn | MetadataColumn, position: int
 
 
 def castable(source: str, target: str) -> bool:
-    """Say whether a type turns into another by itself: widening only, as in Flink."""
+    """Say whether a type casts implicitly: widening only, as in Flink."""
     start, end = parse_type(source), parse_type(target)
     if plain_type(source) == plain_type(target) or start.kind is TypeKind.VOID:
         return True
@@ -249,7 +249,7 @@ def castable(source: str, target: str) -> bool:
 def with_primary_key(
     clause: PrimaryKeyClause | None, schema: Schema, produced: Schema
 ) -> tuple[Schema, PrimaryKey | None]:
-    """Check a key; its columns become NOT NULL, which the query must already promise."""
+    """Make key columns NOT NULL, which the query has to guarantee."""
     if clause is None:
         return schema, None
     name = clause.name or f"PK_{'_'.join(clause.columns)}"
@@ -281,9 +281,9 @@ def _partition_keys(wanted: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
 def check_formatters(
     options: Mapping[str, str], partition_keys: tuple[str, ...], schema: Schema
 ) -> None:
-    """Check that date-formatters name partition columns of type STRING.
+    """Check that date-formatters refer to partition columns of type STRING.
 
-    :raises ServerError: MT_DATE_FORMATTER_*, or MT_OPTION_VALUE for an unusable lateness.
+    :raises ServerError: MT_DATE_FORMATTER_*, or MT_OPTION_VALUE for an invalid lateness.
     """
     check_lateness(options)
     keys = {key.lower() for key in partition_keys}
@@ -297,12 +297,12 @@ def check_formatters(
 
 
 def available(schema: Schema) -> str:
-    """Return column names for a message."""
+    """Format column names for messages."""
     return ", ".join(schema.names()) or "nothing"
 
 
 def refuse_repeated(names: list[str] | tuple[str, ...]) -> None:
-    """Refuse names that are listed twice; raises MT_DUPLICATE_COLUMN."""
+    """Reject duplicate names; raises MT_DUPLICATE_COLUMN."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
@@ -315,5 +315,5 @@ def _list(names: tuple[str, ...]) -> str:
 
 
 def shown_type(data_type: str, nullable: bool) -> str:
-    """Return a type as messages show it."""
+    """Format a type for messages."""
     return data_type.upper() if nullable else f"{data_type.upper()} NOT NULL"

@@ -1,4 +1,4 @@
-"""Columns evaluated on read, the watermark and the distribution: placed and checked."""
+"""Columns evaluated on read, the watermark and the distribution, with their checks."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ METADATA_KEYS: Mapping[str, str] = {
     "file_block_length": "bigint",
     "file_modification_time": "timestamp",
 }
-"""What Spark's ``_metadata`` tells of the file a row is stored in, with its type."""
+"""Fields of Spark's ``_metadata`` about a row's file, with their types."""
 
 VIOLATED_COLUMN = "__violated"
-"""What the view of rows that are held out tells of them: the expectations they break."""
+"""Column of the quarantine view: the expectations that a row violates."""
 
 _INCOMPARABLE = ("map<", "variant")
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
@@ -59,9 +59,9 @@ _NOT_ABOUT_THE_TEXT = frozenset(
 
 
 def derived_columns(items: Sequence[ColumnItem], schema: Schema) -> tuple[DerivedColumn, ...]:
-    """Return the derived columns of a list, each behind the column that is declared before it.
+    """Return the derived columns of a list, each after the column declared before it.
 
-    The type of a computed column is still open.
+    The type of a computed column is not yet set.
 
     :raises ServerError: MT_DUPLICATE_COLUMN, MT_METADATA_KEY, MT_INCOMPATIBLE_TYPE.
     """
@@ -77,7 +77,7 @@ def derived_columns(items: Sequence[ColumnItem], schema: Schema) -> tuple[Derive
 
 
 def derive(item: ColumnItem) -> DerivedColumn:
-    """Return the column that a computed or METADATA VIRTUAL item declares."""
+    """Return the column declared by a computed or METADATA VIRTUAL item."""
     if isinstance(item, ComputedColumn):
         return DerivedColumn(
             name=item.name, type="", position=0, expression=item.expression, comment=item.comment
@@ -112,14 +112,14 @@ def derive(item: ColumnItem) -> DerivedColumn:
 
 
 def find(visible: Iterable[Visible], name: str) -> Visible | None:
-    """Return the visible column of that name."""
+    """Return the visible column with this name."""
     return next((c for c in visible if c.name.lower() == name.lower()), None)
 
 
 def put(
     visible: Sequence[Visible], column: Visible, *, first: bool = False, after: str | None = None
 ) -> list[Visible]:
-    """Return the columns with one more: first, behind another, or last."""
+    """Insert a column: first, after another, or last."""
     if first:
         return [column, *visible]
     names = [c.name.lower() for c in visible]
@@ -128,7 +128,7 @@ def put(
 
 
 def split(visible: Sequence[Visible]) -> tuple[Schema, tuple[DerivedColumn, ...]]:
-    """Take visible columns apart; the derived ones note their places."""
+    """Separate stored and derived columns; the derived ones get their positions."""
     stored = tuple(c for c in visible if isinstance(c, Column))
     derived = tuple(
         replace(c, position=position)
@@ -149,7 +149,7 @@ def visible_schema(visible: Sequence[Visible]) -> Schema:
 
 
 def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
-    """Return what the view over a table's storage shows."""
+    """Return the columns of the view over a table's storage."""
     return tuple(
         ViewColumn(
             name=column.name,
@@ -162,10 +162,9 @@ def view_columns(table: MaterializedTable) -> tuple[ViewColumn, ...]:
 
 
 def views(table: MaterializedTable) -> tuple[PutView, ...]:
-    """Return the views over a table's storage: that of rows held out, its own, or none.
+    """Return the views over a table's storage: quarantine, then its own, or none.
 
-    They are put in this order, so that what a server leaves that dies in between can be told by
-    the first one.
+    The order lets recovery detect by the first view that a server died in between.
     """
     if table.storage_table is None:
         return ()
@@ -182,12 +181,12 @@ def views(table: MaterializedTable) -> tuple[PutView, ...]:
 
 
 def drop_view(view: PutView) -> DropView:
-    """Return the request that drops a view over a storage."""
+    """Return the request to drop a view."""
     return DropView(name=view.name, table_id=view.table_id)
 
 
 def storage_table(table: MaterializedTable) -> TableName | None:
-    """Return where the rows have to be when the table's name is that of a view."""
+    """Return the storage name if the table itself has to be a view."""
     return storage_name(table.name) if table.derived or table.holding else None
 
 
@@ -230,9 +229,9 @@ def with_types(
     *,
     code: Code = Code.MT_COLUMN_EXPRESSION,
 ) -> tuple[DerivedColumn, ...]:
-    """Return the derived columns with the types of those computed ones that have none yet.
+    """Fill in missing types of computed columns.
 
-    :raises ServerError: ``code`` for an expression that is not usable.
+    :raises ServerError: ``code`` for an invalid expression.
     """
     below = Schema((*schema, *visible_schema([c for c in derived if c.expression is None])))
     found = []
@@ -277,7 +276,7 @@ def check_watermark(
 
 
 def check_distribution(distribution: Distribution | None, schema: Schema) -> None:
-    """Check that rows can be told apart by the columns of a distribution.
+    """Check that the columns of a distribution exist and are comparable.
 
     :raises ServerError: MT_COLUMN_NOT_FOUND or MT_DISTRIBUTION_TYPE.
     """
@@ -294,10 +293,10 @@ def check_expectations(
 ) -> None:
     """Check that every expectation is a condition over the stored columns.
 
-    One that holds rows out is judged whenever the table is read, and has to be stable for that.
+    A quarantine condition is evaluated on every read, so it has to be stable.
 
-    :raises ServerError: MT_COLUMN_EXPRESSION, or MT_DUPLICATE_COLUMN for a stored column with the
-        name of that of the view of such rows.
+    :raises ServerError: MT_COLUMN_EXPRESSION, or MT_DUPLICATE_COLUMN if a stored column has the
+        name of the quarantine column.
     """
     for expectation in expectations:
         held = expectation.violation is Violation.QUARANTINE
@@ -322,9 +321,9 @@ def check_assertions(assertions: tuple[Assertion, ...], schema: Schema, context:
 
 
 def refuse_view(table: MaterializedTable, statement: str) -> None:
-    """Refuse a statement for which a table has to be its rows, and not a view over them.
+    """Reject a statement that does not support tables with a view over their rows.
 
-    :raises ServerError: NOT_SUPPORTED with columns that are evaluated on read or rows held out.
+    :raises ServerError: NOT_SUPPORTED for columns evaluated on read or quarantined rows.
     """
     if table.derived:
         names = ", ".join(column.name for column in table.derived)
@@ -342,7 +341,7 @@ def refuse_view(table: MaterializedTable, statement: str) -> None:
 
 
 def not_about_the_text(problem: ServerError) -> bool:
-    """Say whether the engine's error is about something else than an expression's text."""
+    """Say whether an engine error is unrelated to the expression's text."""
     return problem.code in _NOT_ABOUT_THE_TEXT
 
 

@@ -1,4 +1,4 @@
-"""Keeps FRESHNESS = DOWNSTREAM in line with the consumers, and warns of odd neighbours."""
+"""Updates FRESHNESS = DOWNSTREAM from the consumers, and warns about mismatches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 def settle(changed: Name, context: Context) -> None:
-    """Give every table with FRESHNESS = DOWNSTREAM the freshness its consumers need by now.
+    """Update every table with FRESHNESS = DOWNSTREAM to what its consumers need.
 
-    ``changed`` is the table whose definition came, went or changed; what is odd about its
-    freshness is written to the statement's log.
+    ``changed`` is the table that was created, dropped or altered; warnings about its freshness
+    go to the statement's log.
     """
     services = context.services
     for table in services.catalog.tables():
@@ -36,7 +36,7 @@ def settle(changed: Name, context: Context) -> None:
 
 
 def _settle_alone(table: MaterializedTable, context: Context) -> None:
-    """Settle one table; a statement that was carried out does not fail for who is slow there."""
+    """Settle one table. A lock timeout must not fail a statement that succeeded."""
     try:
         with alone([table], context):
             _settle(table.id, context)
@@ -47,7 +47,7 @@ def _settle_alone(table: MaterializedTable, context: Context) -> None:
 
 
 def _settle(table_id: str, context: Context) -> None:
-    """Give one table the freshness it needs, unless it has come to it or gone meanwhile."""
+    """Set the freshness of one table, unless it is already correct or the table is gone."""
     services = context.services
     table = services.catalog.by_id(table_id)
     needed = _requested_freshness(table, context) if table is not None else None
@@ -62,7 +62,7 @@ def _settle(table_id: str, context: Context) -> None:
 
 
 def _requested_freshness(table: MaterializedTable, context: Context) -> Freshness | None:
-    """Return the freshness that a table's consumers need, or None if it has that already."""
+    """Return the freshness that the consumers need; None if unchanged."""
     if not table.downstream:
         return None
     needed = needed_freshness(table, context.services.catalog.consumers)

@@ -1,6 +1,6 @@
-"""How one definition becomes another: every change with its effect on the data; pure.
+"""Compares two definitions: every change with its effect on the data; pure.
 
-EXPLAIN prints the very object that is carried out.
+EXPLAIN prints the same object that ALTER executes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXACT = (TokenType.STRING, TokenType.IDENTIFIER)
 
 
 class Effect(Enum):
-    """What a change means for the rows that are there."""
+    """Effect of a change on existing rows."""
 
     NONE = "NONE"
     NEXT_REFRESH = "NEXT_REFRESH"
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """The way from one definition to another; nothing to do without changes."""
+    """The changes between two definitions; empty if nothing has to be done."""
 
     before: MaterializedTable
     after: MaterializedTable
@@ -56,22 +56,22 @@ class Evolution:
 
     @property
     def rejection(self) -> ServerError | None:
-        """The first reason for which it is not possible."""
+        """The error of the first rejected change."""
         return next((c.problem for c in self.changes if c.problem is not None), None)
 
     @property
     def restarts(self) -> bool:
-        """Whether a CONTINUOUS pipeline starts from the beginning."""
+        """Whether a CONTINUOUS pipeline restarts from scratch."""
         return any(change.effect is Effect.REBUILD for change in self.changes)
 
 
 def evolution(
     before: MaterializedTable, wanted: MaterializedTable, loosened: Collection[str] = ()
 ) -> Evolution:
-    """Compare a table's definition with the one that is wanted of it.
+    """Compare a table's definition with the requested one.
 
-    :param loosened: lower-case names of columns that are nullable although the query of
-        ``before`` never produces NULL in them.
+    :param loosened: lower-case names of nullable columns in which the query of ``before``
+        never produces NULL.
     """
     same = same_query(before.expanded_query, wanted.expanded_query)
     schema, columns = _columns(before, wanted, loosened, same=same)
@@ -115,7 +115,7 @@ def evolution(
 
 
 def tightened_columns(before: Schema, wanted: Schema) -> tuple[str, ...]:
-    """Return the columns that are nullable and of which the wanted query says NOT NULL."""
+    """Return the nullable columns that are NOT NULL in the wanted query."""
     return tuple(
         old.name
         for old, new in zip(before, wanted, strict=False)
@@ -124,7 +124,7 @@ def tightened_columns(before: Schema, wanted: Schema) -> tuple[str, ...]:
 
 
 def same_query(one: str, other: str) -> bool:
-    """Say whether two queries differ in comments, spacing and the case of words at most."""
+    """Say whether queries are equal except for comments, spacing and case of words."""
     if one == other:
         return True
     try:
@@ -141,13 +141,13 @@ def _words(query: str) -> list[tuple[TokenType, str]]:
 
 
 def _rebuilding(table: MaterializedTable) -> Effect:
-    # What a stream brought stays, and it is taken in further from where it was.
+    # Ingested rows are kept, and the stream continues from its checkpoint.
     rebuilt = table.refresh_mode is RefreshMode.CONTINUOUS and not is_streaming(table.sources)
     return Effect.REBUILD if rebuilt else Effect.NEXT_REFRESH
 
 
 def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
-    """Return the effect of what leaves the content alone but starts a pipeline afresh."""
+    """Return the effect of a change that only restarts the pipeline."""
     continuous = before.refresh_mode is RefreshMode.CONTINUOUS
     goes_on = resumes(wanted.start_mode) or is_streaming(before.sources)
     return Effect.REBUILD if continuous and not goes_on else Effect.NONE
@@ -157,7 +157,7 @@ def _restarting(before: MaterializedTable, wanted: MaterializedTable) -> Effect:
 
 
 def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
-    """A mode that was written stays; one that follows from the freshness may follow it."""
+    """Reject changes of an explicit mode; AUTOMATIC may follow the freshness."""
     if before.logical_refresh_mode is wanted.logical_refresh_mode is LogicalRefreshMode.AUTOMATIC:
         old, new = before.refresh_mode.value, wanted.refresh_mode.value
     else:
@@ -176,7 +176,7 @@ def _mode(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Chan
 
 
 def _stream(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Change]:
-    """Another stream is told first: whatever else differs follows from it."""
+    """Report another stream first: all other differences follow from it."""
     if (other := check_same_stream(before, wanted)) is not None:
         yield _rejected_change("QUERY", before.original_query, wanted.original_query, other)
 
@@ -205,10 +205,10 @@ def _columns(
     *,
     same: bool,
 ) -> tuple[Schema, tuple[Change, ...]]:
-    """Return the stored columns afterwards: those that are there, and new ones behind them.
+    """Return the new stored columns: the existing ones, followed by added ones.
 
-    :param same: whether the query is the same. Then it was a source that lost a NOT NULL, and the
-        table keeps its own, as refreshes do.
+    :param same: whether the query is unchanged. A lost NOT NULL then comes from a source, and the
+        table keeps its own, as in refreshes.
     """
     kept: list[Column] = []
     changes: list[Change] = []
@@ -290,8 +290,8 @@ def _query(before: MaterializedTable, wanted: MaterializedTable) -> Iterator[Cha
     if not same_query(before.expanded_query, wanted.expanded_query):
         yield Change(object="QUERY", before=old, after=new, effect=_rebuilding(before))
     elif _source_names(before) != _source_names(wanted):
-        # A view in the query reads other tables now. That a source of the same name is another
-        # table is a matter of the data, which the next refresh finds.
+        # A view in the query now reads other tables. A source that was replaced under the same
+        # name is not a definition change; the next refresh detects it.
         old, new = ", ".join(_source_names(before)), ", ".join(_source_names(wanted))
         yield Change(object="SOURCES", before=old, after=new, effect=_rebuilding(before))
 
@@ -336,7 +336,7 @@ def _freshness(table: MaterializedTable) -> str:
 
 
 def _derived_text(table: MaterializedTable) -> str | None:
-    """Return the derived columns with their places, as one text to compare and to show."""
+    """Return the derived columns with their positions as text for comparison and display."""
     columns = [
         f"{c.position + 1} {c.name} {shown_type(c.type, c.nullable)} AS "
         f"{c.expression or f'METADATA {c.metadata_key}'}"
@@ -384,7 +384,7 @@ def _distribution(table: MaterializedTable) -> str | None:
 def _stated_texts(
     before: Sequence[Expectation | Assertion], wanted: Sequence[Expectation | Assertion]
 ) -> tuple[str | None, str | None]:
-    """Return expectations or assertions as two texts to compare and to show."""
+    """Return expectations or assertions as texts for comparison and display."""
 
     def constraint_texts(constraints: Sequence[Expectation | Assertion]) -> str | None:
         return (

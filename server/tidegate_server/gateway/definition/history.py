@@ -1,4 +1,4 @@
-"""The versions of a table's definition: what each one was, who made it, what it changed."""
+"""Versions of a table's definition: content, author and changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate_server.gateway.definition.statement import creating
 from tidegate_server.gateway.scheduler.base import Ledger
 
 DATA_VERSIONS = 10_000
-"""So many versions of a table's data, the newest ones, are looked through."""
+"""Maximum number of data versions to search, newest first."""
 _TIME = pa.timestamp("us", tz="UTC")
 _COLUMNS: tuple[tuple[str, str, pa.DataType], ...] = (
     ("definition_version", "bigint", pa.int64()),
@@ -39,7 +39,7 @@ _SCHEMA = Schema(tuple(Column(name=name, type=kind) for name, kind, _ in _COLUMN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionVersion:
-    """One version of a definition, as it last was; ``changes`` is JSON, None for the first kept."""
+    """The last state of a definition version; ``changes`` is JSON, None for the oldest."""
 
     definition_version: int
     defined_at: datetime | None
@@ -55,16 +55,16 @@ class DefinitionVersion:
 
 
 def versions(table: MaterializedTable, catalog: CatalogReader) -> tuple[MaterializedTable, ...]:
-    """Return every definition of a table that is known, the one in force last."""
+    """Return all known definitions of a table, the current one last."""
     return (*catalog.replaced_definitions(table.id), table)
 
 
 def find(
     table: MaterializedTable, version: int | None, catalog: CatalogReader
 ) -> MaterializedTable:
-    """Return a definition by its version, by None the one before that in force.
+    """Return a definition by version; None means the previous one.
 
-    :raises ServerError: MT_DEFINITION_NOT_FOUND listing those there are.
+    :raises ServerError: MT_DEFINITION_NOT_FOUND with the available versions.
     """
     known = {entry.definition_version: entry for entry in versions(table, catalog)}
     number = version_to_restore(version, table)
@@ -77,21 +77,21 @@ def find(
 
 
 def of_data(table: MaterializedTable, version: int, ledger: Ledger) -> int | None:
-    """Return by which version of the definition a version of the data was made; None if the
-    history knows no refresh that made it."""
+    """Return the definition version that produced a data version; None if no such refresh is
+    in the history."""
     runs = ledger.commits(table.id, DATA_VERSIONS)
     return next((run.definition_version for run in runs if run.to_version == version), None)
 
 
 def version_to_restore(version: int | None, table: MaterializedTable) -> int:
-    """Return which version a rollback names; without a number the one before that in force."""
+    """Return the target version of a rollback; by default the previous one."""
     return table.definition_version - 1 if version is None else version
 
 
 def describe_versions(known: Sequence[MaterializedTable]) -> list[DefinitionVersion]:
-    """Describe a table's definitions, given by version; each is compared with the one before.
+    """Describe a table's definitions in version order, each with its changes.
 
-    Statements are written with the name that the table has now.
+    Statements use the current table name.
     """
     before: Sequence[MaterializedTable | None] = (None, *known)
     return [
@@ -101,7 +101,7 @@ def describe_versions(known: Sequence[MaterializedTable]) -> list[DefinitionVers
 
 
 def show(table: MaterializedTable, catalog: CatalogReader) -> Result:
-    """List the versions of a table's definition, newest first."""
+    """List a table's definition versions, newest first."""
     rows = [version.row() for version in reversed(describe_versions(versions(table, catalog)))]
     return RowsResult(_SCHEMA, rows, types=tuple(ARROW.types))
 

@@ -1,4 +1,4 @@
-"""IMMUTABLE WHERE and BACKFILL FROM, checked before anything is changed."""
+"""Checks of IMMUTABLE WHERE and BACKFILL FROM before any change."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tidegate_server.gateway.spark_session import ensure_session
 
 
 def check_region(predicate: str, schema: Schema, text: str, context: Context) -> None:
-    """Check that a condition over the stored columns can choose immutable rows.
+    """Check that a condition over stored columns can select immutable rows.
 
-    ``text`` is the statement that holds it; errors are placed there.
+    Error positions refer to ``text``, the whole statement.
 
     :raises ServerError: MT_PREDICATE.
     """
@@ -40,10 +40,10 @@ def check_region(predicate: str, schema: Schema, text: str, context: Context) ->
 
 
 def backfill_source(written: Name, schema: Schema, text: str, context: Context) -> TableName:
-    """Return the table from which rows are copied, once its columns were found to fit.
+    """Check the columns of the source table of a backfill and return its name.
 
     :raises ServerError: MT_BACKFILL naming a column that does not fit, MT_TEMPORARY_DEPENDENCY,
-        or what Spark says of the name.
+        or Spark's error for the name.
     """
     name = resolve.table_name(written, context)
     request = Analyze(
@@ -68,7 +68,7 @@ def backfill_source(written: Name, schema: Schema, text: str, context: Context) 
 
 
 def _misfit(wanted: Schema, found: Schema) -> str | None:
-    """Return why the first column that does not fit does not."""
+    """Describe the first column that does not fit."""
     for column in wanted:
         there = found.find(column.name)
         if there is None:

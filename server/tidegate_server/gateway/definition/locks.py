@@ -1,13 +1,12 @@
-"""Keeps what changes a table apart, on all servers of the store: its refreshes, its definition.
+"""Mutual exclusion of refreshes and definition changes, across all servers of the store.
 
-A definition stands in the table's own log: a change and a refresh that end at the same time would
-stop each other there, with an error about neither. So a statement that writes it waits for the
-refresh (:func:`at_rest`), and then has the definition for itself (:func:`alone`). SUSPEND and
-RESUME write nothing there and wait for no refresh, only while a definition is written. A ROLLBACK
-of both takes these leases several times, and one of its own around them (:func:`settling`).
+A definition is written to the table's own log, where a change and a refresh that commit at the
+same time would conflict with a misleading error. So a statement that writes it waits for the
+refresh (:func:`at_rest`) and then locks the definition (:func:`alone`). SUSPEND and RESUME do not
+write to the log and wait only for definition changes. A ROLLBACK of both takes these leases
+several times, within one of its own (:func:`settling`).
 
-Several tables are taken in the order of their ids, refreshes before definitions: nobody waits for
-somebody who waits for him.
+Leases are taken in table id order, refreshes before definitions, so no deadlock is possible.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LOOK = 0.2
 
 @contextmanager
 def at_rest(tables: Iterable[MaterializedTable], context: Context) -> Iterator[None]:
-    """Hold the leases of tables; waits for refreshes or other statements that have them.
+    """Hold the refresh leases of tables; waits until they are free.
 
     :raises ServerError: MT_STATE if one is not free within ``scheduler.patience``.
     """
@@ -40,9 +39,9 @@ def at_rest(tables: Iterable[MaterializedTable], context: Context) -> Iterator[N
 
 @contextmanager
 def alone(tables: Iterable[MaterializedTable], context: Context) -> Iterator[None]:
-    """Have the definitions of tables to oneself, for the moments that it takes to write them.
+    """Hold the definition leases of tables, only while writing the definitions.
 
-    What is written must be read within: it may have changed until now.
+    Read the definitions inside the block: they may have changed before.
 
     :raises ServerError: MT_STATE if one is not free within ``scheduler.patience``.
     """
@@ -52,10 +51,10 @@ def alone(tables: Iterable[MaterializedTable], context: Context) -> Iterator[Non
 
 @contextmanager
 def settling(table: MaterializedTable, context: Context) -> Iterator[None]:
-    """Have a ROLLBACK of rows and definition to oneself, from its mark to its end.
+    """Hold the lease of a ROLLBACK of rows and definition, from its mark to its end.
 
-    Between its steps it holds neither of the other leases: by this one an engine that comes up
-    meanwhile, or another such statement, knows that it is not one that died.
+    Between its steps it holds neither of the other leases. This one shows a starting engine and
+    other such statements that the rollback is still alive.
 
     :raises ServerError: MT_STATE if it is not free within ``scheduler.patience``.
     """
@@ -65,16 +64,16 @@ def settling(table: MaterializedTable, context: Context) -> Iterator[None]:
 
 @contextmanager
 def creating(table: MaterializedTable, context: Context) -> Iterator[None]:
-    """Hold the lease of a CREATE until it ends, whichever way.
+    """Hold the lease of a CREATE until it succeeds or fails.
 
-    By this recovery tells a CREATE that is at work from one whose server died.
+    Recovery uses it to distinguish a running CREATE from one whose server died.
     """
     with _holding({f"{CREATION_LEASE}{table.id}": table}, context):
         yield
 
 
 def end_runs(table: MaterializedTable, context: Context) -> None:
-    """Ask every refresh of a table to stop, here and on other servers."""
+    """Cancel all refreshes of a table, on all servers."""
     services = context.services
     runs = [run for run in services.ledger.unfinished_runs() if run.table_id == table.id]
     for run in runs:
@@ -86,7 +85,7 @@ def end_runs(table: MaterializedTable, context: Context) -> None:
 
 @contextmanager
 def _holding(wanted: Mapping[str, MaterializedTable], context: Context) -> Iterator[None]:
-    """Hold leases by their keys, and keep them however long the body takes."""
+    """Hold leases by key and renew them while the body runs."""
     services = context.services
     owner = f"{services.server_id}/{DEFINITION_LEASE}{context.operation_id}"
     seconds = services.config.scheduler.lease
@@ -116,7 +115,7 @@ def _claim(key: str, owner: str, services: Services) -> bool:
 
 
 def _busy(table: MaterializedTable, *, changing: bool) -> ServerError:
-    """Return the error for a table that another statement, or else a refresh, did not let go."""
+    """Return the error for a table locked by another statement or by a refresh."""
     stop = f"Wait, or stop it with ALTER MATERIALIZED TABLE {table.name} CANCEL REFRESH."
     return error(
         Code.MT_STATE,

@@ -1,4 +1,4 @@
-"""What of a definition has no effect, so that the statement's log says it."""
+"""Warnings about parts of a definition that have no effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KAFKA = "read_kafka("
 
 
 def warn(notices: Iterable[str], context: Context) -> None:
-    """Warn whoever runs the statement, once for each notice."""
+    """Add each notice as a warning of the statement."""
     for notice in notices:
         context.warn(f"{notice}.")
 
@@ -26,11 +26,11 @@ def warn(notices: Iterable[str], context: Context) -> None:
 def definition_notices(
     table: MaterializedTable, items: Sequence[ColumnItem], *, new: bool, loads_at_once: bool
 ) -> Iterator[str]:
-    """Yield what to warn of in a definition, besides its options.
+    """Yield warnings about a definition, except for its options.
 
-    :param items: the columns as the statement lists them.
-    :param new: whether the table is created, rather than altered.
-    :param loads_at_once: whether CREATE fills it.
+    :param items: the columns in the statement.
+    :param new: whether the table is being created.
+    :param loads_at_once: whether CREATE loads it.
     """
     yield from watermark_notices(table.watermark)
     yield from metadata_notices(items)
@@ -40,7 +40,7 @@ def definition_notices(
 
 
 def watermark_notices(watermark: Watermark | None) -> Iterator[str]:
-    """Yield that a watermark keeps no row out."""
+    """Warn that a watermark does not filter rows."""
     if watermark is not None:
         yield (
             f"the watermark for {watermark.column} keeps no row out: it is kept in the definition, "
@@ -49,7 +49,7 @@ def watermark_notices(watermark: Watermark | None) -> Iterator[str]:
 
 
 def metadata_notices(items: Iterable[ColumnItem]) -> Iterator[str]:
-    """Yield which stored columns are declared METADATA, to which no metadata is written."""
+    """Warn about stored METADATA columns, which get no metadata."""
     for item in items:
         if isinstance(item, MetadataColumn) and not item.virtual:
             yield (
@@ -59,9 +59,9 @@ def metadata_notices(items: Iterable[ColumnItem]) -> Iterator[str]:
 
 
 def lateness_notices(options: Mapping[str, str], policy: PartitionPolicy) -> Iterator[str]:
-    """Yield which latenesses the policy of the session or the server makes useless.
+    """Warn about lateness options that the policy of session or server ignores.
 
-    Beside a policy of the table's own they are refused.
+    With a table-level policy they are rejected.
     """
     if policy is not PartitionPolicy.SCHEDULE_TIME:
         for key in options:
@@ -79,7 +79,7 @@ def _start_without_effect(
         reads_kafka = any(source.name.table.startswith(_KAFKA) for source in table.sources)
         return "the stream begins where its startingOffsets say" if reads_kafka else None
     if table.watched:
-        return None  # such a table begins with its sources, or goes on, as its start mode says
+        return None  # the start mode has its effect here
     if not new:
         return None if resumes(mode) else "the table exists, and keeps its rows until a refresh"
     if loads_at_once or (mode.kind in BEGINNINGS and not table.date_formatters()):

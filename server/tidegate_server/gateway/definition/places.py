@@ -1,4 +1,4 @@
-"""Where the storages of tables are to be."""
+"""Storage locations of tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate_server.core.model.table import MaterializedTable
 
 
 def places(*tables: MaterializedTable) -> PlaceTables:
-    """Return the request that lets the names of tables point at their rows."""
+    """Return the request to point table names at their storage."""
     return PlaceTables(
         places=tuple(
             TablePlace(name=table.storage, location=table.location, table_id=table.id)

@@ -1,4 +1,4 @@
-"""Names as written, completed and looked up."""
+"""Completion and lookup of names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidegate_server.gateway.context import Context
 
 
 def table_name(name: Name, context: Context) -> TableName:
-    """Complete a name with the session's catalog and schema, folded as the metastore folds."""
+    """Complete a name from the session and fold it like the metastore."""
     return qualify(name, context.session.catalog, context.session.schema).folded()
 
 
 def schema_name(name: Name, context: Context) -> tuple[str, str]:
-    """Complete a schema name of none to two parts; returns catalog and schema."""
+    """Complete a schema name of up to two parts; returns catalog and schema."""
     match name:
         case ():
             return context.session.catalog, context.session.schema
@@ -31,7 +31,7 @@ def schema_name(name: Name, context: Context) -> tuple[str, str]:
 
 
 def check_catalog(catalog: str, context: Context) -> None:
-    """Refuse a catalog in which there can be no materialized tables.
+    """Reject a catalog that does not support materialized tables.
 
     :raises ServerError: NOT_SUPPORTED.
     """
@@ -42,7 +42,7 @@ def check_catalog(catalog: str, context: Context) -> None:
 
 
 def check_schema(catalog: str, schema: str, context: Context) -> None:
-    """Refuse a schema that does not exist; while no engine is up every name is taken for one.
+    """Reject a missing schema; without a running engine every name is accepted.
 
     :raises ServerError: SCHEMA_NOT_FOUND.
     """
@@ -56,12 +56,12 @@ def check_schema(catalog: str, schema: str, context: Context) -> None:
 
 
 def find(name: Name, context: Context) -> MaterializedTable | None:
-    """Return the materialized table of that name, or None."""
+    """Return the materialized table with this name, or None."""
     return context.services.catalog.find(table_name(name, context))
 
 
 def materialized_table(name: Name, context: Context) -> MaterializedTable:
-    """Return the materialized table of that name.
+    """Return the materialized table with this name.
 
     :raises ServerError: MT_NOT_FOUND, or MT_WRONG_KIND if it is a plain table or a view.
     """
@@ -72,9 +72,9 @@ def materialized_table(name: Name, context: Context) -> MaterializedTable:
 
 
 def missing(name: TableName, context: Context, *, wait: float | None) -> ServerError:
-    """Return the error for a name that no materialized table has.
+    """Return the error for a missing materialized table.
 
-    ``wait`` is how many seconds the engine that knows plain tables may take to come up.
+    ``wait`` is the time in seconds to wait for the engine, which knows plain tables.
     """
     kind = plain_kind(name, context, wait=wait)
     if kind is None:
@@ -91,9 +91,9 @@ def missing(name: TableName, context: Context, *, wait: float | None) -> ServerE
 
 
 def plain_kind(name: TableName, context: Context, *, wait: float | None) -> str | None:
-    """Return ``a table`` or ``a view`` if Spark has something of that name, else None.
+    """Return ``a table`` or ``a view`` if it exists in Spark, else None.
 
-    With ``wait=0`` an engine that is not up counts as having nothing.
+    With ``wait=0`` and no running engine the result is None.
     """
     engine = context.services.engine
     if wait == 0 and not engine.ready:

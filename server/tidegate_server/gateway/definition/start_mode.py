@@ -1,4 +1,4 @@
-"""START_MODE: what a definition's start mode is and which partitions a first load covers."""
+"""START_MODE: its value for a definition and the partitions of a first load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def start_mode(
     or_alter: bool,
     on_update: bool = False,
 ) -> StartMode | None:
-    """Return the start mode of a definition, the configured default if none was written.
+    """Return the start mode of a definition; defaults to the configured one.
 
     :raises ServerError: MT_START_MODE_CREATE, MT_START_MODE_UNSUPPORTED.
     """
@@ -72,14 +72,14 @@ def start_mode(
 
 
 def resumes(mode: StartMode | None) -> bool:
-    """Say whether a start mode goes on from what was refreshed before."""
+    """Say whether a start mode resumes from the last refresh."""
     return mode is not None and mode.kind.value.startswith(_RESUME)
 
 
 def start_of(table: MaterializedTable, now: datetime, zone: tzinfo) -> datetime | None:
-    """Return the moment from which the first load covers partitions; None for all.
+    """Return the time from which the first load covers partitions; None for all.
 
-    :param zone: the zone whose clock a TIMESTAMP without one is read on.
+    :param zone: the time zone for a TIMESTAMP without one.
     """
     mode = table.start_mode
     if mode is None or mode.kind in BEGINNINGS:
@@ -92,9 +92,9 @@ def start_of(table: MaterializedTable, now: datetime, zone: tzinfo) -> datetime 
 def first_partitions(
     table: MaterializedTable, now: datetime, zone: tzinfo
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partitions that the first load covers; none means the whole table.
+    """Return the partitions of the first load; empty for the whole table.
 
-    :raises ServerError: MT_START_MODE_UNSUPPORTED if they are too many for one commit.
+    :raises ServerError: MT_START_MODE_UNSUPPORTED if there are too many for one commit.
     """
     start = start_of(table, now, zone)
     if start is None or table.start_mode is None:
@@ -117,7 +117,7 @@ def _default(setting: Setting, *, or_alter: bool) -> StartMode | None:
     if value is None:
         return None
     word = value.strip().upper()
-    # What an administrator wrote for all statements has to fit plain CREATE as well.
+    # A server-wide default has to work for plain CREATE as well.
     kind = StartKind(word if or_alter else word.removeprefix(_RESUME))
     return None if kind is StartKind.FROM_BEGINNING else StartMode(kind=kind)
 

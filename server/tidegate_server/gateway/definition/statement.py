@@ -1,4 +1,4 @@
-"""The statement that would create a table again."""
+"""The CREATE statement of an existing table."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tidegate_server.gateway.definition.start_mode import resumes
 
 
 def creating(table: MaterializedTable, *, or_alter: bool = False) -> CreateMaterializedTable:
-    """Return the statement that makes an equal table: defaults filled in, the query expanded."""
-    # After ALTER ... AS the table may have columns that its query alone would not bring back.
+    """Return the statement for an equal table, with defaults and the expanded query."""
+    # After ALTER ... AS a table may have columns that its query alone would not create.
     listed = table.declared or table.definition_version > 1
     return CreateMaterializedTable(
         name=(table.name.catalog, table.name.schema, table.name.table),
@@ -88,9 +88,9 @@ def _requested_mode(table: MaterializedTable) -> RequestedMode:
 
 
 def _start_mode(table: MaterializedTable, *, or_alter: bool) -> StartMode | None:
-    """Return a start mode as the statement may have it: a new table has nothing to resume.
+    """Return a start mode valid for the statement: a new table has nothing to resume.
 
-    One whose sources are watched then begins with them, as it did when it was made.
+    A table with watched sources then begins with them, as it did when it was created.
     """
     mode = table.start_mode
     if mode is None or or_alter or not resumes(mode):

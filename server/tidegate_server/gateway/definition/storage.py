@@ -1,4 +1,4 @@
-"""Creates the storage of a materialized table: for a new one, or in place of a lost one."""
+"""Creates the storage of a new materialized table, or replaces lost storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def create_storage(table: MaterializedTable, context: Context) -> str:
-    """Create storage and views, and return the location; one that is there is kept.
+    """Create storage and views and return the location; an existing one is kept.
 
     :raises ServerError: MT_ALREADY_EXISTS if a plain table or view has one of the names.
     """
@@ -48,11 +48,11 @@ def create_storage(table: MaterializedTable, context: Context) -> str:
 
 
 def restore_lost_storage(table: MaterializedTable, context: Context) -> None:
-    """Create the storage of a table again if its files or its entry in the metastore are lost.
+    """Create the storage of a table again if its files or metastore entry are lost.
 
-    Rows come back with the next full refresh, except those that its query does not give any more.
+    The next full refresh restores the rows that the query still produces.
 
-    :raises ServerError: as :func:`create_storage`, MT_STATE if another statement changes it.
+    :raises ServerError: as :func:`create_storage`, MT_STATE on a concurrent change.
     """
     if _is_stored(table, context):
         return

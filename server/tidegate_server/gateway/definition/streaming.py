@@ -1,4 +1,4 @@
-"""What a materialized table that takes in a stream cannot have, and cannot be asked for."""
+"""Clauses and statements not supported for tables that ingest a stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BEGINNINGS = (StartKind.FROM_BEGINNING, StartKind.RESUME_OR_FROM_BEGINNING)
 
 
 def check_ingest(table: MaterializedTable) -> None:
-    """Refuse parts of a definition that look at more rows than those that arrive.
+    """Reject clauses that need more rows than the newly arrived ones.
 
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
@@ -33,7 +33,7 @@ def check_ingest(table: MaterializedTable) -> None:
 
 
 def check_created(statement: CreateMaterializedTable, table: MaterializedTable) -> None:
-    """Refuse what a statement asks for besides, as :func:`check_ingest`."""
+    """Reject BACKFILL FROM, as :func:`check_ingest` does."""
     if is_streaming(table.sources) and statement.backfill_from is not None:
         raise _unsupported_error(
             table, "BACKFILL FROM", "INSERT the rows into a table of their own."
@@ -41,7 +41,7 @@ def check_created(statement: CreateMaterializedTable, table: MaterializedTable) 
 
 
 def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
-    """Refuse to compute rows anew of which the stream may know nothing any more.
+    """Reject recomputing rows that the stream may no longer have.
 
     :raises ServerError: MT_STREAM_UNSUPPORTED.
     """
@@ -56,7 +56,7 @@ def check_refresh(statement: AlterRefresh, table: MaterializedTable) -> None:
 
 
 def check_same_stream(before: MaterializedTable, wanted: MaterializedTable) -> ServerError | None:
-    """Return why a table cannot go over to another stream, or between a stream and tables."""
+    """Return the error if a table would switch streams, or between stream and tables."""
     if not (is_streaming(before.sources) or is_streaming(wanted.sources)):
         return None
     names = [", ".join(str(s.name.table) for s in t.sources) for t in (before, wanted)]

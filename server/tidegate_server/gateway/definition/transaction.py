@@ -1,4 +1,4 @@
-"""Puts a definition in place: workflow, storage and entry as one step, each with its way back."""
+"""Applies a definition: workflow, storage and catalog entry, with compensation."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def apply_definition(
     *,
     restarts: bool = False,
 ) -> None:
-    """Replace a definition by another; a failure restores the one before and is raised.
+    """Replace a definition; a failure restores the old one and is raised.
 
-    The entry in the catalog comes last: until it is written the old definition holds, and the
-    storage then has at most columns that are NULL.
+    The catalog entry is written last. Until then the old definition applies, and the storage
+    has at most additional NULL columns.
 
-    :param restarts: a CONTINUOUS pipeline gives its checkpoint up, and what runs of it is stopped.
+    :param restarts: cancel the runs of a CONTINUOUS pipeline and drop its checkpoint.
     """
     if after.definition_version != before.definition_version:
         now, user = context.services.clock.now(), context.session.user
@@ -57,7 +57,7 @@ def apply_definition(
             after = replace(after, checkpoint_floor=_last_epoch(before, context))
         _change_workflow(before, after, context, undo)
         stored = change_storage(before, after, context, undo)
-        # Again: a server that was held up may have lost its lease.
+        # Check again: a stalled server may have lost its lease.
         _require_unchanged(before, context)
         compensate(undo, lambda: context.services.catalog.replace(before))
         context.services.catalog.replace(stored)
@@ -67,7 +67,7 @@ def apply_definition(
 
 
 def _follow_status(table: MaterializedTable, context: Context) -> None:
-    """Bring the workflow in line with a status that failures changed meanwhile."""
+    """Update the workflow if failures changed the status meanwhile."""
     now = context.services.catalog.by_id(table.id)
     if now is not None and now.refresh_status is not table.refresh_status:
         workflow = pipeline(now, context)
@@ -78,18 +78,18 @@ def _follow_status(table: MaterializedTable, context: Context) -> None:
 def changing(
     tables: Sequence[MaterializedTable], context: Context
 ) -> Iterator[list[MaterializedTable]]:
-    """Let nothing else change tables, whose definitions are still those that were looked at.
+    """Lock tables and check that their definitions are unchanged.
 
-    Yields them as they are now: their status may be another one.
+    Yields their current state: the status may differ.
 
-    :raises ServerError: MT_STATE if another statement was quicker, or a refresh does not end.
+    :raises ServerError: MT_STATE if another statement came first, or a refresh does not end.
     """
     with at_rest(tables, context), alone(tables, context):
         yield [_require_unchanged(table, context) for table in tables]
 
 
 def in_status_of(now: MaterializedTable, table: MaterializedTable) -> MaterializedTable:
-    """Return a definition with the status and held version that another one of its table has."""
+    """Return ``table`` with the status and held version of ``now``."""
     return replace(
         table,
         refresh_status=now.refresh_status,
@@ -99,7 +99,7 @@ def in_status_of(now: MaterializedTable, table: MaterializedTable) -> Materializ
 
 
 def _require_unchanged(before: MaterializedTable, context: Context) -> MaterializedTable:
-    """Refuse to write over what another statement changed meanwhile; raises MT_STATE."""
+    """Reject overwriting a concurrent change; raises MT_STATE."""
     now = context.services.catalog.by_id(before.id)
     if now is None:
         raise error(Code.MT_NOT_FOUND, table=before.name)
@@ -115,20 +115,20 @@ def _require_unchanged(before: MaterializedTable, context: Context) -> Materiali
 
 
 def _last_epoch(table: MaterializedTable, context: Context) -> int:
-    """Return the epoch up to which no commit counts as a checkpoint for a fresh start."""
+    """Return the epoch up to which commits are no checkpoints after a restart."""
     runs = context.services.ledger.runs(table.id, limit=100)
     return max([table.checkpoint_floor, *(run.epoch or 0 for run in runs)])
 
 
 def register(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
-    """Give a new table its workflow."""
+    """Create the workflow of a new table."""
     scheduler = context.services.scheduler
     compensate(undo, lambda: scheduler.delete(DeleteWorkflow(table_id=table.id)))
     scheduler.create(CreateWorkflow(workflow=pipeline(table, context), table=table))
 
 
 def withdraw_workflow(table: MaterializedTable, context: Context, undo: ExitStack) -> None:
-    """Delete the workflow of a table that ends; one that is gone already is harmless."""
+    """Delete the workflow of a table; it may already be gone."""
     scheduler = context.services.scheduler
     workflow = scheduler.workflow(table.id)
 
@@ -143,7 +143,7 @@ def withdraw_workflow(table: MaterializedTable, context: Context, undo: ExitStac
 def _change_workflow(
     before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
 ) -> None:
-    """Make the workflow what a definition asks for."""
+    """Create or modify the workflow to match a definition."""
     scheduler = context.services.scheduler
     found, wanted = scheduler.workflow(before.id), pipeline(after, context)
     if found is None:
@@ -158,9 +158,9 @@ def _change_workflow(
 def change_storage(
     before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
 ) -> MaterializedTable:
-    """Bring storage and view from one definition to another; return it with its new place.
+    """Change storage and views to a new definition; return it with its new location.
 
-    Every way back is noted before its step is taken: an engine may die after it did the work.
+    Compensation is registered before each step: an engine may die after completing it.
     """
 
     def call(step: Request[Any], back: Request[Any]) -> None:
@@ -196,14 +196,14 @@ def change_storage(
 def write_definition(
     before: MaterializedTable, after: MaterializedTable, context: Context, undo: ExitStack
 ) -> None:
-    """Write a definition into the properties of a storage that stays as it is."""
+    """Write a definition to the properties of an otherwise unchanged storage."""
     engine = context.services.engine
     compensate(undo, lambda: engine.call(restore_request(before, after)))
     engine.call(SetTableProperties(name=after.storage, properties=definition_properties(after)))
 
 
 def evolve_request(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
-    """Return the request that brings the storage to a definition."""
+    """Return the request to apply a definition to the storage."""
     types = {column.name.lower(): column.type for column in before.schema}
     widened = tuple(
         column.name
@@ -221,7 +221,7 @@ def evolve_request(before: MaterializedTable, after: MaterializedTable) -> Evolv
 
 
 def restore_request(before: MaterializedTable, after: MaterializedTable) -> EvolveTable:
-    """Return the request that takes an evolution back; a type that was widened stays wide."""
+    """Return the request to undo an evolution; widened types stay wide."""
     return EvolveTable(
         name=after.storage,
         table_id=before.id,
@@ -232,17 +232,17 @@ def restore_request(before: MaterializedTable, after: MaterializedTable) -> Evol
 
 
 def taken_back(table: MaterializedTable) -> EvolveTable:
-    """Return the request that makes a storage the table's own again, should it be nobody's."""
+    """Return the request to adopt a storage again if it has no owner."""
     return replace(restore_request(table, table), adopts="")
 
 
 def rename_storage(before: MaterializedTable, after: MaterializedTable) -> RenameTable:
-    """Return the request that gives the storage its other name."""
+    """Return the request to rename the storage."""
     return RenameTable(name=before.storage, new_name=after.storage, table_id=before.id)
 
 
 def compensate(undo: ExitStack, action: Callable[[], object]) -> None:
-    """Note how to take a step back; the error that made it necessary is the one that is told."""
+    """Register a compensation; its own errors are logged and do not hide the cause."""
 
     def back() -> None:
         try:
@@ -254,7 +254,7 @@ def compensate(undo: ExitStack, action: Callable[[], object]) -> None:
 
 
 def pipeline(table: MaterializedTable, context: Context) -> Workflow:
-    """Return the workflow a definition asks for."""
+    """Return the workflow for a definition."""
     config = context.services.config
     return workflow_for(table, config.timezone, config.options)
 

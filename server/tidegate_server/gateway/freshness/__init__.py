@@ -1,1 +1,1 @@
-"""How fresh tables are and have to be: decisions of the gateway, pure."""
+"""Actual and required freshness of tables; pure decisions of the gateway."""

@@ -1,7 +1,7 @@
-"""Which versions of several materialized tables agree with one another; pure.
+"""Chooses mutually consistent versions of materialized tables; pure.
 
-A version of a table was made of one version of each of its sources. Versions of several tables
-agree when every source, materialized or not, however far above, was read at one version by all.
+A table version is computed from one version of each source. Versions of several tables agree
+if all read each direct or indirect source, materialized or not, at the same version.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import SourceKind
 
 Seen = tuple[int, str]
-"""A version that was read. The mark is empty, or tells it from what anybody else has read."""
+"""A version that was read. A non-empty mark makes it unequal to all other reads."""
 
 Identities = Mapping[str, str]
-"""Ids of materialized tables by those that their storage has as a source."""
+"""Ids of materialized tables by the source ids of their storage."""
 
 
 class DisagreementError(Exception):
-    """No versions agree; the text says why."""
+    """No versions agree; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A materialized table that is read, or that one of them is made of."""
+    """A materialized table that is read directly, or as an ancestor."""
 
     table: MaterializedTable
     runs: Sequence[RefreshRun]
-    """Those that made a version, in any order."""
+    """Runs that created a version, in any order."""
     read: bool
-    """Whether its own rows are read."""
+    """Whether the statement reads its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,14 @@ class Agreement:
     """The versions to read."""
 
     tables: Mapping[str, int]
-    """Those of materialized tables, by their ids."""
+    """Versions of materialized tables, by their ids."""
     sources: Mapping[str, int] = field(default_factory=dict)
-    """Those of other tables, by the ids they have as sources."""
+    """Versions of other tables, by their source ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """A version of a table with what it shows: its own rows, and each source as it was read."""
+    """A table version with the versions of its own rows and of each source."""
 
     version: int
     seen: Mapping[str, Seen]
@@ -56,13 +56,12 @@ class _Moment:
 def newest_agreement(members: Sequence[Member], others: Collection[str] = ()) -> Agreement:
     """Return the newest versions of materialized tables that agree.
 
-    Tables go on from version to version and never read an older source than before, so that the
-    newest agreement is found by going back wherever somebody has read too much. After a rollback
-    an older one may be found, never one that does not hold.
+    Later versions never read older sources, so going back wherever a table is ahead finds the
+    newest agreement. After a rollback an older one may be found, but never a wrong one.
 
-    :param members: the tables and all that they are made of.
-    :param others: the ids of sources that are read beside them.
-    :raises DisagreementError: if there are no such versions.
+    :param members: the tables and all their ancestors.
+    :param others: ids of other sources that are read with them.
+    :raises DisagreementError: if no versions agree.
     """
     identities = _identities(members)
     contents = {member.table.id: _contents(member.runs) for member in members}
@@ -89,7 +88,7 @@ def newest_agreement(members: Sequence[Member], others: Collection[str] = ()) ->
 def _descend(
     moments: Mapping[str, Sequence[_Moment]], names: Mapping[str, str]
 ) -> Mapping[str, _Moment]:
-    """Go back from the newest moments until all that is seen is seen at one version."""
+    """Go back from the newest moments until each source has a single version."""
     left = {table_id: list(reversed(found)) for table_id, found in moments.items()}
     while True:
         now = {table_id: found[-1] for table_id, found in left.items()}
@@ -137,7 +136,7 @@ def _source_names(members: Sequence[Member]) -> Mapping[str, str]:
 
 
 def _contents(runs: Sequence[RefreshRun]) -> Mapping[int, int]:
-    """Return the version whose rows each version has: a commit may record a vector alone."""
+    """Map each version to the one that wrote its rows: some commits only record a vector."""
     contents: dict[int, int] = {}
     rows = None
     for version, run in sorted(_by_version(runs).items()):
@@ -169,14 +168,14 @@ def _moments(
     for at, run in sorted(_by_version(member.runs).items(), reverse=True):
         partial = run.action is Strategy.PARTITION
         missing = sources - run.sources.keys()
-        # A table that was dropped and made anew is read under another identity.
+        # A table that was dropped and created again has a different identity.
         if len(run.sources.keys() - files) < len(sources) or (
             missing and (partial or missing & identities.keys())
         ):
-            continue  # it read other tables than the query names now
+            continue  # it read different tables than the current query
         rows = own[at]
         if member.read and run.definition_version != table.definition_version and rows != newest:
-            continue  # it may have other columns
+            continue  # its columns may differ
         mark = f"{table.id}@{at}"
         seen: dict[str, Seen] = {table.id: (rows, "")}
         for key, version in run.sources.items():

@@ -1,4 +1,4 @@
-"""FRESHNESS = DOWNSTREAM: a table as fresh as those that read it need; pure."""
+"""FRESHNESS = DOWNSTREAM: freshness derived from consumers; pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NO_CONSUMERS = "FRESHNESS = DOWNSTREAM without consumers: refreshed only by REFR
 
 
 def needed_freshness(table: MaterializedTable, consumers: Consumers) -> Freshness | None:
-    """Return the least freshness of all that depend on a table; None when nobody needs it.
+    """Return the shortest freshness of all dependent tables; None if there is none.
 
-    A consumer that is itself as fresh as its consumers need says nothing of its own.
+    Consumers with FRESHNESS = DOWNSTREAM are replaced by their own consumers.
     """
     least: Freshness | None = None
     waiting, seen = [table], {table.id}
@@ -31,10 +31,10 @@ def needed_freshness(table: MaterializedTable, consumers: Consumers) -> Freshnes
 
 
 def refreshed_with(table: MaterializedTable, find: Find) -> list[MaterializedTable]:
-    """Return the tables that are refreshed before a table since they have no pace of their own.
+    """Return the DOWNSTREAM sources that are refreshed before a table.
 
-    Sources come before consumers. Those behind a table that has its own pace are not among them,
-    and suspended ones are left as they are.
+    Sources come before consumers. Tables above one with its own freshness are excluded, as are
+    suspended ones.
     """
     kept: dict[str, MaterializedTable] = {}
     for entry in reversed([*ancestors(table, find), table]):
@@ -46,14 +46,14 @@ def refreshed_with(table: MaterializedTable, find: Find) -> list[MaterializedTab
 
 
 def warnings(table: MaterializedTable, consumers: Consumers, find: Find) -> Iterator[str]:
-    """Yield what is odd about a table's freshness beside that of its neighbours."""
+    """Yield warnings about a table's freshness and its neighbours."""
     if table.downstream and needed_freshness(table, consumers) is None:
         yield f"{table.name} has {NO_CONSUMERS}."
     yield from misfits(table, consumers, find)
 
 
 def misfits(table: MaterializedTable, consumers: Consumers, find: Find) -> Iterator[str]:
-    """Yield which freshnesses of a table and its neighbours do not fit each other."""
+    """Yield mismatches between the freshness of a table and its neighbours."""
     for source in table.sources:
         above = find(source.name)
         if above is not None:
@@ -63,7 +63,7 @@ def misfits(table: MaterializedTable, consumers: Consumers, find: Find) -> Itera
 
 
 def _belongs(entry: MaterializedTable, kept: list[MaterializedTable]) -> bool:
-    """Say whether a table is refreshed as a part of one of those that are kept."""
+    """Say whether a table is refreshed together with one of ``kept``."""
     if not entry.downstream or not entry.kept_fresh:
         return False
     names = {entry.name.folded(), entry.storage.folded()}

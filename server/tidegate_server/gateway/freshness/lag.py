@@ -1,9 +1,9 @@
-"""How far a table lagged behind its sources, and what it waited for; pure.
+"""Lag of a table behind its sources, and the causes; pure.
 
-The lag at a moment is the age of the oldest source change that the table did not show then. The
-history says when each refresh read and when it was published, but not when sources changed, so
-the time of a change is the earliest possible one: right after the last refresh that did not see
-it. A refresh that a change asked for narrows that down, one that found nothing rules it out.
+The lag is the age of the oldest source change that the table does not include yet. The history
+records when each refresh read and was published, but not when sources changed. So the earliest
+possible time is assumed: right after the last refresh without the change. A refresh triggered by
+a change narrows this down; one that found no changes rules it out.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from tidegate_server.core.model.states import RefreshStatus, RunState
 from tidegate_server.core.model.table import MaterializedTable
 
 WINDOW = timedelta(hours=24)
-"""The stretch that the shares and percentiles look back over."""
+"""Period covered by shares and percentiles."""
 
 
 class LagCause(Enum):
-    """What a change waited for before the table showed it."""
+    """Reason why a change is not yet in the table."""
 
     SCHEDULE = "SCHEDULE"
-    """The next fire of the schedule, or changes gathering."""
+    """Waiting for the next fire, or gathering changes."""
     UPSTREAM = "UPSTREAM"
-    """A materialized table it reads, whose refresh failed."""
+    """The refresh of a materialized source failed."""
     QUEUE = "QUEUE"
-    """A free place, or the end of the table's previous refresh."""
+    """Waiting for a free slot, or for the table's previous refresh."""
     RUNNING = "RUNNING"
     FAILING = "FAILING"
     """Refreshes that failed."""
     SUSPENDED = "SUSPENDED"
     HELD = "HELD"
-    """Somebody who publishes or discards the version that is held."""
+    """The held version has to be published or discarded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagReport:
-    """The freshness of one table, measured; lags are in seconds and None without any refresh."""
+    """Measured freshness of a table; lags in seconds, None without a refresh."""
 
     table_id: str
     table: TableName
     target: float
-    """What FRESHNESS allows."""
+    """The lag in seconds that FRESHNESS allows."""
     actual: float | None
     exact: bool
-    """Whether ``actual`` is known; else it is an upper bound."""
+    """Whether ``actual`` is exact; else it is an upper bound."""
     data_timestamp: datetime | None
-    """The table shows every source change made before this moment."""
+    """The table includes all source changes before this time."""
     p50: float | None
     p95: float | None
     longest: float | None
     within_target: float | None
-    """Share of the window's time, 0 to 1, with a lag not above the target."""
+    """Share of the window, 0 to 1, with a lag within the target."""
     causes: Mapping[LagCause, float]
-    """Seconds of the present lag by what was waited for."""
+    """Seconds of the current lag by cause."""
 
     @property
     def breached(self) -> bool:
@@ -69,13 +69,13 @@ class LagReport:
 
     @property
     def cause(self) -> LagCause | None:
-        """What took the greatest part of the present lag, or None without one."""
+        """Main cause of the current lag, or None without lag."""
         return max(self.causes, key=lambda c: self.causes[c]) if self.causes else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Time between two publications; from ``changed`` on a change waits, if it is set."""
+    """Time between two publications; from ``changed`` on, if set, a change is pending."""
 
     begin: datetime
     end: datetime
@@ -92,7 +92,7 @@ def lag_report(
     """Measure the freshness of a table.
 
     :param runs: the table's history in any order, at least over the window.
-    :param current: the newest version of its versioned sources by table id, where it is known.
+    :param current: the newest versions of its versioned sources by table id, if known.
     """
     history = sorted(runs, key=lambda run: run.queued_at)
     stretches = _stretches(table, history, now, current)
@@ -133,7 +133,7 @@ def _stretches(
     now: datetime,
     current: Mapping[str, int] | None,
 ) -> list[_Stretch]:
-    """Return the time from the first publication to now, cut at each publication."""
+    """Return the time since the first publication, split at each publication."""
     places = [place for place, run in enumerate(history) if _is_whole(run)]
     found = []
     for place, next_place in zip_longest(places, places[1:]):
@@ -161,9 +161,9 @@ def _time_of_change(
     *,
     known: bool = False,
 ) -> datetime | None:
-    """Return when a source may first have changed after ``last`` read; None if none did.
+    """Return the earliest possible source change after ``last`` read; None if none.
 
-    A watched table asks for a refresh when it sees a change: one that asked for none saw none.
+    A watched table requests a refresh on each change: no request means no change.
     """
     if not table.watched or not table.kept_fresh:
         return _read_at(last)
@@ -176,7 +176,7 @@ def _time_of_change(
 # ---- over the window -------------------------------------------------------------------------
 
 _Piece = tuple[float, float, float]
-"""Lag at the begin, lag at the end, seconds between them; the lag grows evenly or stays 0."""
+"""Lag at the start and end, seconds in between; the lag grows linearly or stays 0."""
 
 
 def _pieces(stretches: Iterable[_Stretch], since: datetime) -> list[_Piece]:
@@ -195,7 +195,7 @@ def _pieces(stretches: Iterable[_Stretch], since: datetime) -> list[_Piece]:
 
 
 def _share(pieces: Sequence[_Piece], limit: float) -> float | None:
-    """Return the share of time with a lag not above ``limit``."""
+    """Return the share of time with a lag up to ``limit``."""
     total = sum(seconds for _, _, seconds in pieces)
     if total == 0:
         return None
@@ -210,7 +210,7 @@ def _below(piece: _Piece, limit: float) -> float:
 
 
 def _percentile(pieces: Sequence[_Piece], share: float) -> float | None:
-    """Return the lag that is not exceeded for that share of the time, to the millisecond."""
+    """Return the lag not exceeded for this share of the time, to the millisecond."""
     if not pieces:
         return None
     low, high = 0.0, max(end for _, end, _ in pieces)
@@ -231,7 +231,7 @@ def _percentile(pieces: Sequence[_Piece], share: float) -> float | None:
 def _causes(
     table: MaterializedTable, history: Sequence[RefreshRun], changed: datetime, now: datetime
 ) -> Mapping[LagCause, float]:
-    """Split the time since a change by what was waited for; what no run explains is schedule."""
+    """Split the time since a change by cause; time outside of runs is ``idle``."""
     idle = LagCause.SCHEDULE
     if table.refresh_status is RefreshStatus.SUSPENDED:
         idle = LagCause.SUSPENDED
@@ -251,7 +251,7 @@ def _causes(
 
 
 def _phases(run: RefreshRun, idle: LagCause) -> list[tuple[datetime, LagCause]]:
-    """Return from which moment on what is waited for, as one run tells it."""
+    """Return the phases of a run: start time and cause of waiting."""
     if run.state is RunState.SKIPPED:
         return []
     found = [(run.queued_at, LagCause.QUEUE)]

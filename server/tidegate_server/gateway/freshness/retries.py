@@ -1,4 +1,4 @@
-"""Which failures may pass by themselves, when to try again, when to give up; pure."""
+"""Which failures are transient, when to retry, when to give up; pure."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ _TRANSIENT_PREFIX = "DELTA_CONCURRENT_"
 
 
 def transient(run: RefreshRun) -> bool:
-    """Say whether a failed run may succeed when it is just run again."""
+    """Say whether a failed run may succeed on retry."""
     by_state = (run.sqlstate or "")[:2] in _TRANSIENT_CLASSES
     return by_state or (run.error_class or "").startswith(_TRANSIENT_PREFIX)
 
 
 def retry_pause(attempt: int) -> timedelta:
-    """Return how long to wait after an attempt failed: 5, 10, 20 … 300 seconds."""
+    """Return the pause after a failed attempt: 5, 10, 20 … 300 seconds."""
     return min(_LONGEST_PAUSE, _FIRST_PAUSE * int(2 ** (min(attempt, 10) - 1)))
 
 
 def retries_left(run: RefreshRun, retries: int) -> bool:
-    """Say whether a run is to be tried again."""
+    """Say whether to retry a run."""
     return run.state is RunState.FAILED and run.attempt <= retries and transient(run)
 
 
 def interrupted(run: RefreshRun) -> bool:
-    """Say whether a run did not end by itself: its server stopped, or was given up for dead."""
+    """Say whether a run was interrupted: its server stopped or was presumed dead."""
     if run.state is RunState.CANCELLED:
         return run.reason_code == Reason.SERVER_STOPPED
     return run.state is RunState.ABANDONED
 
 
 def counts_as_failure(run: RefreshRun) -> bool:
-    """Say whether a run tells that the table cannot be refreshed.
+    """Say whether a run counts as a failure of the table.
 
-    An absent engine does not, nor does a result that is held.
+    A missing engine does not, nor does a held version.
     """
     return run.state is RunState.FAILED and run.error_class not in _NO_FAILURES
 
 
 def whole_number(text: str | None, default: int) -> int:
-    """Read an option that was checked when it was set; anything else is the default."""
+    """Parse an option that was validated when set; else return the default."""
     word = (text or "").strip()
     return int(word) if word.isascii() and word.isdigit() else default
 
 
 def suspension_reason(failures: int, last: RefreshRun) -> str:
-    """Return the status reason of a table that is suspended since it keeps failing."""
+    """Return the status reason of a table suspended after repeated failures."""
     return (
         f"{Reason.SUSPENDED_DUE_TO_ERRORS}: {failures} refreshes failed in a row, the last with "
         f"{last.error_class}: {last.error_message}"

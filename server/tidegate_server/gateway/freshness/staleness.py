@@ -1,8 +1,7 @@
-"""How old a materialized table's content is when it is read; pure.
+"""Age of a materialized table's content when it is read; pure.
 
-The content is as of a moment when it shows every change made to its sources before. Sources that
-are materialized tables themselves are looked through: what they do not show yet, nobody shows who
-reads them.
+Content is as of the moment before which it includes every change of its sources. Materialized
+sources are resolved recursively: changes missing there are missing in all their consumers.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from tidegate_server.core.model.versions import Source, SourceKind
 
 
 class OnStale(Enum):
-    """What becomes of a statement that would read rows which are too old."""
+    """Action for a statement that would read stale rows."""
 
     SERVE = "SERVE"
-    """It reads them, and its log says so."""
+    """It reads them, with a note in its log."""
     FAIL = "FAIL"
     REFRESH = "REFRESH"
     """The tables are refreshed first."""
     INLINE = "INLINE"
-    """The tables' queries are read in the place of their rows."""
+    """The tables' queries are read instead of their rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The greatest age a session allows, and what happens beyond it."""
+    """The maximum age that a session allows, and the action beyond it."""
 
     limit: Freshness
     on_stale: OnStale = OnStale.FAIL
 
 
 def parse_bound(text: str) -> Bound | None:
-    """Read a duration with an action behind it, as in ``10 min REFRESH``; None for others."""
+    """Parse a duration and optional action, as in ``10 min REFRESH``; None if invalid."""
     words = text.split()
     last = words[-1].upper() if words else ""
     on_stale = OnStale(last) if last in OnStale.__members__ else OnStale.FAIL
@@ -51,26 +50,26 @@ def parse_bound(text: str) -> Bound | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of tables and their sources at one moment."""
+    """Information about tables and their sources at one moment."""
 
     now: datetime
     versions: Mapping[str, int]
-    """The newest version of each source by table id, where it has versions."""
+    """The newest version of each versioned source by table id."""
     tables: Mapping[TableName, MaterializedTable]
-    """Materialized tables by the folded names under which they are read."""
+    """Materialized tables by the folded names used to read them."""
     runs: Callable[[str], Collection[RefreshRun]]
-    """The runs of a table that concern its whole content, newest first."""
+    """Refresh runs of a whole table, newest first."""
     changed: Callable[[Source, int], datetime | None]
-    """When a source changed first after a version; None if that cannot be told."""
+    """Time of the first source change after a version; None if unknown."""
     silent: Callable[[MaterializedTable], Collection[str]]
-    """The table ids of the sources whose changes do not count."""
+    """Table ids of sources whose changes are ignored."""
 
 
 def as_of(table: MaterializedTable, known: Known, version: int | None = None) -> datetime | None:
-    """Return the moment up to which a table shows the changes of its sources.
+    """Return the time up to which a table includes the changes of its sources.
 
-    :param version: the version that is meant instead of the newest.
-    :return: None if no refresh of the whole table tells.
+    :param version: the table version; defaults to the newest.
+    :return: None if no refresh of the whole table is known.
     """
     run = _run_of(known.runs(table.id), version)
     if run is None:
@@ -86,12 +85,12 @@ def as_of(table: MaterializedTable, known: Known, version: int | None = None) ->
 
 
 def is_whole(run: RefreshRun) -> bool:
-    """Say whether a run tells how old all of a table's content is."""
+    """Say whether a run determines the age of the whole table."""
     return run.state is RunState.SUCCEEDED and run.action not in (None, Strategy.PARTITION)
 
 
 def _run_of(runs: Collection[RefreshRun], version: int | None) -> RefreshRun | None:
-    """Return the newest run that left this version, or an earlier one, behind."""
+    """Return the newest run that produced this version or an earlier one."""
     for run in runs:
         if version is None or (run.to_version is not None and run.to_version <= version):
             return run
@@ -99,7 +98,7 @@ def _run_of(runs: Collection[RefreshRun], version: int | None) -> RefreshRun | N
 
 
 def _shown_since(source: Source, run: RefreshRun, known: Known) -> datetime | None:
-    """Return up to which moment a run shows one source."""
+    """Return the time up to which a run includes changes of a source."""
     read_at = run.data_timestamp or run.started_at or run.queued_at
     seen, newest = run.sources.get(source.table_id), known.versions.get(source.table_id)
     if source.kind is not SourceKind.VERSIONED or seen is None or newest is None:
