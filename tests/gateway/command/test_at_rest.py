@@ -10,6 +10,7 @@ import pytest
 from tests.contract.examples import run as queued
 from tests.gateway.command.fakes import World
 from tests.gateway.command.tables import ALTER, BASE, CONT, refusal, wider_query
+from tests.support.waiting import wait_until
 from tidegate_server.core.config import Config
 from tidegate_server.core.model.states import RunState
 
@@ -50,10 +51,15 @@ def test_a_change_waits_for_the_refresh_and_gives_the_table_back(statement: str)
     world = world_with(BASE, patience=60)
     table_id = world.table("base").id
     world.ledger.leases[table_id] = "server-2/r"
-    ended = threading.Timer(0.05, world.ledger.leases.pop, [table_id])
-    ended.start()
+    waiting = "Waiting for the running refresh of c.d.base"
+
+    def end_refresh() -> None:
+        wait_until(lambda: waiting in world.logged, "the statement did not wait")
+        world.ledger.leases.pop(table_id)
+
+    threading.Thread(target=end_refresh).start()
     world.execute(statement)
-    assert "Waiting for the running refresh of c.d.base" in world.logged
+    assert waiting in world.logged
     assert world.ledger.leases == {}
 
 
