@@ -99,8 +99,8 @@ def _rename_column(draw: st.DrawFn, table: str) -> Change:
         f"{alter} RENAME COLUMN {last.quoted} TO other_name",
         f"{alter} RENAME COLUMN other_name TO {last.quoted}",
     )
-    anew = (f"{alter} DROP COLUMN {last.quoted}", f"{alter} ADD COLUMN {last.quoted} {last.type}")
-    return (*draw(st.sampled_from((back, anew))), draw(inserts(table)))
+    again = (f"{alter} DROP COLUMN {last.quoted}", f"{alter} ADD COLUMN {last.quoted} {last.type}")
+    return (*draw(st.sampled_from((back, again))), draw(inserts(table)))
 
 
 def _widen(table: str) -> st.SearchStrategy[Change]:

@@ -84,7 +84,7 @@ def test_another_claim_can_name_the_user(jwks: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"aud": "somebody else"}, "[Aa]udience"),
+        ({"aud": "another service"}, "[Aa]udience"),
         ({"aud": None}, "aud"),
         ({"iss": "https://evil.example"}, "[Ii]ssuer"),
         ({"iss": None}, "iss"),

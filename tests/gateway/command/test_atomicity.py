@@ -168,8 +168,8 @@ def _facts(found: Stored) -> dict[str, object]:
     facts: dict[str, object] = dict(found.properties)
     if text := found.properties.get("tidegate.definition"):
         # The stored status does not matter: a rebuilt table is suspended.
-        untold = {"location": "", "refresh_status": ""}
-        facts["tidegate.definition"] = {**json.loads(text), **untold}
+        volatile = {"location": "", "refresh_status": ""}
+        facts["tidegate.definition"] = {**json.loads(text), **volatile}
     return facts
 
 

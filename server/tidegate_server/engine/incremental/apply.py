@@ -138,7 +138,7 @@ def apply(
         MT_ASSERTION_FAILED if an assertion fails the refresh, MT_VERSION_HELD if one holds it.
     """
     if not format.untouched_since(order, base):
-        raise DiffMismatchError(f"{order.name} was changed by somebody else")
+        raise DiffMismatchError(f"{order.name} was changed by something other than a refresh")
     counts = _check_expectations(diff, order)
     changed = exclude_dropped(diff.rows, order)
     broken_keys = _key_checked(session, format, order, changed, diff)

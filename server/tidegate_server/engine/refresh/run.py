@@ -434,7 +434,7 @@ def _write_continued(
     order, content = planned.order, planned.prepared.content
     if content is None:
         if not format.untouched_since(order, last.version):
-            raise DiffMismatchError(f"{order.name} was changed by somebody else")
+            raise DiffMismatchError(f"{order.name} was changed by something other than a refresh")
         return format.advance(session, order, record, base=last.version)
     strategy = Strategy.INCREMENTAL
     return format.write(content, order, record, partial=False, strategy=strategy)

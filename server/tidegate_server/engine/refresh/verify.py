@@ -145,9 +145,11 @@ def _impossible(
     if commit.partial:
         return "only some of its rows were refreshed"
     plain = [s for s in order.sources if s.kind is not SourceKind.VERSIONED]
-    untold = [str(source.name) for source in plain if source.table_id not in commit.record.vector]
-    if untold:
-        return f"{', '.join(untold)} keeps no versions"
+    unversioned = [
+        str(source.name) for source in plain if source.table_id not in commit.record.vector
+    ]
+    if unversioned:
+        return f"{', '.join(unversioned)} keeps no versions"
     if commit.record.definition_version != order.definition_version:
         return "it was computed by another definition query"
     return None
