@@ -265,7 +265,6 @@ def test_a_foreign_commit_makes_the_next_refresh_full(make: Make, session: Sessi
     mt = make("SELECT k FROM t")
     mt.refresh()
     write_deltalake(mt.created.location, pa.table({"k": ["foreign"]}), mode="append")
-    assert mt.last().commit.foreign_version == 2  # type: ignore[union-attr]
     assert mt.refresh().plan.reason_code == "FOREIGN_COMMIT"
     assert len(mt.rows()) == 3
 

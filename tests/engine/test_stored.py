@@ -90,7 +90,7 @@ def test_both_ways_tell_the_same(lake: Lake, metastore: Any) -> None:
     (found,) = (each for each in metastore.names().schemas if each.schema == lake.schema.lower())
     names = sorted({*found.tables, *found.views})
     stored, database = metastore._stored, metastore._stored._database
-    quick = {table.name for table in stored.of(found.schema, names)}
+    quick = {table.name for table in stored.read(found.schema, names)}
     assert quick == {"plain", "parted", "wide", "lake", "renamed_twice"}
     for with_columns in (True, False):
         told = metastore.tables(found.schema, with_columns=with_columns, names=names)
@@ -105,7 +105,7 @@ def test_both_ways_tell_the_same(lake: Lake, metastore: Any) -> None:
 def test_of_many_tables_those_are_told_that_were_asked_for(lake: Lake, metastore: Any) -> None:
     lake.sql(*(f"CREATE TABLE t{n} (a INT) USING parquet COMMENT 'number {n}'" for n in range(4)))
     wanted = [f"t{n}" for n in (0, 1, 3, *range(100, 200))]
-    stored = metastore._stored.of(lake.schema.lower(), wanted)
+    stored = metastore._stored.read(lake.schema.lower(), wanted)
     assert [(table.name, table.comment) for table in stored] == [
         (f"t{n}", f"number {n}") for n in (0, 1, 3)
     ]

@@ -26,6 +26,7 @@ from tidegate_server.gateway.app import Gateway
 logger = logging.getLogger(__name__)
 
 _DEMO_SECONDS = 10.0
+_SIGNAL_SECONDS = 0.5
 
 
 def run(
@@ -55,7 +56,9 @@ def run(
         _write(ready_file, describe(gateway, None))
         if demo:
             stack.enter_context(_demo(gateway))
-        stop.wait()
+        # A signal that another thread receives does not end a wait without limit.
+        while not stop.wait(_SIGNAL_SECONDS):
+            pass
         say("Stopping ...")
     say("Stopped.")
     return 0
