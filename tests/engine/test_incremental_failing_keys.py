@@ -66,7 +66,7 @@ def make(session: Session, schema: str) -> Make:
     return lambda query, **fixed: Maintained(session, schema, query, **fixed)
 
 
-@pytest.mark.parametrize("part", range(len(GUARDED)) if FULL else range(2))
+@pytest.mark.parametrize("part", range(len(GUARDED)) if FULL else range(1))
 def test_keys_are_found_where_the_query_leaves_out_rows_that_have_none(
     make: Make, session: Session, part: int
 ) -> None:
