@@ -17,7 +17,7 @@ from tidegate_server.core.model.runs import RefreshRun, Trigger
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.versions import Source
-from tidegate_server.core.refresh.request import RefreshRequest
+from tidegate_server.core.refresh.request import Recompute, RefreshRequest
 from tidegate_server.core.refresh.waves import needs, outside, step_vector
 from tidegate_server.gateway.catalog.base import CatalogReader
 from tidegate_server.gateway.freshness.downstream import refreshed_with
@@ -165,9 +165,7 @@ class Waves:
                         ended[table_id] = stopped
                         order.done(table_id)
                     else:
-                        vector = step_vector(step.table, chosen, left)
-                        task = replace(step.request.recompute, vector=vector)
-                        request = replace(step.request, task=task)
+                        request = _at_versions(step, step_vector(step.table, chosen, left))
                         running[pool.submit(self._run_refresh, request)] = table_id
                 if not running:
                     continue
@@ -213,3 +211,10 @@ class Waves:
         for step in steps:
             refresh_id, code = step.request.refresh_id or "", Reason.WAVE_ENDED
             self.queue.withdraw(refresh_id, RunState.CANCELLED, code, code.meaning)
+
+
+def _at_versions(step: Step, vector: Mapping[str, int]) -> RefreshRequest:
+    """Return the step's request, a refresh with the source versions of the wave."""
+    if not isinstance(step.request.task, Recompute):
+        return step.request
+    return replace(step.request, task=replace(step.request.task, vector=vector))

@@ -5,21 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime
 from types import TracebackType
-from typing import Protocol
 
 from tidegate_server.core.model.clock import Clock
+from tidegate_server.gateway.scheduler.base import Ledger
 
 logger = logging.getLogger(__name__)
-
-
-class LeaseStore(Protocol):
-    """Where leases are stored."""
-
-    def extend(self, table_id: str, owner: str, now: datetime, seconds: float) -> bool:
-        """Renew a lease; False if it was lost."""
-        ...
 
 
 class LeaseKeeper:
@@ -31,7 +22,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        store: LeaseStore,
+        ledger: Ledger,
         clock: Clock,
         key: str,
         owner: str,
@@ -46,7 +37,7 @@ class LeaseKeeper:
         :param after_renewal: called after each renewal and after :meth:`wake`; may return the
             seconds until the next one.
         """
-        self._store = store
+        self._ledger = ledger
         self._clock = clock
         self._key = key
         self._owner = owner
@@ -95,6 +86,6 @@ class LeaseKeeper:
         if self.lost:
             return
         now = self._clock.now()
-        self.lost = not self._store.extend(self._key, self._owner, now, self._seconds)
+        self.lost = not self._ledger.extend(self._key, self._owner, now, self._seconds)
         if self.lost:
             logger.warning("%s lost its lease %s", self._owner, self._key)
