@@ -43,7 +43,7 @@ def run(server: Server, user: str, *statements: str) -> list[tuple[Any, ...]]:
 
 
 def denial(server: Server, user: str, *statements: str) -> str:
-    """Run statements, the last of which must be denied; return the message."""
+    """Run statements; the last one must be denied. Return its message."""
     with pytest.raises(tidegate.Error) as caught:
         run(server, user, *statements)
     assert caught.value.sqlstate == "42501", caught.value

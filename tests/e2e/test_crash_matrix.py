@@ -76,7 +76,9 @@ class Faults:
 
     def wait_held(self, point: Point) -> None:
         """Wait until a process is stopped at the point."""
-        wait_until((self.folder / f"{point.value}.held").exists, f"nobody came by {point.value}")
+        wait_until(
+            (self.folder / f"{point.value}.held").exists, f"no process reached {point.value}"
+        )
 
     def release(self, point: Point) -> None:
         """Let the process continue."""

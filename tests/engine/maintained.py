@@ -5,14 +5,12 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from tests.engine.conftest import Session
-from tests.support.materialized import changed_order, task_of
+from tests.support.materialized import changed_order, new_order, task_of
 from tidegate_server.core.messages.answers import Analysis, Planned, Refreshed, TableCreated
 from tidegate_server.core.messages.requests import Analyze, CreateTable, ExplainRefresh, Refresh
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.runs import Trigger
 from tidegate_server.core.refresh.request import (
     RefreshOrder,
     RefreshOutcome,
@@ -39,21 +37,10 @@ class Maintained:
         self.name = TableName("spark_catalog", schema, f"mt_{self.id[:8]}")
         analysis = session.client.call(Analyze(session_id=session.id, sql=query))
         assert isinstance(analysis, Analysis)
-        self.order = RefreshOrder(
-            refresh_id="",
-            table_id=self.id,
-            name=self.name,
-            definition_version=1,
-            expanded_query=analysis.expanded_query,
-            columns=analysis.schema.names(),
-            partition_keys=(),
-            sources=analysis.sources,
-            epoch=0,
-            trigger=Trigger.MANUAL,
-            logical_time=datetime(2026, 1, 1, tzinfo=UTC),
-            policy=policy,
+        query, columns = analysis.expanded_query, analysis.schema.names()
+        self.order = new_order(
+            self.id, self.name, query, columns, analysis.sources, 0, policy=policy, **fixed
         )
-        self.order = replace(self.order, **fixed)  # type: ignore[arg-type]
         created = session.client.call(
             CreateTable(
                 name=self.name,

@@ -6,19 +6,18 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
 
 from tests.support.fixtures.spark import Lake
-from tests.support.materialized import changed_order, task_of
+from tests.support.materialized import new_order, task_of
 from tests.support.waiting import wait_until
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Reach
 from tidegate_server.core.model.clauses import Expectation, Violation
-from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
@@ -69,20 +68,8 @@ class Ingested:
 
     def order(self, **changed: object) -> RefreshOrder:
         self.epoch += 1
-        order = RefreshOrder(
-            refresh_id=str(uuid.uuid4()),
-            table_id=self.id,
-            name=self.lake.name("raw"),
-            definition_version=1,
-            expanded_query=self.query,
-            columns=self.columns,
-            partition_keys=self.keys,
-            sources=self.sources,
-            epoch=self.epoch,
-            trigger=Trigger.MANUAL,
-            logical_time=datetime(2026, 1, 1, tzinfo=UTC),
-        )
-        return changed_order(order, changed)
+        name, given = self.lake.name("raw"), {"partition_keys": self.keys, **changed}
+        return new_order(self.id, name, self.query, self.columns, self.sources, self.epoch, **given)
 
     def refresh(self, format: DeltaFormat | None = None, **changed: object) -> RefreshOutcome:
         order = self.order(**changed)

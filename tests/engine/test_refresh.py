@@ -6,14 +6,13 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from tests.engine.conftest import Session
-from tests.support.materialized import changed_order, task_of
+from tests.support.materialized import new_order, task_of
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import (
     Analysis,
@@ -35,7 +34,7 @@ from tidegate_server.core.messages.requests import (
     SourceVersions,
 )
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import (
     Recompute,
     RefreshOrder,
@@ -44,6 +43,8 @@ from tidegate_server.core.refresh.request import (
 )
 
 pytestmark = pytest.mark.spark
+
+WHOLE = Recompute()
 
 
 class Materialized:
@@ -73,22 +74,12 @@ class Materialized:
 
     def order(self, **changed: object) -> RefreshOrder:
         self.epoch += 1
-        order = RefreshOrder(
-            refresh_id=str(uuid.uuid4()),
-            table_id=self.id,
-            name=self.name,
-            definition_version=1,
-            expanded_query=self.analysis.expanded_query,
-            columns=self.analysis.schema.names(),
-            partition_keys=self.keys,
-            sources=self.analysis.sources,
-            epoch=self.epoch,
-            trigger=Trigger.MANUAL,
-            logical_time=datetime(2026, 1, 1, tzinfo=UTC),
-        )
-        return changed_order(order, changed)
+        query, columns = self.analysis.expanded_query, self.analysis.schema.names()
+        given = {"partition_keys": self.keys, **changed}
+        sources = self.analysis.sources
+        return new_order(self.id, self.name, query, columns, sources, self.epoch, **given)
 
-    def run(self, order: RefreshOrder, task: Recompute = Recompute()) -> RefreshOutcome:  # noqa: B008
+    def run(self, order: RefreshOrder, task: Recompute = WHOLE) -> RefreshOutcome:
         answer = self.session.client.call(Refresh(order=order, task=task))
         assert isinstance(answer, Refreshed)
         return answer.outcome

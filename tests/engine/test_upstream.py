@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from tests.support.fixtures.spark import Lake
+from tests.support.materialized import new_order
 from tidegate_server.core.errors import ServerError
-from tidegate_server.core.model.runs import Trigger
-from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
+from tidegate_server.core.refresh.request import Recompute, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
 from tidegate_server.engine.query.logical_time import bind_time
 from tidegate_server.engine.refresh.run import refresh
@@ -36,20 +35,10 @@ class Materialized:
 
     def refresh(self, **changed: object) -> RefreshOutcome:
         self.epoch += 1
-        order = RefreshOrder(
-            refresh_id=str(uuid.uuid4()),
-            table_id=self.id,
-            name=self.name,
-            definition_version=1,
-            expanded_query=self.analysis.expanded_query,
-            columns=self.analysis.schema.names(),
-            partition_keys=(),
-            sources=self.analysis.sources,
-            epoch=self.epoch,
-            trigger=Trigger.MANUAL,
-            logical_time=NOON,
-        )
-        order = replace(order, **changed)  # type: ignore[arg-type]
+        query, columns = self.analysis.expanded_query, self.analysis.schema.names()
+        given = {"logical_time": NOON, **changed}
+        sources = self.analysis.sources
+        order = new_order(self.id, self.name, query, columns, sources, self.epoch, **given)
         operation = Operation(order.refresh_id)
         return refresh(order, Recompute(), self.lake.root, self.lake.format, operation)
 

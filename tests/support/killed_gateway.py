@@ -31,7 +31,7 @@ def die_at(
 
     asking = threading.Thread(target=ask)
     asking.start()
-    wait_until((faults / f"{point.value}.held").exists, f"nobody came by {point.value}")
+    wait_until((faults / f"{point.value}.held").exists, f"no process reached {point.value}")
     everything = server.processes()
     os.kill(server.pid, signal.SIGKILL)
     (faults / f"{point.value}.held").unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
@@ -14,7 +14,9 @@ from pyspark.sql import DataFrame
 from tests.support.fixtures.spark import Lake
 from tidegate_server.core.messages.answers import Verified
 from tidegate_server.core.model.clauses import Assertion, EnforcedKey, Expectation
+from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.runs import Trigger
+from tidegate_server.core.model.versions import Source
 from tidegate_server.core.refresh.request import (
     Recompute,
     RefreshOrder,
@@ -33,17 +35,46 @@ from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.storage.base import Written
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 
+_OF_THE_TASK = {field.name for field in fields(Recompute)}
+
+
+def new_order(
+    table_id: str,
+    name: TableName,
+    query: str,
+    columns: Sequence[str],
+    sources: Sequence[Source],
+    epoch: int,
+    /,
+    **given: object,
+) -> RefreshOrder:
+    """Return an order for a run of its own; ``given`` are other fields of it or of its task."""
+    order = RefreshOrder(
+        refresh_id=str(uuid.uuid4()),
+        table_id=table_id,
+        name=name,
+        definition_version=1,
+        expanded_query=query,
+        columns=tuple(columns),
+        partition_keys=(),
+        sources=tuple(sources),
+        epoch=epoch,
+        trigger=Trigger.MANUAL,
+        logical_time=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    return changed_order(order, given)
+
 
 def task_of(changed: Mapping[str, object]) -> Recompute:
     """Return the task with those of the given values that belong to it."""
-    names = {field.name for field in fields(Recompute)}
-    return Recompute(**{k: v for k, v in changed.items() if k in names})  # type: ignore[arg-type]
+    values = {k: v for k, v in changed.items() if k in _OF_THE_TASK}
+    return Recompute(**values)  # type: ignore[arg-type]
 
 
 def changed_order(order: RefreshOrder, changed: Mapping[str, object]) -> RefreshOrder:
     """Return the order with those of the given values that belong to it."""
-    names = {field.name for field in fields(Recompute)}
-    return replace(order, **{k: v for k, v in changed.items() if k not in names})  # type: ignore[arg-type]
+    values = {k: v for k, v in changed.items() if k not in _OF_THE_TASK}
+    return replace(order, **values)  # type: ignore[arg-type]
 
 
 def record_for(order: RefreshOrder) -> CommitRecord:
@@ -88,24 +119,15 @@ class Stored:
     def order(self, **changed: object) -> RefreshOrder:
         """Return an order with the next epoch."""
         self.epoch += 1
-        order = RefreshOrder(
-            refresh_id=str(uuid.uuid4()),
-            table_id=self.id,
-            name=self.name,
-            definition_version=1,
-            expanded_query=self.query,
-            columns=self.columns,
-            partition_keys=self.keys,
-            sources=(),
-            epoch=self.epoch,
-            trigger=Trigger.MANUAL,
-            logical_time=datetime(2026, 1, 1, tzinfo=UTC),
-            expectations=self.expectations,
-            assertions=self.assertions,
-            key=self.key,
-            immutable=self.immutable,
-        )
-        return changed_order(order, changed)
+        given = {
+            "partition_keys": self.keys,
+            "expectations": self.expectations,
+            "assertions": self.assertions,
+            "key": self.key,
+            "immutable": self.immutable,
+            **changed,
+        }
+        return new_order(self.id, self.name, self.query, self.columns, (), self.epoch, **given)
 
     def fill(self, query: str | None = None, **changed: object) -> Written:
         """Write a query's rows, the table's own by default, as a full refresh does."""

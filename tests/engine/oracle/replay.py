@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,14 +20,14 @@ from tests.engine.oracle.tables import VIEWS
 from tests.engine.oracle.tally import Tally
 from tests.engine.oracle.windows import CHANCE
 from tests.support.fixtures.spark import Lake
+from tests.support.materialized import new_order
 from tests.support.spark_settings import SMALL
 from tidegate_server.core.errors import Code, ServerError
 from tidegate_server.core.model.names import TableName
-from tidegate_server.core.model.runs import Strategy, Trigger
+from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import Source
 from tidegate_server.core.refresh.request import (
     Recompute,
-    RefreshOrder,
     RefreshOutcome,
     RefreshPolicy,
 )
@@ -231,18 +230,13 @@ class Replay:
 
     def _refresh(self, subject: Subject) -> RefreshOutcome:
         subject.epoch += 1
-        order = RefreshOrder(
-            refresh_id=str(uuid.uuid4()),
-            table_id=subject.table_id,
-            name=subject.name,
-            definition_version=1,
-            expanded_query=subject.expanded,
-            columns=subject.columns,
-            partition_keys=(),
-            sources=subject.sources,
-            epoch=subject.epoch,
-            trigger=Trigger.MANUAL,
-            logical_time=datetime(2026, 1, 1, tzinfo=UTC),
+        order = new_order(
+            subject.table_id,
+            subject.name,
+            subject.expanded,
+            subject.columns,
+            subject.sources,
+            subject.epoch,
             settings=self._settings,
             policy=subject.policy,
         )
