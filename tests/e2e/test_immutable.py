@@ -55,7 +55,8 @@ def test_a_table_keeps_its_past_from_the_first_row_to_the_last_statement(run: Ru
         ("BACKFILL", "PARTITION", "BACKFILL_REQUESTED"),
     ]
     run("UPDATE ev SET n = n * 10")
-    [(*_, text, _, _, _), check] = run("EXPLAIN REFRESH mt FULL")
+    [(*_, text, _, _, _), *steps, check] = run("EXPLAIN REFRESH mt FULL")
+    assert [step[3] for step in steps] == ["COMPUTE_QUERY", "REPLACE_ROWS"]
     assert "rows where ds < '2024-02' stay as they are" in str(text)
     assert check[3:5] == ("IMMUTABLE", "IMMUTABLE WHERE (ds < '2024-02')")
     run("ALTER MATERIALIZED TABLE mt AS SELECT ds, n, upper(ds) AS more FROM ev", _REFRESH)

@@ -396,6 +396,42 @@ def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Ses
     assert auto.rejected[0].strategy == "INCREMENTAL"
 
 
+@pytest.mark.parametrize(
+    ("query", "steps"),
+    [
+        ("SELECT k, n FROM t WHERE n > 0", "READ_CHANGE COMPUTE_CHANGE APPEND_ROWS"),
+        (
+            "SELECT k, count(*) AS c FROM t GROUP BY k",
+            "READ_CHANGE COMPUTE_CHANGE MERGE_GROUPS CHANGE_ROWS",
+        ),
+        (
+            "SELECT k, count(DISTINCT n) AS c FROM t GROUP BY k",
+            "READ_CHANGE COMPUTE_CHANGE CHANGE_ROWS",
+        ),
+        (
+            "SELECT max(c) AS m FROM (SELECT k, count(*) AS c FROM t GROUP BY k)",
+            "READ_CHANGE COMPUTE_CHANGE ADVANCE_AGGREGATES REPLACE_ROWS",
+        ),
+        (
+            "SELECT k, n FROM t ORDER BY n DESC, k LIMIT 3",
+            "READ_CHANGE COMPUTE_CHANGE MERGE_FIRST_ROWS REPLACE_ROWS",
+        ),
+        (
+            "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM t",
+            "READ_CHANGE COMPUTE_CHANGE CHECK_ROWS CHANGE_ROWS",
+        ),
+    ],
+)
+def test_the_steps_of_a_plan_are_those_of_its_rule(
+    make: Make, session: Session, query: str, steps: str
+) -> None:
+    mt = make(query)
+    session.execute("INSERT INTO t VALUES ('y', 4, 4, 4)")
+    assert " ".join(step.name for step in mt.explain().steps) == steps
+    plan = mt.explain(policy=RefreshPolicy.FULL)
+    assert [step.name for step in plan.steps][-2:] == ["COMPUTE_QUERY", "REPLACE_ROWS"]
+
+
 def test_the_versions_of_a_wave_are_read(make: Make, session: Session) -> None:
     mt = make("SELECT k, n FROM t")
     session.execute("INSERT INTO t VALUES ('first', 1, 1, 1)")

@@ -21,8 +21,9 @@ from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.model.versions import SourceKind
 from tidegate_server.core.refresh.request import Recompute, RefreshOrder, RefreshOutcome
 from tidegate_server.engine.definition.analyze import analyze
+from tidegate_server.engine.refresh.plan import explain
 from tidegate_server.engine.refresh.rollback import roll_back
-from tidegate_server.engine.refresh.run import explain, refresh
+from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import Child
 from tidegate_server.engine.statement.survey import survey

@@ -15,7 +15,7 @@ from tidegate_server.core.errors import ServerError
 from tidegate_server.core.model.runs import Strategy
 from tidegate_server.core.refresh.request import Recompute, RefreshOutcome
 from tidegate_server.engine.query.resolution import Tables
-from tidegate_server.engine.refresh.run import explain, source_versions
+from tidegate_server.engine.refresh.plan import explain, source_versions
 
 pytestmark = pytest.mark.spark
 

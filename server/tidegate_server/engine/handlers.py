@@ -97,10 +97,11 @@ from tidegate_server.engine.jvm.memory import JvmMemory
 from tidegate_server.engine.metastore.listing import Metastore
 from tidegate_server.engine.metastore.warehouse import find_tables, register_table
 from tidegate_server.engine.refresh.backfill import backfill
+from tidegate_server.engine.refresh.plan import explain, source_versions
 from tidegate_server.engine.refresh.publish import publish
 from tidegate_server.engine.refresh.recache import read_again
 from tidegate_server.engine.refresh.rollback import roll_back
-from tidegate_server.engine.refresh.run import explain, refresh, source_versions
+from tidegate_server.engine.refresh.run import refresh
 from tidegate_server.engine.refresh.verify import verify
 from tidegate_server.engine.results.store import ResultStore
 from tidegate_server.engine.session.operations import Operation, Operations

@@ -17,6 +17,7 @@ from tidegate_server.core.model.runs import Rejection, SourceChange, Strategy, T
 from tidegate_server.core.model.states import RunState
 from tidegate_server.core.model.table import ColumnOrigin
 from tidegate_server.core.refresh.request import RefreshPlan, RefreshPolicy, RefreshRequest
+from tidegate_server.core.refresh.steps import ComputeQuery, Recording, ReplaceRows
 
 PLAN = RefreshPlan(
     strategy=Strategy.FULL,
@@ -32,6 +33,7 @@ PLAN = RefreshPlan(
         ),
         Rejection(strategy="PARTITION", reason_code="NOT_PARTITIONED", reason_text="no keys"),
     ),
+    steps=(ComputeQuery(recording=Recording.AGGREGATES), ReplaceRows()),
 )
 SUCCEEDED = {"state": RunState.SUCCEEDED, "started_at": NOON, "finished_at": NOON}
 CHANGED = json.dumps(
@@ -126,6 +128,13 @@ def test_explain_refresh_answers_the_plan_and_runs_nothing(world: World) -> None
         ("c.d.m", "CHOSEN", "FULL", "CHANGE_TOO_LARGE", "90 rows", 2.5, 3, CHANGED),
         ("c.d.m", "REJECTED", "INCREMENTAL", "CHANGE_TOO_LARGE", "90 rows", 7.5, None, None),
         ("c.d.m", "REJECTED", "PARTITION", "NOT_PARTITIONED", "no keys", None, None, None),
+        *(
+            ("c.d.m", "STEP", "", code, text, None, None, None)
+            for code, text in (
+                ("COMPUTE_QUERY", "compute the query; record the aggregates of each group"),
+                ("REPLACE_ROWS", "replace all rows in one commit"),
+            )
+        ),
     ]
     assert world.refreshed == []
 

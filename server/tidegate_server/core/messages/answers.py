@@ -369,6 +369,7 @@ class Failure:
     line: int | None = None
     column: int | None = None
     detail: str = ""
+    name: str | None = None
 
     def to_error(self) -> ServerError:
         """Return the error to raise on the gateway's side."""
@@ -380,6 +381,7 @@ class Failure:
             line=self.line,
             column=self.column,
             detail=self.detail,
+            name=self.name,
         )
 
 
@@ -393,6 +395,7 @@ def failure(error: ServerError) -> Failure:
         line=error.line,
         column=error.column,
         detail=error.detail,
+        name=error.name,
     )
 
 

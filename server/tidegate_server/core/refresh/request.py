@@ -12,6 +12,7 @@ from tidegate_server.core.model.names import TableName
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import Rejection, RunMetrics, SourceChange, Strategy, Trigger
 from tidegate_server.core.model.versions import PartitionSpec, Source
+from tidegate_server.core.refresh.steps import Step
 
 
 class RefreshPolicy(Enum):
@@ -187,6 +188,8 @@ class RefreshPlan:
     affected_keys: int | None = None
     predicted_seconds: float | None = None
     full_seconds: float | None = None
+    steps: tuple[Step, ...] = ()
+    """The work, in order; none if there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

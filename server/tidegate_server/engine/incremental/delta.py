@@ -57,7 +57,7 @@ class DeltaBuilder:
     """Builds the signed change of a query.
 
     :param check: called between steps; raises if the refresh was canceled.
-    :param accept: called with each number of affected keys; raises if there are too many.
+    :param accept: called with the number of affected keys; raises if there are too many.
     :param preconditions: satisfied by the rows before the change; required after it, too.
     """
 
@@ -210,7 +210,7 @@ class DeltaBuilder:
         self.check()
         keys = collect_keys(self.catalyst, self.catalyst.union(plans), self.key_limit)
         self.affected = max(self.affected, keys.count)
-        self.accept(keys.count)
+        self.accept(self.affected)
         return keys
 
     def _add_check(self, node: Node, keys: Keys | None = None) -> None:

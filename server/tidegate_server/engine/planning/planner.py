@@ -47,8 +47,12 @@ class Evidence:
     """Whether rows are found by affected keys."""
     algebraic: bool = False
     """Whether the rows of affected keys follow from the change alone."""
+    recorded: bool = False
+    """Whether that uses the aggregates that the last refresh recorded, not the stored groups."""
     leading: bool = False
     """Whether the change is merged with a table of first rows only."""
+    conditional: bool = False
+    """Whether the query has preconditions on the rows it reads."""
     rows_in_sources: int = 0
     rows_in_changed: int = 0
     """Rows of the sources that changed."""

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from tidegate_server.core.errors import Code, error
 from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.reasons import Reason
 from tidegate_server.core.model.runs import RunMetrics, Strategy
 from tidegate_server.core.refresh.request import RefreshOrder, RefreshOutcome, RefreshPlan
 from tidegate_server.engine.session.operations import Operation
 from tidegate_server.engine.session.sessions import apply_settings
-from tidegate_server.engine.storage.base import TableFormat, TableState
+from tidegate_server.engine.storage.base import TableFormat, TableState, fencing_error
 from tidegate_server.engine.storage.commit_record import CommitRecord
 from tidegate_server.engine.storage.entries import entry_of
 from tidegate_server.engine.storage.predicate import select_matching
@@ -39,9 +38,7 @@ def backfill(
         raise AssertionError("a backfill has a condition")
     last = format.last_commit(order.name, order.table_id)
     if last is not None and last.refresh_id != order.refresh_id:
-        raise error(
-            Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
-        )
+        raise fencing_error(order, last)
     session = spark.newSession()
     apply_settings(session, order.settings)
     state = _state(source, session, format)

@@ -21,10 +21,11 @@ from tidegate_server.core.refresh.request import (
     RefreshOutcome,
     RefreshPlan,
 )
+from tidegate_server.core.refresh.steps import IngestRows
 from tidegate_server.core.sql.streams import Stream, find_stream
 from tidegate_server.engine.query.streams import stream_view
 from tidegate_server.engine.session.operations import Operation
-from tidegate_server.engine.storage.base import TableFormat, Written
+from tidegate_server.engine.storage.base import TableFormat, Written, fencing_error
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
 from tidegate_server.engine.storage.delta.checkpoint import Checkpoint
 
@@ -45,6 +46,7 @@ def plan_ingest(order: RefreshOrder, task: Recompute) -> RefreshPlan:
         reason_code=Reason.STREAM,
         reason_text=f"takes in what has arrived in {stream} since the last refresh",
         vector={},
+        steps=(IngestRows(stream=stream),),
     )
 
 
@@ -109,9 +111,7 @@ def ingest(
     if last is not None and last.refresh_id == order.refresh_id:
         return RefreshOutcome(plan=plan, from_version=None, to_version=before)
     if last is not None and last.epoch >= order.epoch:
-        raise error(
-            Code.MT_REFRESH_FENCED, epoch=order.epoch, table=str(order.name), current=last.epoch
-        )
+        raise fencing_error(order, last)
     written = _taken_in(order, stream, last, session, format, operation)
     if written is None:
         nothing = replace(

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.messages.requests import TablePlace
 from tidegate_server.core.model.names import TableName, quote_identifier
 from tidegate_server.core.model.runs import ChangeMethod, Strategy
@@ -106,6 +107,16 @@ class DiffMismatchError(Exception):
 
     Raised before anything is committed, so the order's epoch can still be used.
     """
+
+
+def fencing_error(order: RefreshOrder, last: RecordedRefresh | None) -> ServerError:
+    """Return the error for a refresh whose epoch is not higher than that of the last commit."""
+    return error(
+        Code.MT_REFRESH_FENCED,
+        epoch=order.epoch,
+        table=str(order.name),
+        current="unknown" if last is None else last.epoch,
+    )
 
 
 class TableFormat(Protocol):

@@ -1,4 +1,4 @@
-"""The plan of a refresh as rows: the chosen strategy and the rejected ones."""
+"""The plan of a refresh as rows: the strategy, its steps and the rejected alternatives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from tidegate_server.core.model.result import Result, RowsResult
 from tidegate_server.core.model.table import MaterializedTable
 from tidegate_server.core.model.types import Column, Schema
 from tidegate_server.core.refresh.request import RefreshPlan
+from tidegate_server.core.refresh.steps import describe
 from tidegate_server.gateway.runs.columns import contributions
 
 CHOSEN = "CHOSEN"
 REJECTED = "REJECTED"
+STEP = "STEP"
 LATER = "LATER"
 CHECK = "CHECK"
 HELD = "HELD"
@@ -24,7 +26,7 @@ HELD = "HELD"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """A strategy or check for one table, and the reason for it."""
+    """A strategy, step or check for one table, and the reason for it."""
 
     table: str
     decision: str
@@ -56,7 +58,7 @@ _ARROW = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64()}
 
 
 def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
-    """Return the chosen strategy, then the rejected ones."""
+    """Return the chosen strategy, the rejected ones, then the steps."""
     chosen = PlanRow(
         table=table,
         decision=CHOSEN,
@@ -78,7 +80,11 @@ def plan_rows(table: str, plan: RefreshPlan) -> list[PlanRow]:
         )
         for rejection in plan.rejected
     ]
-    return [chosen, *rejected]
+    steps = [
+        PlanRow(table=table, decision=STEP, reason_code=step.name, reason_text=describe(step))
+        for step in plan.steps
+    ]
+    return [chosen, *rejected, *steps]
 
 
 def check_rows(table: MaterializedTable) -> list[PlanRow]:

@@ -53,7 +53,6 @@ class _ActiveRun:
     """A run active in this process."""
 
     run: RefreshRun
-    owner: str
     keeper: LeaseKeeper
     begun: bool = False
     """Whether a thread executes it already; False while it is enqueued."""
@@ -218,16 +217,15 @@ class Refresher:
             self._engine.call(Cancel(operation_id=run.refresh_id), wait=0)
             return _RETRY_CANCEL
 
-        owner = self.lease_owner(run)
         keeper = LeaseKeeper(
             self._ledger,
             self._clock,
             run.table_id,
-            owner,
+            self.lease_owner(run),
             self._lease_seconds,
             after_renewal=pass_cancel_on,
         )
-        active = _ActiveRun(run, owner, keeper, begun=begun)
+        active = _ActiveRun(run, keeper, begun=begun)
         return active
 
     def _claim_enqueued(self, refresh_id: str | None) -> _ActiveRun | None:
@@ -240,7 +238,7 @@ class Refresher:
 
     def _end(self, active: _ActiveRun) -> None:
         try:
-            self._ledger.release(active.run.table_id, active.owner)
+            self._ledger.release(active.run.table_id, active.keeper.owner)
         finally:
             with self._changed:
                 self._active.pop(active.run.refresh_id, None)
@@ -286,7 +284,9 @@ class Refresher:
             now = self._clock.now()
             if active.canceled:
                 return None
-            epoch = self._ledger.claim(active.run.table_id, active.owner, now, self._lease_seconds)
+            epoch = self._ledger.claim(
+                active.run.table_id, active.keeper.owner, now, self._lease_seconds
+            )
             if epoch is not None or now >= deadline:
                 return epoch
             if not wait and not self._is_changing(active, now):

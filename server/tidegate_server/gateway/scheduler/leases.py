@@ -40,7 +40,7 @@ class LeaseKeeper:
         self._ledger = ledger
         self._clock = clock
         self._key = key
-        self._owner = owner
+        self.owner = owner
         self._seconds = seconds
         self._pause = min(seconds / 3, at_least_every or seconds)
         self._after_renewal = after_renewal
@@ -80,12 +80,12 @@ class LeaseKeeper:
                 pause = self._after_renewal(self) or self._pause
             except Exception:
                 # The next renewal tries again.
-                logger.warning("the lease %s of %s", self._key, self._owner, exc_info=True)
+                logger.warning("the lease %s of %s", self._key, self.owner, exc_info=True)
 
     def _renew(self) -> None:
         if self.lost:
             return
         now = self._clock.now()
-        self.lost = not self._ledger.extend(self._key, self._owner, now, self._seconds)
+        self.lost = not self._ledger.extend(self._key, self.owner, now, self._seconds)
         if self.lost:
-            logger.warning("%s lost its lease %s", self._owner, self._key)
+            logger.warning("%s lost its lease %s", self.owner, self._key)

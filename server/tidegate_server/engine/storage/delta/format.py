@@ -34,6 +34,7 @@ from tidegate_server.engine.storage.base import (
     TableDescription,
     TableState,
     Written,
+    fencing_error,
     table_sql,
 )
 from tidegate_server.engine.storage.commit_record import CommitRecord, RecordedRefresh
@@ -41,7 +42,7 @@ from tidegate_server.engine.storage.delta.changes import read_change
 from tidegate_server.engine.storage.delta.commits import Commit, commit_of, commits, newest_snapshot
 from tidegate_server.engine.storage.delta.files import known_files, read_files
 from tidegate_server.engine.storage.delta.held_versions import HeldVersions
-from tidegate_server.engine.storage.delta.landing import commit_and_verify, fencing_error
+from tidegate_server.engine.storage.delta.landing import commit_and_verify
 from tidegate_server.engine.storage.delta.partitions import check_partitions, find_partition_error
 from tidegate_server.engine.storage.delta.rewrite import change_rows
 from tidegate_server.engine.storage.delta.schema import commit_metadata, widen
@@ -388,7 +389,7 @@ class DeltaFormat:
         served = self.rows(content.sparkSession, order.name, int(snapshot.version()))
         last = last_refresh(commits(self._jvm, snapshot), order.table_id)
         if last is not None and last.epoch >= order.epoch:
-            raise fencing_error(self._tables, order)
+            raise fencing_error(order, last)
         judged = check_assertions(
             exclude_quarantined(content, order),
             exclude_quarantined(served, order),
@@ -453,7 +454,7 @@ class DeltaFormat:
     ) -> Written:
         snapshot = self._tables.target_snapshot(order)
         if self._base(order, snapshot) != base:
-            raise fencing_error(self._tables, order)
+            raise fencing_error(order, self._tables.last_commit(order.name, order.table_id))
         metadata = user_metadata(order, record, strategy=Strategy.INGEST.value, base=base)
         rows = _fit_columns(frame, order.columns, schema_of(snapshot))
         rows = distribute(rows, order.distribution)

@@ -9,10 +9,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tidegate_server.core.errors import Code, ServerError, error
 from tidegate_server.core.faults import Point, pause_at
 from tidegate_server.core.refresh.request import RefreshOrder
-from tidegate_server.engine.storage.base import Written
+from tidegate_server.engine.storage.base import Written, fencing_error
 from tidegate_server.engine.storage.delta.partitions import find_partition_error
 from tidegate_server.engine.storage.delta.tables import DeltaTables
 from tidegate_server.engine.storage.delta.write import write_result
@@ -46,22 +45,11 @@ def commit_and_verify(
         last = tables.last_commit(order.name, order.table_id)
         if last is None or last.epoch < order.epoch:
             raise
-        raise fencing_error(tables, order) from failed
+        raise fencing_error(order, last) from failed
     done = _find_own(tables, order, before)
     if done is None:
-        raise fencing_error(tables, order)
+        raise fencing_error(order, tables.last_commit(order.name, order.table_id))
     return done
-
-
-def fencing_error(tables: DeltaTables, order: RefreshOrder) -> ServerError:
-    """Return the error for a refresh after which a later epoch was committed."""
-    last = tables.last_commit(order.name, order.table_id)
-    return error(
-        Code.MT_REFRESH_FENCED,
-        epoch=order.epoch,
-        table=str(order.name),
-        current=last.epoch if last is not None else "unknown",
-    )
 
 
 def _find_own(tables: DeltaTables, order: RefreshOrder, before: int) -> Written | None:
