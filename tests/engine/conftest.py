@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED
+from tests.support.spark_settings import IN_MEMORY, SHORT_LIVED, WITHOUT_FORKS
 from tidegate_server.core.errors import ServerError
 from tidegate_server.core.messages.answers import Answer, Executed, Failure, Progress, TableList
 from tidegate_server.core.messages.encoding import decode_answer, encode_request, encode_ticket
@@ -53,7 +53,7 @@ class EngineProcess:
             java_home="",
             direct_bytes=32 << 20,
             spool_quota=1 << 30,
-            settings={**SHORT_LIVED, **IN_MEMORY},
+            settings={**SHORT_LIVED, **IN_MEMORY, **WITHOUT_FORKS},
         )
         line = json.dumps({**asdict(options), **changed}) + "\n"
         self.process = subprocess.Popen(

@@ -417,7 +417,7 @@ def test_explaining_tells_changes_keys_and_alternatives(make: Make, session: Ses
             "READ_CHANGE COMPUTE_CHANGE MERGE_FIRST_ROWS REPLACE_ROWS",
         ),
         (
-            "SELECT k, n, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM t",
+            "SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM t",
             "READ_CHANGE COMPUTE_CHANGE CHECK_ROWS CHANGE_ROWS",
         ),
     ],
